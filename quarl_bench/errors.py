@@ -1,0 +1,40 @@
+"""Every error a user can cause, as one tree.
+
+Each message is one line that says what is wrong, where, and what to do about it.
+
+    QuarlError                 anything the user can mend; exit code 2 in the CLI, 4 at pytest start-up
+    |-- SpecError              an id, algorithm, environment, scheme or option that does not exist
+    |-- PolicyError            a policy that cannot be represented or whose file is not what it claims to be
+    |-- QuantizationError      numbers that cannot be quantized as asked
+    |-- StoreError             an artefact or measurement that cannot be read, written or found
+    |   `-- MissingBaseline    a policy that would have to be trained, and training was not allowed
+    `-- DeploymentError        an artefact that cannot be built or run, or does not equal its golden pairs
+"""
+
+
+class QuarlError(Exception):
+    """Base of all errors that end in one line to the user instead of a traceback."""
+
+
+class SpecError(QuarlError):
+    """A name or value outside what exists: algorithm, environment, scheme, recipe, claims file, option."""
+
+
+class PolicyError(QuarlError):
+    """A policy that has no portable form, or a policy file that contradicts itself."""
+
+
+class QuantizationError(QuarlError):
+    """NaN or overflowing values, a missing calibration, or a scheme a tensor cannot carry."""
+
+
+class StoreError(QuarlError):
+    """The store cannot be read or written."""
+
+
+class MissingBaseline(StoreError):
+    """No stored policy for this spec and training is not allowed; the message says how to train it."""
+
+
+class DeploymentError(QuarlError):
+    """Building or running an artefact failed, or its outputs differ from its golden pairs."""

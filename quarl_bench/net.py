@@ -1,0 +1,126 @@
+"""The neural network of a policy as a frozen value: layers with fp32 weights, and their forward pass.
+
+No RL and no quantization in here: `quant/` turns a Net into a quantized one, `policy/` wraps it into a policy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from quarl_bench.errors import PolicyError
+
+Floats = NDArray[np.float32]
+
+
+class Activation(StrEnum):
+    """What follows a layer's affine map."""
+
+    NONE = "none"
+    RELU = "relu"
+    TANH = "tanh"
+
+
+APPLY: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
+    Activation.NONE: lambda x: x,
+    Activation.RELU: torch.relu,
+    Activation.TANH: torch.tanh,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """y = activation(x @ weight.T + bias); weight (outputs, inputs), bias (outputs,)."""
+
+    weight: Floats
+    bias: Floats
+    activation: Activation = Activation.NONE
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape behind this layer; PolicyError when `shape`, flattened, does not fit."""
+        if int(np.prod(shape)) != self.weight.shape[1]:
+            raise PolicyError(f"a Linear layer of {self.weight.shape[1]} inputs cannot follow the shape {shape}")
+        return (self.weight.shape[0],)
+
+    def affine(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """The layer's map without activation; x (n, ...) is flattened channel-first."""
+        return torch.nn.functional.linear(x.flatten(1), weight, bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2d:
+    """Unpadded convolution; weight (outputs, inputs, height, width), bias (outputs,), one stride for both axes."""
+
+    weight: Floats
+    bias: Floats
+    stride: int = 1
+    activation: Activation = Activation.NONE
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(outputs, height, width) behind this layer; PolicyError when `shape` does not fit."""
+        outputs, inputs, *kernel = self.weight.shape
+        if len(shape) != 3 or shape[0] != inputs or any(s < k for s, k in zip(shape[1:], kernel, strict=True)):
+            raise PolicyError(f"a Conv2d layer of kernel {self.weight.shape} cannot follow the shape {shape}")
+        return (outputs, *((s - k) // self.stride + 1 for s, k in zip(shape[1:], kernel, strict=True)))
+
+    def affine(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """The layer's map without activation; x (n, channels, height, width)."""
+        return torch.nn.functional.conv2d(x, weight, bias, self.stride)
+
+
+Layer = Linear | Conv2d
+
+
+@dataclass(frozen=True, eq=False)
+class Net:
+    """A chain of layers over inputs of `input_shape` (without the batch axis; images channel-first)."""
+
+    input_shape: tuple[int, ...]
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise PolicyError("a net needs at least one layer")
+        shape = self.input_shape
+        for index, layer in enumerate(self.layers):
+            check_layer(layer, index)
+            shape = layer.output_shape(shape)
+
+    @property
+    def outputs(self) -> int:
+        """Width of the last layer."""
+        return int(self.layers[-1].weight.shape[0])
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights and biases."""
+        return sum(layer.weight.size + layer.bias.size for layer in self.layers)
+
+    @cached_property
+    def tensors(self) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
+        """(weight, bias) of each layer as torch tensors that share the arrays' memory."""
+        return tuple((torch.from_numpy(layer.weight), torch.from_numpy(layer.bias)) for layer in self.layers)
+
+    def forward(self, x: Floats) -> Floats:
+        """Outputs (n, outputs) for inputs (n, *input_shape), in fp32 on one CPU."""
+        with torch.inference_mode():
+            y = torch.from_numpy(x)
+            for layer, (weight, bias) in zip(self.layers, self.tensors, strict=True):
+                y = APPLY[layer.activation](layer.affine(y, weight, bias))
+            return np.asarray(y.numpy())
+
+
+def check_layer(layer: Layer, index: int) -> None:
+    """Refuse wrong ranks, contradicting widths, other types than float32 and values that are not finite."""
+    rank = 2 if isinstance(layer, Linear) else 4
+    where = f"layer {index} ({type(layer).__name__})"
+    if layer.weight.ndim != rank or layer.bias.shape != layer.weight.shape[:1]:
+        raise PolicyError(f"{where}: weight {layer.weight.shape} and bias {layer.bias.shape} do not belong together")
+    if layer.weight.dtype != np.float32 or layer.bias.dtype != np.float32:
+        raise PolicyError(f"{where}: weights must be float32, not {layer.weight.dtype} and {layer.bias.dtype}")
+    if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
+        raise PolicyError(f"{where}: NaN or infinite weights; the policy diverged or its file is damaged")

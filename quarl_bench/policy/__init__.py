@@ -1,0 +1,1 @@
+"""The one portable form of a policy: raw observation -> transform -> net -> head -> action."""

@@ -1,0 +1,162 @@
+"""A policy on disk: `policy.safetensors` for the numbers, `manifest.json` for everything else. No pickle anywhere.
+
+The manifest names the file's sha256 and every shape, so that a truncated or exchanged file is refused by name. Folders
+appear whole or not at all.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from quarl_bench.atomic import new_folder
+from quarl_bench.errors import PolicyError
+from quarl_bench.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import Normalization, ObservationTransform
+from quarl_bench.policy.policy import PolicyNet
+
+SCHEMA_VERSION = 1
+WEIGHTS = "policy.safetensors"
+MANIFEST = "manifest.json"
+Tensors = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPolicy:
+    """A policy, the content hash that names it in measurements, and what its manifest says about its origin."""
+
+    policy: PolicyNet
+    sha256: str
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def save_policy(policy: PolicyNet, folder: Path, about: dict[str, Any]) -> StoredPolicy:
+    """Write `policy` to `folder`, replacing what is there; `about` joins the manifest (JSON types only)."""
+    weights = save(_tensors_of(policy))
+    sha256 = hashlib.sha256(weights).hexdigest()
+    manifest = {"schema_version": SCHEMA_VERSION, "sha256": sha256, "architecture": _architecture_of(policy)} | about
+    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
+    with new_folder(folder) as work:
+        (work / WEIGHTS).write_bytes(weights)
+        (work / MANIFEST).write_text(text)
+    return StoredPolicy(policy, sha256, about)
+
+
+def load_policy(folder: Path) -> StoredPolicy:
+    """Read a folder of `save_policy`; PolicyError, naming the file and the remedy, for anything else."""
+    manifest = _read_manifest(folder / MANIFEST)
+    weights = _read_bytes(folder / WEIGHTS)
+    sha256 = hashlib.sha256(weights).hexdigest()
+    if sha256 != manifest["sha256"]:
+        raise PolicyError(
+            f"{folder / WEIGHTS}: its sha256 is not the manifest's, so the file is truncated or exchanged; restore both"
+        )
+    try:
+        tensors = load(weights)
+    except (SafetensorError, ValueError) as error:
+        raise PolicyError(f"{folder / WEIGHTS}: not a safetensors file ({error}); restore it") from error
+    try:
+        policy = _build(manifest["architecture"], tensors)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
+    except PolicyError as error:
+        raise PolicyError(f"{folder}: {error}") from error
+    about = {key: value for key, value in manifest.items() if key not in ("schema_version", "sha256", "architecture")}
+    return StoredPolicy(policy, sha256, about)
+
+
+def _tensors_of(policy: PolicyNet) -> Tensors:
+    tensors: Tensors = {}
+    for index, layer in enumerate(policy.net.layers):
+        tensors |= {f"layers.{index}.weight": layer.weight, f"layers.{index}.bias": layer.bias}
+    statistics = policy.transform.normalization
+    if statistics is not None:
+        tensors |= {"normalization.mean": statistics.mean, "normalization.variance": statistics.variance}
+    if policy.head.low is not None and policy.head.high is not None:
+        tensors |= {"action.low": policy.head.low, "action.high": policy.head.high}
+    return tensors
+
+
+def _architecture_of(policy: PolicyNet) -> dict[str, Any]:
+    statistics = policy.transform.normalization
+    return {
+        "observation": {
+            "shape": list(policy.transform.shape),
+            "image": policy.transform.image,
+            "normalization": None
+            if statistics is None
+            else {"clip": statistics.clip, "epsilon": statistics.epsilon},
+        },
+        "layers": [_describe(layer) for layer in policy.net.layers],
+        "head": {"kind": str(policy.head.kind), "mean_limit": policy.head.mean_limit},
+    }
+
+
+def _describe(layer: Layer) -> dict[str, Any]:
+    common = {"shape": list(layer.weight.shape), "activation": str(layer.activation)}
+    if isinstance(layer, Linear):
+        return {"kind": "linear"} | common
+    return {"kind": "conv2d"} | common | {"stride": layer.stride}
+
+
+def _build(architecture: dict[str, Any], tensors: Tensors) -> PolicyNet:
+    observation, head = architecture["observation"], architecture["head"]
+    statistics = observation["normalization"]
+    normalization = None
+    if statistics is not None:
+        mean, variance = tensors["normalization.mean"], tensors["normalization.variance"]
+        normalization = Normalization(mean, variance, float(statistics["clip"]), float(statistics["epsilon"]))
+    shape = tuple(int(n) for n in observation["shape"])
+    transform = ObservationTransform(shape, bool(observation["image"]), normalization)
+    layers = tuple(_read_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
+    limit = head["mean_limit"]
+    return PolicyNet(
+        transform,
+        Net(transform.input_shape, layers),
+        ActionHead(
+            HeadKind(head["kind"]),
+            tensors.get("action.low"),
+            tensors.get("action.high"),
+            None if limit is None else float(limit),
+        ),
+    )
+
+
+def _read_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Layer:
+    weight, bias = tensors[f"layers.{index}.weight"], tensors[f"layers.{index}.bias"]
+    shape = tuple(int(n) for n in entry["shape"])
+    if weight.shape != shape:
+        raise PolicyError(f"layer {index}: the manifest says shape {shape}, the weights have {weight.shape}")
+    activation = Activation(entry["activation"])
+    if entry["kind"] == "linear":
+        return Linear(weight, bias, activation)
+    if entry["kind"] == "conv2d":
+        return Conv2d(weight, bias, int(entry["stride"]), activation)
+    raise PolicyError(f"layer {index}: unknown kind {entry['kind']!r}; known are linear and conv2d")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(_read_bytes(path))
+    except ValueError as error:
+        raise PolicyError(f"{path}: not JSON ({error}); restore it") from error
+    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
+        raise PolicyError(f"{path}: schema_version is not {SCHEMA_VERSION}; use a matching version of quarl_bench")
+    for key in ("sha256", "architecture"):
+        if key not in manifest:
+            raise PolicyError(f"{path}: key {key!r} is missing; restore it")
+    return manifest
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror or error}; a policy folder holds {WEIGHTS} and {MANIFEST}") from error
+

@@ -1,0 +1,155 @@
+"""Extracting the portable form from a live stable-baselines3 model: A2C, PPO, DQN, DDPG, TD3, SAC.
+
+The model's modules are read, never copied by name, so that subclasses and other feature widths work; a module this
+form cannot express is refused instead of being approximated.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
+from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import Normalization, ObservationTransform
+from quarl_bench.policy.policy import PolicyNet
+
+FROM_ENVIRONMENT: Final = "from the model's environment"
+ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
+    torch.nn.ReLU: Activation.RELU,
+    torch.nn.Tanh: Activation.TANH,
+}
+
+
+def extract(model: BaseAlgorithm, normalization: Normalization | None | str = FROM_ENVIRONMENT) -> PolicyNet:
+    """The deterministic policy of `model`, equal to `model.predict(observation, deterministic=True)`.
+
+    Observation statistics are read from the VecNormalize around the model's environment. A model without an
+    environment cannot tell whether it was trained on normalized observations: pass its `normalization`, or None for
+    raw observations. Raises PolicyError for anything that has no portable form.
+    """
+    space = model.observation_space
+    if not isinstance(space, spaces.Box):
+        raise PolicyError(f"observation space {space} is not a Box; flatten or encode it before the policy")
+    if normalization == FROM_ENVIRONMENT:
+        normalization = _statistics_of(model)
+    if isinstance(normalization, str):
+        raise PolicyError(f"normalization={normalization!r} is neither statistics nor None")
+    modules, head = _split(model)
+    image = bool(model.policy.normalize_images) and is_image_space(space)
+    transform = ObservationTransform(tuple(map(int, space.shape)), image, normalization)
+    return PolicyNet(transform, Net(transform.input_shape, tuple(_read_layers(modules))), head)
+
+
+def read_normalization(environment: VecNormalize) -> Normalization | None:
+    """The statistics of a VecNormalize; None when it does not normalize observations."""
+    if not environment.norm_obs:
+        return None
+    statistics = environment.obs_rms
+    if isinstance(statistics, dict):
+        raise PolicyError("dictionary observations have no portable form")
+    return Normalization(
+        np.asarray(statistics.mean, dtype=np.float64),
+        np.asarray(statistics.var, dtype=np.float64),
+        float(environment.clip_obs),
+        float(environment.epsilon),
+    )
+
+
+def _statistics_of(model: BaseAlgorithm) -> Normalization | None:
+    environment = model.get_env()
+    if environment is None:
+        raise PolicyError(
+            "the model has no environment, so its observation statistics are unknown: pass normalization=Normalization("
+            "mean, variance, clip, epsilon), or normalization=None if it was trained on raw observations"
+        )
+    wrapper = unwrap_vec_normalize(environment)
+    return None if wrapper is None else read_normalization(wrapper)
+
+
+def _split(model: BaseAlgorithm) -> tuple[list[torch.nn.Module], ActionHead]:
+    """The modules on the way from observation to outputs, and the head behind them."""
+    policy: Any = model.policy
+    if isinstance(model, OnPolicyAlgorithm):
+        extractor = policy.features_extractor if policy.share_features_extractor else policy.pi_features_extractor
+        modules = [extractor, policy.mlp_extractor.policy_net, policy.action_net]
+        return modules, _head(model, HeadKind.TANH if policy.squash_output else HeadKind.CLIP)
+    if isinstance(model, DQN):
+        return [policy.q_net.features_extractor, policy.q_net.q_net], _head(model, HeadKind.CLIP)
+    if isinstance(model, TD3):  # and DDPG, its subclass
+        *layers, squash = policy.actor.mu
+        if not isinstance(squash, torch.nn.Tanh):
+            raise PolicyError(f"the actor ends in {squash}, not in a Tanh; use squash_output=True")
+        return [policy.actor.features_extractor, torch.nn.Sequential(*layers)], _head(model, HeadKind.TANH)
+    if isinstance(model, SAC):
+        *mean, limit = policy.actor.mu if isinstance(policy.actor.mu, torch.nn.Sequential) else (policy.actor.mu, None)
+        modules = [policy.actor.features_extractor, policy.actor.latent_pi, *mean]
+        return modules, _head(model, HeadKind.TANH, None if limit is None else float(limit.max_val))
+    raise PolicyError(f"{type(model).__name__} is not one of A2C, PPO, DQN, DDPG, TD3, SAC")
+
+
+def _head(model: BaseAlgorithm, continuous: HeadKind, mean_limit: float | None = None) -> ActionHead:
+    space = model.action_space
+    if isinstance(space, spaces.Discrete):
+        if space.start != 0:
+            raise PolicyError(f"action space {space} starts at {space.start}; only actions from 0 have a portable form")
+        return ActionHead(HeadKind.ARGMAX)
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        raise PolicyError(f"action space {space} has no portable form; use Discrete or a one-dimensional Box")
+    return ActionHead(continuous, space.low.astype(np.float32), space.high.astype(np.float32), mean_limit)
+
+
+def _read_layers(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
+    """Affine modules with the activation that follows them."""
+    pending: Layer | None = None
+    for module in _flatten(modules):
+        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+            if pending is not None:
+                yield pending
+            pending = _read_affine(module)
+        elif type(module) in ACTIVATIONS:
+            if pending is None or pending.activation is not Activation.NONE:
+                raise PolicyError(f"{module} does not follow an affine layer")
+            pending = type(pending)(**{**vars(pending), "activation": ACTIVATIONS[type(module)]})
+        elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity):
+            names = ", ".join(kind.__name__ for kind in ACTIVATIONS)
+            raise PolicyError(f"module {module} has no portable form; known are Linear, Conv2d, Flatten, {names}")
+    if pending is not None:
+        yield pending
+
+
+def _flatten(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
+    for module in modules:
+        if isinstance(module, torch.nn.Sequential):
+            yield from _flatten(module)
+        elif isinstance(module, NatureCNN):
+            yield from _flatten((module.cnn, module.linear))
+        elif isinstance(module, FlattenExtractor):
+            yield from _flatten((module.flatten,))
+        else:
+            yield module
+
+
+def _read_affine(module: torch.nn.Linear | torch.nn.Conv2d) -> Layer:
+    weight = _array(module.weight)
+    bias = _array(module.bias) if module.bias is not None else np.zeros(len(weight), np.float32)
+    if isinstance(module, torch.nn.Linear):
+        return Linear(weight, bias)
+    height, width = module.stride
+    plain = set(map(str, module.padding)) == {"0"} and set(module.dilation) == {1} and module.groups == 1
+    if not plain or height != width:
+        raise PolicyError(f"module {module} has no portable form: no padding, dilation or groups, one stride")
+    return Conv2d(weight, bias, int(height))
+
+
+def _array(tensor: torch.Tensor) -> Floats:
+    return np.array(tensor.detach().cpu().numpy(), dtype=np.float32, order="C")

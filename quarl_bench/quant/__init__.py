@@ -1,0 +1,1 @@
+"""Quantization of nets: schemes, affine maps, observers, post-training quantization, integer inference. No RL."""

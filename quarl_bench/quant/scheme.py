@@ -1,0 +1,156 @@
+"""A quantization scheme and its name, which is also an id part: `fp32`, `w8`, `w8floor`, `int8`, `int4pc`, ...
+
+Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options>`. Options, each at most once, in any order:
+
+    sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
+    narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
+    pt, pc         weight scales per_tensor or per_channel everywhere (default: pt for Linear, pc for Conv2d)
+    ema, pct<dd..> activation ranges by moving average, or by percentile: pct999 = 99.9 (default: minimum and maximum)
+    uncal          activation ranges from unit-normal inputs, never from rollouts
+    pow2           every scale is a power of two (activations and weights of int<n>)
+    floor          round down (w<n>: QuaRL's formula as printed); default: to nearest, ties to even
+
+Standard library only: the plugin parses names at collection.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from quarl_bench.errors import SpecError
+
+
+class Family(StrEnum):
+    """What a scheme quantizes."""
+
+    FP32 = "fp32"  # nothing
+    FP16 = "fp16"  # weights and biases, IEEE 754 binary16
+    WEIGHT_ONLY = "w"  # weights, uniform affine; QuaRL's post-training quantization
+    INTEGER = "int"  # weights and activations, integer from end to end
+
+
+class Rounding(StrEnum):
+    """How a real number becomes an integer."""
+
+    NEAREST = "nearest"  # ties to even
+    FLOOR = "floor"
+
+
+class Granularity(StrEnum):
+    """How many scales a weight tensor has."""
+
+    PER_TENSOR = "per_tensor"
+    PER_CHANNEL = "per_channel"
+
+
+class ObserverKind(StrEnum):
+    """How a range is read off calibration activations."""
+
+    MIN_MAX = "min_max"
+    MOVING_AVERAGE = "moving_average"
+    PERCENTILE = "percentile"
+
+
+BITS = {Family.WEIGHT_ONLY: range(2, 33), Family.INTEGER: range(2, 9)}
+NAME = re.compile(r"(w|int)(\d+)((?:sym|narrow|wide|pt|pc|ema|pct\d{2,}|uncal|pow2|floor)*)")
+OPTION = re.compile(r"sym|narrow|wide|pt|pc|ema|pct\d{2,}|uncal|pow2|floor")
+KNOWN = "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor)"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Everything that decides how numbers are quantized; build it with `Scheme.parse`."""
+
+    family: Family
+    bit_width: int = 32
+    symmetric: bool = False
+    narrow_range: bool = False
+    granularity: Granularity | None = None  # None: per_tensor for Linear, per_channel for Conv2d
+    observer: ObserverKind = ObserverKind.MIN_MAX
+    percentile: float = 100.0
+    calibrated: bool = True
+    power_of_two: bool = False
+    rounding: Rounding = Rounding.NEAREST
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """The scheme called `name`; SpecError with the known names when there is none."""
+        if name == Family.FP32:
+            return cls(Family.FP32)
+        if name == Family.FP16:
+            return cls(Family.FP16, 16)
+        match = NAME.fullmatch(name)
+        if match is None:
+            raise SpecError(f"unknown scheme {name!r}; known are {KNOWN}")
+        family, bits = Family(match[1]), int(match[2])
+        if bits not in BITS[family]:
+            allowed = BITS[family]
+            raise SpecError(f"scheme {name!r}: {family}<bits> takes {allowed[0]}..{allowed[-1]} bits, not {bits}")
+        options = OPTION.findall(match[3])
+        _refuse_conflicts(name, family, options)
+        percentiles = [o[3:] for o in options if o.startswith("pct")]
+        return cls(
+            family=family,
+            bit_width=bits,
+            symmetric="sym" in options,
+            narrow_range="narrow" in options or (family is Family.INTEGER and "wide" not in options),
+            granularity=_pick(options, {"pt": Granularity.PER_TENSOR, "pc": Granularity.PER_CHANNEL}),
+            observer=ObserverKind.PERCENTILE
+            if percentiles
+            else (ObserverKind.MOVING_AVERAGE if "ema" in options else ObserverKind.MIN_MAX),
+            percentile=float(f"{percentiles[0][:2]}.{percentiles[0][2:] or 0}") if percentiles else 100.0,
+            calibrated="uncal" not in options,
+            power_of_two="pow2" in options,
+            rounding=Rounding.FLOOR if "floor" in options else Rounding.NEAREST,
+        )
+
+    @property
+    def name(self) -> str:
+        """The canonical name: options in the order of the grammar, defaults left out."""
+        if self.family in (Family.FP32, Family.FP16):
+            return str(self.family)
+        weight_only = self.family is Family.WEIGHT_ONLY
+        width = {(True, True): "narrow", (False, False): "wide"}.get((self.narrow_range, weight_only), "")
+        observer = {ObserverKind.MIN_MAX: "", ObserverKind.MOVING_AVERAGE: "ema"}.get(
+            self.observer, "pct" + f"{self.percentile:.10g}".replace(".", "")
+        )
+        options = (
+            "sym" if self.symmetric else "",
+            width,
+            {None: "", Granularity.PER_TENSOR: "pt", Granularity.PER_CHANNEL: "pc"}[self.granularity],
+            observer,
+            "" if self.calibrated else "uncal",
+            "pow2" if self.power_of_two else "",
+            "floor" if self.rounding is Rounding.FLOOR else "",
+        )
+        return f"{self.family}{self.bit_width}{''.join(options)}"
+
+    @property
+    def integer(self) -> bool:
+        """True when activations are quantized too, so that an IntegerPolicy exists."""
+        return self.family is Family.INTEGER
+
+    def granularity_of(self, convolution: bool) -> Granularity:
+        """Per_tensor for Linear and per_channel for Conv2d (QuaRL, section 3) unless the name says otherwise."""
+        return self.granularity or (Granularity.PER_CHANNEL if convolution else Granularity.PER_TENSOR)
+
+
+def _pick(options: list[str], meaning: dict[str, Granularity]) -> Granularity | None:
+    return next((meaning[o] for o in options if o in meaning), None)
+
+
+def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
+    kinds = [o[:3] if o.startswith("pct") else o for o in options]
+    for group in (("narrow", "wide"), ("pt", "pc"), ("ema", "pct")):
+        if sum(kind in group for kind in kinds) > 1:
+            raise SpecError(f"scheme {name!r}: at most one of {' and '.join(group)}")
+    if len(set(kinds)) != len(kinds):
+        raise SpecError(f"scheme {name!r}: an option is given twice")
+    activation_options = {"ema", "pct", "uncal", "pow2"} & set(kinds)
+    if family is Family.WEIGHT_ONLY and activation_options:
+        raise SpecError(f"scheme {name!r}: {sorted(activation_options)[0]} needs quantized activations (int<bits>)")
+    if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:
+        raise SpecError(f"scheme {name!r}: narrow needs sym; an affine range uses all integers")
+    if family is Family.INTEGER and "floor" in kinds:
+        raise SpecError(f"scheme {name!r}: integer kernels round to nearest; floor exists for w<bits> only")

@@ -1,0 +1,77 @@
+"""Training recipes: one TOML file per algorithm, one table per environment."""
+
+import hashlib
+import importlib.resources
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from quarl_bench.errors import SpecError
+
+ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A score from the literature: mean and SD over episodes, and where it stands."""
+
+    mean: float
+    sd: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one algorithm is trained on one environment."""
+
+    algo: str
+    environment: str
+    source: str
+    timesteps: int
+    environments: int
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    policy: str = "MlpPolicy"
+    normalize: bool = False
+    published: Published | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Hash of everything that changes the trained policy."""
+        facts = [self.algo, self.environment, self.timesteps, self.environments, self.policy, self.normalize]
+        return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
+
+
+def find_recipe(algo: str, environment: str) -> Recipe:
+    """The recipe of a pair; SpecError with what exists when there is none."""
+    if algo not in ALGORITHMS:
+        raise SpecError(f"unknown algorithm {algo!r}; known are {', '.join(ALGORITHMS)}")
+    recipes = _read_recipes(algo)
+    if environment not in recipes:
+        known = ", ".join(sorted(recipes)) or "none yet"
+        raise SpecError(f"no {algo} recipe for environment {environment!r}; known are {known}")
+    entry = dict(recipes[environment])
+    published = entry.pop("published", None)
+    return Recipe(algo, environment, **entry, published=None if published is None else Published(**published))
+
+
+def schedule(value: Any) -> Any:
+    """`lin_x` becomes a schedule that falls linearly from x to 0, as in rl-baselines3-zoo; anything else is itself."""
+    if isinstance(value, str) and value.startswith("lin_"):
+        return _linear(float(value.removeprefix("lin_")))
+    return value
+
+
+def _linear(start: float) -> Callable[[float], float]:
+    def remaining(progress: float) -> float:
+        return progress * start
+
+    return remaining
+
+
+@cache
+def _read_recipes(algo: str) -> dict[str, dict[str, Any]]:
+    file = importlib.resources.files(__package__).joinpath(f"{algo}.toml")
+    return tomllib.loads(file.read_text()) if file.is_file() else {}

@@ -1,0 +1,219 @@
+"""Training one policy through stable-baselines3 by its recipe, with checkpoints that survive `kill -9`.
+
+A run goes on where its last checkpoint was: model, optimizer, statistics and learning curve are restored; the random
+stream is not, so a resumed run is a valid run of the recipe, not the same one. The policy kept is the one with the best
+mean return on validation seeds, which never score it.
+"""
+
+import importlib.metadata
+import json
+import platform
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from tqdm import tqdm
+
+from quarl_bench.atomic import new_folder
+from quarl_bench.errors import StoreError
+from quarl_bench.policy.files import StoredPolicy, load_policy, save_policy
+from quarl_bench.policy.sb3 import extract
+from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.recipes import Recipe, schedule
+from quarl_bench.spec import PolicySpec
+
+ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
+    name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
+}
+CURVE_POINTS = 20  # evaluations, and checkpoints, per run
+VALIDATION_EPISODES = 20
+SCORE_EPISODES = 100
+LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
+
+
+class Interrupted(Exception):
+    """Training stopped at a checkpoint because it was asked to; `--resume` goes on from there."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may decide about a run; nothing here changes what a recipe trains."""
+
+    resume: bool = False
+    progress: bool = False
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def train_policy(
+    spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path, options: Options | None = None
+) -> StoredPolicy:
+    """Train, publish to `folder`, and remove `checkpoint`; a finished `folder` is replaced only then.
+
+    Raises StoreError when `checkpoint` exists and `options.resume` is not set, Interrupted when asked to stop.
+    """
+    options = options or Options()
+    if checkpoint.exists() and not options.resume:
+        raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
+    environment = find_environment(spec.environment)
+    run = _Run(spec, recipe, environment, checkpoint, options)
+    resumed = (checkpoint / "state.json").exists()
+    model, curve = run.load() if resumed else (run.new(), [])
+    torch.set_num_threads(1)
+    callback = _Checkpoints(run, curve)
+    remaining = recipe.timesteps - model.num_timesteps
+    if remaining > 0:
+        model.learn(remaining, callback=callback, reset_num_timesteps=not resumed)
+    if callback.stopped:
+        raise Interrupted(f"stopped at {model.num_timesteps:,} of {recipe.timesteps:,} steps; --resume goes on")
+    callback.evaluate()
+    best = load_policy(checkpoint / "best")
+    stored = save_policy(best.policy, folder, run.describe(best, curve))
+    _close(model)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return stored
+
+
+@dataclass(frozen=True)
+class _Run:
+    spec: PolicySpec
+    recipe: Recipe
+    environment: Environment
+    checkpoint: Path
+    options: Options
+
+    def new(self) -> BaseAlgorithm:
+        """A fresh model of the recipe."""
+        arguments = {key: schedule(value) for key, value in self.recipe.hyperparameters.items()}
+        algorithm = ALGORITHMS[self.spec.algo]
+        return algorithm(self.recipe.policy, self._vector(), seed=self.spec.seed, device="cpu", **arguments)
+
+    def save(self, model: BaseAlgorithm, curve: list[dict[str, float]], best: StoredPolicy) -> None:
+        """Replace the checkpoint by the present state."""
+        with new_folder(self.checkpoint) as work:
+            model.save(work / "model.zip")
+            if isinstance(model, OffPolicyAlgorithm):
+                model.save_replay_buffer(work / "replay.pkl")
+            vector = model.get_vec_normalize_env()
+            if vector is not None:
+                vector.save(str(work / "normalize.pkl"))
+            save_policy(best.policy, work / "best", best.about)
+            (work / "state.json").write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
+
+    def load(self) -> tuple[BaseAlgorithm, list[dict[str, float]]]:
+        """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
+        state = json.loads((self.checkpoint / "state.json").read_text())
+        if state["recipe"] != self.recipe.sha256:
+            raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
+        vector = self._vector(self.checkpoint / "normalize.pkl")
+        model = ALGORITHMS[self.spec.algo].load(self.checkpoint / "model.zip", env=vector, device="cpu")
+        if isinstance(model, OffPolicyAlgorithm):
+            model.load_replay_buffer(self.checkpoint / "replay.pkl")
+        return model, state["curve"]
+
+    def describe(self, best: StoredPolicy, curve: list[dict[str, float]]) -> dict[str, Any]:
+        """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
+        seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
+        returns = roll_out(best.policy, self.environment, seeds).returns
+        published = self.recipe.published
+        return {
+            "algo": self.spec.algo,
+            "environment": self.environment.id,
+            "seed": self.spec.seed,
+            "origin": "trained by quarl_bench",
+            "recipe": {
+                "source": self.recipe.source,
+                "sha256": self.recipe.sha256,
+                "timesteps": self.recipe.timesteps,
+                "environments": self.recipe.environments,
+                "hyperparameters": self.recipe.hyperparameters,
+            },
+            "return": {
+                "mean": float(returns.mean()),
+                "sd": float(returns.std(ddof=1)),
+                "episodes": SCORE_EPISODES,
+                "first_environment_seed": TEST_SEEDS,
+                "deterministic": True,
+            },
+            "published": None if published is None else vars(published),
+            "selection": {
+                "rule": "best mean return on validation seeds",
+                "episodes": VALIDATION_EPISODES,
+                "timesteps": best.about["timesteps"],
+            },
+            "curve": curve,
+            "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
+            | {"python": platform.python_version()},
+        }
+
+    def _vector(self, statistics: Path | None = None) -> VecEnv:
+        vector: VecEnv = make_vec_env(self.environment.id, self.recipe.environments, seed=self.spec.seed)
+        if not self.recipe.normalize:
+            return vector
+        if statistics is not None:
+            return VecNormalize.load(str(statistics), vector)
+        return VecNormalize(vector, gamma=self.recipe.hyperparameters.get("gamma", 0.99))
+
+
+class _Checkpoints(BaseCallback):
+    """Evaluates on validation seeds and saves, `CURVE_POINTS` times a run, between two rollouts."""
+
+    def __init__(self, run: _Run, curve: list[dict[str, float]]) -> None:
+        super().__init__()
+        self.run, self.curve, self.stopped = run, curve, False
+        self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
+        self.bar = tqdm(
+            total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress
+        )
+
+    def _on_training_start(self) -> None:
+        self.next = (self.num_timesteps // self.interval + 1) * self.interval
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps >= self.next:
+            self.evaluate()
+            self.next += self.interval
+        if self.run.options.should_stop():
+            if self.curve and self.curve[-1]["timesteps"] < self.num_timesteps or not self.curve:
+                self.evaluate()
+            self.stopped = True
+
+    def _on_step(self) -> bool:
+        self.bar.update(self.num_timesteps - self.bar.n)
+        return not self.stopped
+
+    def _on_training_end(self) -> None:
+        self.bar.close()
+
+    def evaluate(self) -> None:
+        """One point of the curve; the best policy so far, ties going to the later one, is kept with it."""
+        policy = extract(self.model)
+        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + VALIDATION_EPISODES)
+        returns = roll_out(policy, self.run.environment, seeds).returns
+        point = {
+            "timesteps": int(self.model.num_timesteps),
+            "mean": float(returns.mean()),
+            "sd": float(np.std(returns, ddof=1)),
+        }
+        self.curve.append(point)
+        self.bar.set_postfix_str(f"return {point['mean']:.1f}")
+        is_best = point["mean"] >= max(p["mean"] for p in self.curve)
+        kept = self.run.checkpoint / "best"
+        best = StoredPolicy(policy, "", {"timesteps": point["timesteps"]}) if is_best else load_policy(kept)
+        self.run.save(self.model, self.curve, best)
+
+
+def _close(model: BaseAlgorithm) -> None:
+    vector = model.get_env()
+    if vector is not None:
+        vector.close()

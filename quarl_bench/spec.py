@@ -1,0 +1,146 @@
+"""Frozen values that all floors share; standard library only, so that the plugin can import them for free.
+
+Everything here holds built-in types only and survives JSON and xdist's serializer unchanged.
+"""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from quarl_bench.errors import SpecError
+
+ID_PART = re.compile(r"[a-z0-9]+")
+OUR_BASELINES = ""  # the origin of a case that runs on this project's own policies
+
+
+class Source(StrEnum):
+    """Where a number comes from; sources never mix in one row."""
+
+    MEASURED = "measured"  # on the named machine or board
+    SIMULATED = "simulated"  # register-transfer level
+    EMULATED = "emulated"  # QEMU: correctness and instruction counts, never latency or energy
+    ESTIMATED = "estimated"  # synthesis without vendor tools, formulas
+
+
+class Outcome(StrEnum):
+    """What an interval says about a claim's threshold."""
+
+    SUPPORTED = "supported"  # the interval lies wholly on the claimed side
+    REFUTED = "refuted"  # wholly on the other side
+    INCONCLUSIVE = "inconclusive"  # it contains the threshold
+    PARTIAL = "partial"  # an aggregate claim with cells missing
+
+
+@dataclass(frozen=True, order=True)
+class PolicySpec:
+    """Which trained policy: algorithm, environment slug, training seed, and who trained it."""
+
+    algo: str
+    environment: str
+    seed: int
+    origin: str = OUR_BASELINES
+
+    @property
+    def name(self) -> str:
+        """`ppo-cartpole-seed0`, or `ppo-cartpole-zoo-seed0` for another origin."""
+        return "-".join(part for part in (self.algo, self.environment, self.origin, f"seed{self.seed}") if part)
+
+
+@dataclass(frozen=True, order=True)
+class Case:
+    """One cell of the matrix. Its id is `<algo>-<env>-<scheme>[-<origin>][-<board>]`, each part in [a-z0-9]."""
+
+    algo: str
+    environment: str
+    scheme: str
+    origin: str = OUR_BASELINES
+    board: str = ""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            part = getattr(self, field.name)
+            optional = field.default is not dataclasses.MISSING and part == ""
+            if not optional and not ID_PART.fullmatch(part):
+                raise SpecError(f"case {field.name} {part!r}: an id part is one or more of [a-z0-9]; rename it")
+
+    @property
+    def id(self) -> str:
+        """The pytest id, which is also the name of the regression file."""
+        return "-".join(part for part in dataclasses.astuple(self) if part)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Episode returns of the policies of one cell, on environment seeds that every scheme of the cell shares.
+
+    `returns[p][e]` is the undiscounted return of policy `p` on `environment_seeds[e]`; `episodes[e]` names the
+    episode's start, so that columns with equal names are the same episode and count once in an interval.
+    """
+
+    policies: tuple[str, ...]  # content hashes, one per row of `returns`
+    environment_seeds: tuple[int, ...]
+    episodes: tuple[str, ...]
+    returns: tuple[tuple[float, ...], ...]
+    lengths: tuple[tuple[int, ...], ...]  # environment steps
+    agreement: tuple[float, ...] | None = None  # per policy: share of visited states with fp32's action
+    deterministic: bool = True
+    source: Source = Source.MEASURED
+
+    @property
+    def distinct_episodes(self) -> int:
+        """Number of different episode starts, the E that an interval may use."""
+        return len(set(self.episodes))
+
+    @property
+    def mean(self) -> float:
+        """Mean return over policies and episodes."""
+        cells = [value for row in self.returns for value in row]
+        return sum(cells) / len(cells)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Built-in types only, as stored in JSON."""
+        return dataclasses.asdict(self) | {"source": str(self.source)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Inverse of `as_dict`; raises KeyError, TypeError or ValueError when `data` is not one."""
+        agreement = data["agreement"]
+        measurement = cls(
+            policies=tuple(str(p) for p in data["policies"]),
+            environment_seeds=tuple(int(s) for s in data["environment_seeds"]),
+            episodes=tuple(str(e) for e in data["episodes"]),
+            returns=tuple(tuple(float(v) for v in row) for row in data["returns"]),
+            lengths=tuple(tuple(int(v) for v in row) for row in data["lengths"]),
+            agreement=None if agreement is None else tuple(float(a) for a in agreement),
+            deterministic=bool(data["deterministic"]),
+            source=Source(data["source"]),
+        )
+        width = len(measurement.environment_seeds)
+        rows = (*measurement.returns, *measurement.lengths, measurement.episodes)
+        if len(measurement.returns) != len(measurement.policies) or any(len(row) != width for row in rows):
+            raise ValueError("rows and columns do not match the policies and environment seeds")
+        return measurement
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An interval held against a threshold, with everything a reader needs to weigh it."""
+
+    outcome: Outcome
+    estimate: float | None  # of the judged quantity, for example the ratio of mean returns
+    low: float | None  # None where the data give no interval
+    high: float | None
+    threshold: float
+    scope: str  # "this policy" for one policy, else "policies trained this way"
+    policies: int
+    episodes: int
+    distinct_episodes: int
+    needed: str = ""  # what would decide an inconclusive verdict
+    caveats: tuple[str, ...] = ()  # what a sample of this size cannot exclude
+    missing: tuple[str, ...] = ()  # cells that a partial verdict lacks
+
+    def as_dict(self) -> dict[str, Any]:
+        """Built-in types only."""
+        return dataclasses.asdict(self) | {"outcome": str(self.outcome)}
