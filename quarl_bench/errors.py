@@ -4,6 +4,7 @@ Each message is one line that says what is wrong, where, and what to do about it
 
     QuarlError                 anything the user can mend; exit code 2 in the CLI, 4 at pytest start-up
     |-- SpecError              an id, algorithm, environment, scheme or option that does not exist
+    |-- MissingExtra           an optional dependency that is not installed
     |-- PolicyError            a policy that cannot be represented or whose file is not what it claims to be
     |-- QuantizationError      numbers that cannot be quantized as asked
     |-- StoreError             an artefact or measurement that cannot be read, written or found
@@ -18,6 +19,14 @@ class QuarlError(Exception):
 
 class SpecError(QuarlError):
     """A name or value outside what exists: algorithm, environment, scheme, recipe, claims file, option."""
+
+
+class MissingExtra(QuarlError):
+    """An optional dependency is absent; `extra` is the extra that brings it."""
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'quarl_bench[{extra}]'")
+        self.extra = extra
 
 
 class PolicyError(QuarlError):

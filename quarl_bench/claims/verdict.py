@@ -13,14 +13,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from quarl_bench import stats
-from quarl_bench.errors import QuarlError, SpecError
+from quarl_bench.errors import SpecError
 from quarl_bench.spec import Measurement, Outcome, Verdict
 from quarl_bench.stats import Floats, Interval
 
 TIES = 0.05  # share of equal pairs, or of reference episodes at the cap, from which the guard is asked
 ANCHOR = 5.0  # standard errors that the mean reference return must be away from 0
 SPREADLESS = 1e-6  # standard error, relative to the mean reference return, below which data count as constant
-FEWEST = 3  # policies: the rule's error rates are unknown at two
+FEWEST = 3  # policies a plan asks for: with two, t has one degree of freedom and hardly ever decides
 COPIES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # sample sizes tried by a plan, in multiples of the present one
 
 
@@ -74,6 +74,10 @@ def _find_se(values: Floats) -> float:
     return math.sqrt(stats.estimate_variance(values))
 
 
+def _share_at_cap(returns: Floats, cap: float) -> float:
+    return float((returns >= cap - 1e-9 * max(1.0, abs(cap))).mean())
+
+
 def _pair(
     reference: Floats, candidate: Floats, base: Floats, cap: float | None = None, worst_loss: float | None = None
 ) -> Pairs:
@@ -83,7 +87,7 @@ def _pair(
     level = abs(mean)
     tied = bool((loss == 0.0).mean() >= TIES)
     if cap is not None and not tied:
-        tied = bool((base >= cap - 1e-9 * max(1.0, abs(cap))).mean() >= TIES)
+        tied = _share_at_cap(base, cap) >= TIES
     if not tied and level > 0.0:
         residual = loss - (float(loss.mean()) / mean) * base
         tied = _find_se(residual) <= SPREADLESS * level
@@ -164,9 +168,11 @@ def decide(
     """Whether `candidate` keeps more than 1 - margin of `reference`, both P x D paired returns of distinct episodes.
 
     The ratio is 1 + (mean candidate - mean reference) / |mean reference|. `cap` is the highest possible return and
-    `worst_loss` (return units) the most that one unseen episode can lose; the default is |mean reference|.
-    Raises QuarlError when P is above 1 and D below 2.
+    `worst_loss` (return units) the most that one unseen episode can lose; the default is |mean reference|. One episode
+    decides nothing. The arrays are taken as they are: `judge_retention` is what checks them.
     """
+    if reference.shape[1] < 2:
+        return Outcome.INCONCLUSIVE
     pairs = _pair(reference, candidate, reference, cap, worst_loss)
     low, high = _bound(pairs, margin)
     if low <= 0.0 <= high or not _is_anchored(pairs):
@@ -194,9 +200,7 @@ def _align(*measurements: Measurement, cell: str = "") -> tuple[Floats, ...]:
             )
         if other.environment_seeds != first.environment_seeds or other.episodes != first.episodes:
             raise SpecError(f"{where}reference and candidate ran on different environment seeds or starts; pair them")
-    return tuple(
-        _read(m, f"{where}{'candidate' if index else 'reference'}") for index, m in enumerate(measurements)
-    )
+    return tuple(_read(m, f"{where}{'candidate' if index else 'reference'}") for index, m in enumerate(measurements))
 
 
 def _check_options(margin: float, cap: float | None, worst_loss: float | None, *arrays: Floats) -> None:
@@ -253,7 +257,10 @@ def judge_retention(
             needed = "a declared normalised score, or a reference that is further from 0"
         else:
             low, high = _invert(pairs, margin)
-            interval = (1.0 - high, 1.0 - low) if math.isfinite(high - low) else None
+            if math.isfinite(high - low):
+                interval = (1.0 - high, 1.0 - low)
+            else:
+                caveats.append("the data give no bounded interval")
             needed = _plan(pairs, margin)
             caveats += _list_caveats(pairs, cap)
     outcome = _conclude(interval, 1.0 - margin, math.inf)
@@ -311,11 +318,15 @@ def _count_ties(margin: float, policies: int) -> int:
 
 
 def _plan(pairs: Pairs, drop: float) -> str:
-    """What would decide with 80% probability if the truth were the estimate, as a phrase."""
+    """What would decide if the truth were the estimate, as a phrase.
+
+    Policies by the power of the t-test; episodes by asking the guard about a sample in which each was seen more often.
+    """
     contrast = pairs.contrast(drop)
     effect = float(contrast.mean())
     policies, ratio = pairs.policies, f"if the true ratio is {1.0 - pairs.drop:.3f}"
     if policies > 1:
+        ratio = f"for {stats.POWER:.0%} power {ratio}"
         parts = stats.split_variance(contrast)
         shared = parts.episode / pairs.episodes
         count = stats.count_policies(effect, parts.policy + parts.interaction / pairs.episodes, shared)
@@ -333,6 +344,11 @@ def _plan(pairs: Pairs, drop: float) -> str:
     return f"{runs} x {copies * pairs.episodes} distinct episodes {ratio}"
 
 
+def _bar_collapses(policies: int) -> str:
+    """The rule of three: an event never seen in P policies may still happen in up to 3/P of them."""
+    return f"barring collapses in fewer than 3/{policies} of policies" if policies > 3 else "barring any rare collapse"
+
+
 def _list_caveats(pairs: Pairs, cap: float | None) -> list[str]:
     """What a sample of this size cannot exclude."""
     episodes, policies, found = pairs.episodes, pairs.policies, []
@@ -341,15 +357,15 @@ def _list_caveats(pairs: Pairs, cap: float | None) -> list[str]:
     if policies == 1:
         found.append("one policy: says nothing about other training runs")
     else:
-        rare = f"barring collapses in fewer than 3/{policies} of policies" if policies > 3 else "barring rare collapses"
-        worst = float(pairs.loss.mean(axis=1).max()) / pairs.level
-        found.append(f"{rare}; the worst of {policies} policies keeps {1.0 - worst:.3f} of the mean reference return")
+        worst = 1.0 - float(pairs.loss.mean(axis=1).max()) / pairs.level
+        found.append(_bar_collapses(policies))
+        found.append(f"the worst of {policies} policies keeps {worst:.3f} of the mean reference return")
     if pairs.guarded:
         found.append(f"failures in fewer than 3/{episodes} of episodes are not excluded")
     if pairs.tied:
         found.append(f"assumes that no unseen episode loses more than {pairs.unseen_loss:g}")
-    if cap is not None and bool((pairs.base >= cap - 1e-9 * max(1.0, abs(cap))).mean() >= TIES):
-        found.append(f"the reference sits at its cap of {cap:g}: gains cannot show, and only failures can")
+    if cap is not None and (share := _share_at_cap(pairs.base, cap)) >= TIES:
+        found.append(f"the reference reaches its cap of {cap:g} in {share:.0%} of episodes, where gains cannot show")
     return found
 
 
@@ -427,8 +443,7 @@ def _judge_average(
     if policies == 1:
         caveats.append("one policy per task: the tasks count as a sample of tasks")
     elif drops:
-        caveats.append("says nothing about other tasks")
-        caveats.append(f"barring collapses in fewer than {min(3, policies)}/{policies} of policies")
+        caveats += ["says nothing about other tasks", _bar_collapses(policies)]
     outcome = _conclude(None if interval is None else interval[1:], lower, upper)
     estimate = float(np.mean([d.estimate for d in drops])) if drops and complete else None
     return Verdict(

@@ -1,0 +1,168 @@
+"""From a case to its measurement: the policies of a cell, quantized, deployed, played, all through the store."""
+
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.errors import QuarlError
+from quarl_bench.policy.files import StoredPolicy
+from quarl_bench.policy.policy import Policy, PolicyNet, deployable
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
+from quarl_bench.spec import Case, Measurement, PolicySpec
+from quarl_bench.store import Store, code_epoch
+
+EVALUATION_CODE = ("net.py", "policy", "quant", "rl/environments.py", "rl/environments.toml")
+EVALUATION_LOOP = ("rl/episodes.py", "rl/evaluate.py")
+CALIBRATION_STATES = 2000  # visited by the fp32 policy itself
+FP32 = "fp32"
+LOCAL = "local"  # the board that every machine has: this one
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How cells are evaluated: policies (training seeds 0, 1, ...) and episodes for each."""
+
+    policies: int
+    episodes: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """One policy of a cell under its scheme; built only when it has to act."""
+
+    stored: StoredPolicy
+    build: Callable[[], Policy]
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The quantized, or deployed, policy."""
+        return self.build()
+
+
+@dataclass(frozen=True)
+class PolicySet:
+    """The policies of one cell, in the order of their training seeds."""
+
+    case: Case
+    members: tuple[Member, ...]
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Every policy, built."""
+        return tuple(member.policy for member in self.members)
+
+
+class Cells:
+    """Cells under one protocol, on one store. Artefacts of deployed cells go below `artefacts`."""
+
+    def __init__(self, store: Store, protocol: Protocol, artefacts: Path) -> None:
+        self.store, self.protocol, self.artefacts = store, protocol, artefacts
+        self._calibrations: dict[str, Any] = {}
+
+    def find_policies(self, case: Case) -> PolicySet:
+        """The fp32 policies of the cell, trained if missing and allowed."""
+        members = []
+        for seed in range(self.protocol.policies):
+            stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, case.origin))
+            members.append(Member(stored, _returning(stored.policy)))
+        return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
+
+    def has_policies(self, case: Case) -> bool:
+        """True when the cell can be measured without training."""
+        seeds = range(self.protocol.policies)
+        return all(self.store.has_policy(PolicySpec(case.algo, case.environment, s, case.origin)) for s in seeds)
+
+    def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
+        """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>."""
+        parsed = Scheme.parse(scheme)
+        case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
+        environment = find_environment(case.environment)
+
+        def quantizing(stored: StoredPolicy) -> Callable[[], Policy]:
+            return lambda: deployable(self._quantize(stored, parsed, environment))
+
+        return PolicySet(case, tuple(Member(member.stored, quantizing(member.stored)) for member in policies.members))
+
+    def deploy(self, policies: PolicySet, board: str = LOCAL) -> PolicySet:
+        """The cell exported to LiteRT, its golden pairs re-run, and loaded again from its folder."""
+        if board != LOCAL:
+            raise QuarlError(f"unknown board {board!r}; known is {LOCAL} (this machine)")
+        from quarl_bench.deploy import litert  # costs an import of the runtime, only where it is used
+
+        case = Case(policies.case.algo, policies.case.environment, policies.case.scheme, policies.case.origin, board)
+
+        def deploying(member: Member) -> Callable[[], Policy]:
+            def build() -> Policy:
+                folder = self.artefacts / f"{case.id}-{member.stored.sha256[:12]}"
+                observations = self._calibration(member.stored, find_environment(case.environment))
+                litert.export_policy(
+                    member.policy, folder, observations, scheme=case.scheme, source_sha256=member.stored.sha256
+                )
+                return litert.load_artefact(folder)
+
+            return build
+
+        return PolicySet(case, tuple(Member(member.stored, deploying(member)) for member in policies.members))
+
+    def measure(self, policies: PolicySet) -> Measurement:
+        """Returns of every policy of the cell on the protocol's environment seeds, and agreement with fp32."""
+        environment = find_environment(policies.case.environment)
+        seeds = range(TEST_SEEDS, TEST_SEEDS + self.protocol.episodes)
+        single = [self._measure_one(policies.case, member, environment, seeds) for member in policies.members]
+        first = single[0]
+        agreements = [m.agreement for m in single if m.agreement is not None]
+        return Measurement(
+            policies=tuple(m.policies[0] for m in single),
+            environment_seeds=first.environment_seeds,
+            episodes=first.episodes,
+            returns=tuple(m.returns[0] for m in single),
+            lengths=tuple(m.lengths[0] for m in single),
+            agreement=tuple(a[0] for a in agreements) if agreements else None,
+        )
+
+    def _measure_one(
+        self, case: Case, member: Member, environment: Environment, seeds: Sequence[int]
+    ) -> Measurement:
+        board = ("deploy",) if case.board else ()
+        key = {
+            "policy": member.stored.sha256,
+            "environment": environment.id,
+            "scheme": case.scheme,
+            "board": case.board,
+            "seeds": [seeds[0], len(seeds)],
+            "calibration": [CALIBRATION_SEEDS, CALIBRATION_STATES],
+            "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *board),
+            "versions": runtime_versions(case),
+        }
+        references = None if case.scheme == FP32 and not case.board else [member.stored.policy]
+        return self.store.measurement(
+            key, lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references)
+        )
+
+    def _quantize(self, stored: StoredPolicy, scheme: Scheme, environment: Environment) -> Policy:
+        observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
+        return stored.policy.quantize(scheme, observations)
+
+    def _calibration(self, stored: StoredPolicy, environment: Environment) -> Any:
+        if stored.sha256 not in self._calibrations:
+            self._calibrations[stored.sha256] = collect_observations(
+                stored.policy, environment, CALIBRATION_STATES, CALIBRATION_SEEDS
+            )
+        return self._calibrations[stored.sha256]
+
+
+def runtime_versions(case: Case) -> dict[str, str]:
+    """Versions of the libraries that a number of this case depends on."""
+    names = ["torch", "numpy", "gymnasium"] + (["ai-edge-litert"] if case.board else [])
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def _returning(policy: PolicyNet) -> Callable[[], Policy]:
+    return lambda: policy
+
+

@@ -1,0 +1,229 @@
+"""Claims files -> claims, cases and claim items. Standard library only: the plugin reads them at collection.
+
+A claims file is TOML: `[paper] title`, one `[[claim]]` per sentence, and tables of the paper's own values. A claim of
+kind `case` is judged in each of its cells; one of kind `aggregate` is one sentence over all cells of an algorithm.
+"""
+
+import importlib.resources
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.errors import SpecError
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.recipes import ALGORITHMS
+from quarl_bench.spec import Case
+
+KINDS = {"case": ("retention",), "aggregate": ("mean_error", "equivalence")}
+REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
+OPTIONAL = {"cells": list, "boards": list, "against": str, "table": str, "known": dict, "seeds": int}
+PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "fp32": "fp32"}  # both our 8-bit schemes answer its "int8"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of a paper. `known` maps ids that do not reproduce to the reason."""
+
+    id: str
+    paper: str
+    locus: str
+    kind: str
+    rule: str
+    threshold: float
+    sentence: str
+    schemes: tuple[str, ...]
+    cells: tuple[tuple[str, str], ...]  # (algorithm, environment)
+    boards: tuple[str, ...] = ("",)
+    against: str = ""
+    known: dict[str, str] = field(default_factory=dict)
+    values: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)  # the paper's, per cell and column
+
+
+@dataclass(frozen=True)
+class JudgedCase:
+    """One cell of a claim: what a parametrized test measures and judges."""
+
+    claim: Claim
+    case: Case
+
+    @property
+    def id(self) -> str:
+        """The pytest id."""
+        return self.case.id
+
+    @property
+    def known(self) -> str:
+        """Why this case is expected not to reproduce; empty when it is not."""
+        return self.claim.known.get(self.id, "")
+
+    @property
+    def paper_values(self) -> dict[str, float] | None:
+        """The paper's returns of this cell, fp32 and quantized; None where it has none."""
+        row = self.claim.values.get((self.case.algo, self.case.environment))
+        column = PAPER_COLUMN.get(self.case.scheme)
+        if row is None or column not in row:
+            return None
+        return {"reference": float(row["fp32"]), "value": float(row[column])}
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """One sentence over many cells: `<algo>-<claim's table>-<scheme>`."""
+
+    claim: Claim
+    algo: str
+    scheme: str
+    cases: tuple[Case, ...]
+
+    @property
+    def id(self) -> str:
+        """The pytest id."""
+        return f"{self.algo}-{self.claim.id.split('-')[0]}-{self.scheme}"
+
+    @property
+    def known(self) -> str:
+        """Why this claim is expected not to reproduce; empty when it is not."""
+        return self.claim.known.get(self.id, "")
+
+
+def read_catalog(extra: tuple[Path, ...] = ()) -> tuple[Claim, ...]:
+    """All claims of the package's files and of `extra`; SpecError for an ill-formed file or an id given twice."""
+    files = importlib.resources.files(__package__)
+    sources = [(entry.name, entry.read_text()) for entry in files.iterdir() if entry.name.endswith(".toml")]
+    sources.sort()
+    for path in extra:
+        try:
+            sources.append((str(path), path.read_text()))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"claims file {path}: {error}; pass a readable TOML file") from error
+    claims = tuple(claim for name, text in sources for claim in parse_claims(name, text))
+    seen: dict[str, Claim] = {}
+    for claim in claims:
+        if seen.setdefault(claim.id, claim) is not claim:
+            raise SpecError(f"claim {claim.id!r} is defined twice ({seen[claim.id].paper} and {claim.paper}); rename one")
+    return claims
+
+
+def parse_claims(name: str, text: str) -> tuple[Claim, ...]:
+    """The claims of one file called `name`; SpecError with file, line and key when it is ill-formed."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"claims file {name}: not TOML: {error}") from error
+    entries = data.get("claim", [])
+    if not isinstance(entries, list) or not isinstance(data.get("paper", {}), dict):
+        raise SpecError(f"claims file {name}: key 'claim' must be an array of tables and 'paper' a table")
+    paper = str(data.get("paper", {}).get("title", name))
+    return tuple(_Entry(name, text, index, entry, data).claim(paper) for index, entry in enumerate(entries))
+
+
+def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
+    """Every cell, scheme and board of a claim of kind `case`, in the file's order."""
+    for algo, environment in claim.cells:
+        for scheme in claim.schemes:
+            for board in claim.boards:
+                yield JudgedCase(claim, Case(algo, environment, scheme, board=board))
+
+
+def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
+    """One item per algorithm and scheme of a claim of kind `aggregate`."""
+    for algo in dict.fromkeys(algo for algo, _ in claim.cells):
+        for scheme in claim.schemes:
+            cases = tuple(Case(a, environment, scheme) for a, environment in claim.cells if a == algo)
+            yield JudgedClaim(claim, algo, scheme, cases)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One `[[claim]]` table being read, with what an error message needs to point at it."""
+
+    name: str
+    text: str
+    index: int
+    entry: dict[str, Any]
+    data: dict[str, Any]
+
+    def claim(self, paper: str) -> Claim:
+        self._check_keys()
+        entry = self.entry
+        if entry["kind"] not in KINDS or entry["rule"] not in KINDS[entry["kind"]]:
+            raise self._error("rule", f"kind and rule must be one of {KINDS}")
+        if not 0 < entry["threshold"] < 1:
+            raise self._error("threshold", "must lie between 0 and 1")
+        for scheme in (*entry["schemes"], *([entry["against"]] if "against" in entry else [])):
+            self._check_scheme(scheme)
+        if entry["rule"] == "equivalence" and "against" not in entry:
+            raise self._error("rule", "equivalence needs the key 'against'")
+        return Claim(
+            id=entry["id"],
+            paper=paper,
+            locus=entry["locus"],
+            kind=entry["kind"],
+            rule=entry["rule"],
+            threshold=entry["threshold"],
+            sentence=entry["sentence"],
+            schemes=tuple(entry["schemes"]),
+            cells=tuple(self._cells()),
+            boards=tuple(entry.get("boards", [""])),
+            against=entry.get("against", ""),
+            known=entry.get("known", {}),
+            values=self._values(),
+        )
+
+    def _check_keys(self) -> None:
+        for key, kind in REQUIRED.items():
+            if key not in self.entry:
+                raise self._error(key, "is missing")
+            if not isinstance(self.entry[key], kind):
+                raise self._error(key, f"must be of type {kind.__name__}")
+        for key, value in self.entry.items():
+            kind = REQUIRED.get(key) or OPTIONAL.get(key)
+            if kind is None:
+                raise self._error(key, f"is unknown; known are {', '.join((*REQUIRED, *OPTIONAL))}")
+            if not isinstance(value, kind):
+                raise self._error(key, f"must be of type {kind.__name__}")
+
+    def _check_scheme(self, scheme: Any) -> None:
+        try:
+            Scheme.parse(scheme)
+        except (SpecError, TypeError) as error:
+            raise self._error("schemes", str(error)) from error
+
+    def _cells(self) -> Iterator[tuple[str, str]]:
+        for cell in self.entry.get("cells", []):
+            if not isinstance(cell, dict) or set(cell) != {"algo", "environments"}:
+                raise self._error("cells", "each cell must have the keys algo and environments")
+            if cell["algo"] not in ALGORITHMS:
+                raise self._error("cells", f"unknown algorithm {cell['algo']!r}; known are {', '.join(ALGORITHMS)}")
+            for environment in cell["environments"]:
+                try:
+                    Case(cell["algo"], environment, "fp32")
+                except (SpecError, TypeError) as error:
+                    raise self._error("cells", str(error)) from error
+                yield cell["algo"], environment
+
+    def _values(self) -> dict[tuple[str, str], dict[str, float]]:
+        table = self.data.get(self.entry.get("table") or self.entry["id"].split("-")[0], {})
+        if not isinstance(table, dict) or not all(isinstance(row, dict) for row in table.values()):
+            raise self._error("table", "must name a table of algorithms and environments")
+        return {(algo, environment): row for algo, rows in table.items() for environment, row in rows.items()}
+
+    def _error(self, key: str, what: str) -> SpecError:
+        return SpecError(f"claims file {self.name}, line {self._line(key)}, key {key!r}: {what}")
+
+    def _line(self, key: str) -> int:
+        """Line of `key` in this entry, or of the entry's header when the key is not there."""
+        lines = self.text.splitlines()
+        headers = [number for number, line in enumerate(lines, 1) if re.match(r"\s*\[\[\s*claim\s*\]\]", line)]
+        if self.index >= len(headers):
+            return 1
+        start = headers[self.index]
+        for number, line in enumerate(lines[start:], start + 1):
+            if line.lstrip().startswith("["):
+                break
+            if re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", line):
+                return number
+        return start

@@ -1,0 +1,40 @@
+"""From a claim's rule to the judgement that applies it, and what a refuted claim raises."""
+
+from collections.abc import Mapping, Sequence
+
+from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+from quarl_bench.claims.verdict import judge_equivalence, judge_mean_error, judge_retention
+from quarl_bench.rl.environments import find_environment
+from quarl_bench.spec import Measurement, Verdict
+
+Pair = tuple[Measurement, Measurement]  # reference, candidate
+
+
+class ClaimRefuted(AssertionError):
+    """The interval lies wholly on the wrong side of the claim's threshold."""
+
+
+def judge_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> Verdict:
+    """The verdict on one cell."""
+    cap = find_environment(judged.case.environment).cap
+    return judge_retention(reference, measured, margin=judged.claim.threshold, cap=cap)
+
+
+def judge_claim(judged: JudgedClaim, cells: Mapping[str, Sequence[Measurement]], missing: Sequence[str]) -> Verdict:
+    """The verdict on one sentence over many cells; `cells` holds (fp32, candidate[, the scheme judged against])."""
+    threshold = judged.claim.threshold
+    if judged.claim.rule == "mean_error":
+        pairs = {name: (m[0], m[1]) for name, m in cells.items()}
+        return judge_mean_error(pairs, threshold=threshold, missing=missing)
+    triples = {name: (m[0], m[1], m[2]) for name, m in cells.items()}
+    return judge_equivalence(triples, margin=threshold, missing=missing)
+
+
+def describe(verdict: Verdict) -> str:
+    """One line: estimate, interval, threshold, outcome, and what it rests on."""
+    numbers = "no interval"
+    if verdict.estimate is not None and verdict.low is not None and verdict.high is not None:
+        numbers = f"{verdict.estimate:.4g} [{verdict.low:.4g}, {verdict.high:.4g}]"
+    basis = f"{verdict.policies} x {verdict.episodes} episodes ({verdict.distinct_episodes} distinct)"
+    line = f"{verdict.outcome}: {numbers} against {verdict.threshold:g}, {verdict.scope}, {basis}"
+    return f"{line}; {verdict.needed}" if verdict.needed else line

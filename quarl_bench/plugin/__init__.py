@@ -1,0 +1,104 @@
+"""The pytest plugin: hooks. Options, fixtures, regression and recording are its neighbours.
+
+Loaded in every pytest run of its environment, so nothing here imports torch, NumPy or pandas.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from quarl_bench.errors import MissingBaseline, MissingExtra, QuarlError
+from quarl_bench.plugin.options import add_options, read_settings
+from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, Recorder
+from quarl_bench.plugin.state import CATALOG, SETTINGS
+
+pytest_plugins = ("quarl_bench.plugin.fixtures",)
+
+UNDECIDED = {"inconclusive": "i", "partial": "p"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini keys."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers, settings, and the recorder, which lives on the controller only."""
+    config.addinivalue_line("markers", "claim(id): run this test for every cell, or item, of the claim with this id")
+    config.stash[SETTINGS] = settings = read_settings(config)
+    if settings.claims:
+        _catalog(config)  # an ill-formed file ends the run before collection
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config, settings), RECORDER)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize `case` or `claim` of tests marked `claim(id)` with the catalog's cells or items."""
+    marker = metafunc.definition.get_closest_marker("claim")
+    names = {"case", "claim"} & set(metafunc.fixturenames)
+    if marker is None or not names:
+        return
+    from quarl_bench.claims.catalog import expand_cases, expand_claims
+
+    catalog = {claim.id: claim for claim in _catalog(metafunc.config)}
+    if len(marker.args) != 1 or marker.args[0] not in catalog:
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: mark it claim(id) with one of {', '.join(sorted(catalog))}, not {marker.args}"
+        )
+    claim = catalog[marker.args[0]]
+    name = "case" if claim.kind == "case" else "claim"
+    if name not in names:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {name!r}")
+    items = list(expand_cases(claim)) if name == "case" else list(expand_claims(claim))
+    metafunc.parametrize(name, [pytest.param(item, id=item.id) for item in items])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Name the case in every report of the item, so that its skips can be counted."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    for name in ("case", "claim"):
+        if hasattr(params.get(name), "claim"):
+            item.user_properties.append((CASE, params[name].id))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a user can mend ends in one line; what is merely absent is a skip unless it was required."""
+    report = yield
+    error = call.excinfo.value if call.excinfo else None
+    if not isinstance(error, QuarlError):
+        return report
+    line = f"{type(error).__name__}: {error}"
+    required = item.config.stash[SETTINGS].require
+    absent = {MissingBaseline: "baselines", MissingExtra: getattr(error, "extra", "")}.get(type(error))
+    if absent is not None and absent not in required:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {error}")
+    else:
+        report.longrepr = line
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Inconclusive and partial verdicts are outcomes of their own."""
+    if report.when != "call" or not report.passed:
+        return None
+    for name, value in report.user_properties:
+        if name == ROW and value["verdict"] in UNDECIDED:
+            word = str(value["verdict"])
+            return word, UNDECIDED[word], (word.upper(), {"yellow": True})
+    return None
+
+
+def _catalog(config: pytest.Config) -> tuple[Any, ...]:
+    if CATALOG not in config.stash:
+        from quarl_bench.claims.catalog import read_catalog
+
+        try:
+            config.stash[CATALOG] = read_catalog(config.stash[SETTINGS].claims)
+        except QuarlError as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[CATALOG]

@@ -1,0 +1,166 @@
+"""Fixtures of a bench: cheap function-scoped views on one session-scoped store."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from quarl_bench.plugin.options import Settings
+from quarl_bench.plugin.recorder import NOTE, ROW, to_builtin
+from quarl_bench.plugin.state import SETTINGS
+
+if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
+    from pytest_datadir.plugin import LazyDataDir
+
+    from quarl_bench.cells import Cells, PolicySet
+    from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+    from quarl_bench.plugin.regression import MetricsRegression
+    from quarl_bench.plugin.verdict import VerdictCheck
+    from quarl_bench.spec import Measurement
+    from quarl_bench.store import Store
+
+
+@dataclass(frozen=True)
+class MeasuredCells:
+    """What a claim item judges: measurements per cell, fp32 first, and the ids of cells that are missing."""
+
+    measurements: dict[str, tuple["Measurement", ...]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+@pytest.fixture(scope="session")
+def quarl_settings(pytestconfig: pytest.Config) -> Settings:
+    """The options of this run."""
+    return pytestconfig.stash[SETTINGS]
+
+
+@pytest.fixture(scope="session")
+def quarl_notes() -> list[str]:
+    """What the store trained or repaired since the last test ended."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def policy_store(pytestconfig: pytest.Config, quarl_settings: Settings, quarl_notes: list[str]) -> "Store":
+    """Trained policies and measurements of this run."""
+    import torch
+
+    from quarl_bench.rl.train import Options, train_policy
+    from quarl_bench.store import Places, Store, Train
+
+    torch.set_num_threads(1)  # one process per core, one thread per process
+    worker = getattr(pytestconfig, "workerinput", None)
+    quiet = worker is not None or not pytestconfig.get_terminal_writer().hasmarkup
+
+    def train(spec: Any, recipe: Any, folder: Any, checkpoint: Any) -> Any:
+        # An interrupted run of the same recipe and code goes on from its checkpoint.
+        return train_policy(spec, recipe, folder, checkpoint, Options(resume=True, progress=not quiet))
+
+    return Store(
+        Places(quarl_settings.cache, quarl_settings.baselines),
+        Train(quarl_settings.train),
+        trainer=train,
+        run=str(worker["testrunuid"]) if worker else _RUN,
+        note=quarl_notes.append,
+    )
+
+
+@pytest.fixture(scope="session")
+def quarl_cells(
+    policy_store: "Store", quarl_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> "Cells":
+    """Cells under this run's protocol."""
+    from quarl_bench.cells import Cells, Protocol
+
+    protocol = Protocol(quarl_settings.policies, quarl_settings.episodes)
+    return Cells(policy_store, protocol, tmp_path_factory.mktemp("artefacts"))
+
+
+@pytest.fixture
+def policy(case: "JudgedCase", quarl_cells: "Cells", _pass_on_notes: None) -> "PolicySet":
+    """The fp32 policies of the case's cell; skips when they would have to be trained and may not."""
+    return quarl_cells.find_policies(case.case)
+
+
+@pytest.fixture
+def quantized_policy(case: "JudgedCase", policy: "PolicySet", quarl_cells: "Cells") -> "PolicySet":
+    """The cell's policies under the case's scheme, as integers for int<n>."""
+    return quarl_cells.quantize(policy, case.case.scheme)
+
+
+@pytest.fixture
+def deployed_policy(case: "JudgedCase", quantized_policy: "PolicySet", quarl_cells: "Cells") -> "PolicySet":
+    """The cell's policies as artefacts that a runtime executes; golden pairs have been re-run."""
+    return quarl_cells.deploy(quantized_policy, case.case.board)
+
+
+@pytest.fixture
+def evaluate(quarl_cells: "Cells", _pass_on_notes: None) -> Callable[["PolicySet"], "Measurement"]:
+    """Measure a set of policies: returns per policy and episode, on the seeds that all schemes share."""
+    return quarl_cells.measure
+
+
+@pytest.fixture
+def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> MeasuredCells:
+    """Every cell of a claim item, from the store or measured now; cells without policies are listed as missing."""
+    from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
+
+    measurements, missing = {}, []
+    for case in claim.cases:
+        try:
+            policies = quarl_cells.find_policies(case)
+        except (MissingBaseline, MissingExtra, SpecError):  # SpecError: no recipe yet for a cell of the paper
+            missing.append(case.id)
+            continue
+        schemes = ("fp32", claim.scheme, *((claim.claim.against,) if claim.claim.against else ()))
+        measurements[case.id] = tuple(quarl_cells.measure(quarl_cells.quantize(policies, s)) for s in schemes)
+    return MeasuredCells(measurements, tuple(missing))
+
+
+@pytest.fixture
+def quarl_record(record_property: Callable[[str, object], None]) -> Callable[[dict[str, Any]], None]:
+    """Record this item's row; NumPy values become built-in types."""
+
+    def record(row: dict[str, Any]) -> None:
+        record_property(ROW, to_builtin(row))
+
+    return record
+
+
+@pytest.fixture
+def metrics_regression(
+    lazy_datadir: "LazyDataDir", original_datadir: Any, request: pytest.FixtureRequest, quarl_settings: Settings
+) -> "MetricsRegression":
+    """Did our own number move? Compares with the file beside the bench; `--force-regen` rewrites it."""
+    from quarl_bench.plugin.regression import MetricsRegression
+
+    return MetricsRegression(lazy_datadir, original_datadir, request, quarl_settings.profile)
+
+
+@pytest.fixture
+def verdict(
+    request: pytest.FixtureRequest,
+    quarl_record: Callable[[dict[str, Any]], None],
+    quarl_settings: Settings,
+) -> "VerdictCheck":
+    """Does the paper's sentence hold? Records the row and raises ClaimRefuted when it does not."""
+    from quarl_bench.plugin.verdict import VerdictCheck
+
+    return VerdictCheck(request, quarl_record, strict=quarl_settings.strict)
+
+
+@pytest.fixture
+def _pass_on_notes(request: pytest.FixtureRequest, quarl_notes: list[str]) -> Iterator[None]:
+    yield
+    request.node.user_properties.extend((NOTE, note) for note in quarl_notes)
+    quarl_notes.clear()
+
+
+def _name_run() -> str:
+    import uuid
+
+    return uuid.uuid4().hex
+
+
+_RUN = _name_run()

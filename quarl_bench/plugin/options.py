@@ -1,0 +1,133 @@
+"""Command line options, their ini twins, and the settings they become: built-in types, so that workers get them."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarl_bench.places import default_cache
+
+PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
+POLICIES = 3  # training seeds per cell
+TRAIN = ("never", "missing", "always")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options of one run say."""
+
+    profile: str
+    train: str
+    episodes: int
+    policies: int
+    cache: Path
+    baselines: Path | None
+    claims: tuple[Path, ...]
+    json: Path | None
+    strict: bool
+    require: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What changes numbers, for the results file."""
+        return {
+            "profile": self.profile,
+            "train": self.train,
+            "episodes": self.episodes,
+            "policies": self.policies,
+            "strict": self.strict,
+        }
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return number
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register `--quarl-*` and the ini keys `quarl_*`; the command line wins over ini."""
+    group = parser.getgroup("quarl", "quantized reinforcement learning")
+
+    def add(name: str, help: str, *, default: str, ini: bool = True, **arguments: Any) -> None:
+        group.addoption(f"--quarl-{name}", help=f"{help} Default: {default}.", default=None, **arguments)
+        if ini:
+            parser.addini(f"quarl_{name.replace('-', '_')}", f"{help} Default: {default}.", default=None)
+
+    add("profile", "How much to evaluate.", default="nightly", choices=tuple(PROFILES))
+    add("train", "When to train a policy.", default="never (paper profile: missing)", choices=TRAIN)
+    add("episodes", "Episodes per policy.", default="the profile's", type=positive, metavar="N")
+    add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR", metavar="PATH")
+    add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
+    add("claims", "One more claims file (TOML); repeatable.", default="none", action="append", ini=False, metavar="PATH")
+    add("json", "Write rows as JSON.", default="not written", ini=False, metavar="PATH")
+    add("require", "Fail, not skip, when NAME (an extra, a board, `baselines`) is missing; repeatable.", default="none",
+        action="append", ini=False, metavar="NAME")  # fmt: skip
+    group.addoption(
+        "--quarl-strict",
+        action="store_true",
+        default=False,
+        help="Fail on inconclusive and partial verdicts. Default: False.",
+    )
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """The settings of this run; pytest.UsageError, in one line, for values that cannot work."""
+    profile = _choose(config, "profile") or "nightly"
+    train = _choose(config, "train") or ("missing" if profile == "paper" else "never")
+    for name, value, known in (("profile", profile, tuple(PROFILES)), ("train", train, TRAIN)):
+        if value not in known:
+            raise pytest.UsageError(f"quarl_{name} {value!r} is not one of {', '.join(known)}")
+    episodes = _choose(config, "episodes")
+    try:
+        count = PROFILES[profile] if episodes is None else positive(str(episodes))
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"quarl_episodes: {error}") from error
+    baselines = Path(_choose(config, "baselines") or config.rootpath / "baselines")
+    json = config.getoption("quarl_json")
+    if json is not None and not Path(json).absolute().parent.is_dir():
+        raise pytest.UsageError(f"--quarl-json {json}: the folder {Path(json).absolute().parent} does not exist; make it")
+    return Settings(
+        profile=profile,
+        train=train,
+        episodes=count,
+        policies=POLICIES,
+        cache=_find_cache(config),
+        # The paper profile trains everything itself, at the recipe's full budget.
+        baselines=baselines if baselines.is_dir() and profile != "paper" else None,
+        claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
+        json=None if json is None else Path(json).absolute(),
+        strict=bool(config.getoption("quarl_strict")),
+        require=tuple(config.getoption("quarl_require") or ()),
+    )
+
+
+def _choose(config: pytest.Config, name: str) -> Any:
+    """The command line's value, else the ini file's, else None."""
+    dest = f"quarl_{name}"
+    value = config.getoption(dest)
+    return config.getini(dest) or None if value is None else value
+
+
+def _find_cache(config: pytest.Config) -> Path:
+    """The cache folder; one that was named must be usable now, not after an hour of work."""
+    chosen = _choose(config, "cache_dir")
+    if chosen is None:
+        return default_cache()
+    path = Path(chosen).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--quarl-cache-dir {chosen}: {error.strerror or error}; name a folder that can be written"
+        ) from error
+    return path

@@ -1,0 +1,105 @@
+"""The `metrics_regression` fixture: one CSV per case and profile beside the bench, one line per policy.
+
+pytest-regressions compares whole numbers exactly, passes when a metric vanishes, and turns a missing file into a
+failure; the subclass mends these three. Tolerances are not chosen: a mean may move by the stored standard error.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
+
+from quarl_bench.cells import runtime_versions
+from quarl_bench.spec import Measurement
+
+if TYPE_CHECKING:
+    from pytest_datadir.plugin import LazyDataDir
+
+    from quarl_bench.claims.catalog import JudgedCase
+
+REGRESSION = pytest.StashKey[str]()  # what the comparison said: same, moved, mismatch, no-baseline
+DIGITS = "%#.9g"  # always with a decimal point, so that 500.0 stays a float and is compared with its tolerance
+
+
+class MetricsRegression(DataFrameRegressionFixture):  # type: ignore[misc]
+    """Compares a measurement with the one stored for the same case, profile, policies and library versions."""
+
+    def __init__(
+        self, datadir: "LazyDataDir", original_datadir: Path, request: pytest.FixtureRequest, profile: str
+    ) -> None:
+        super().__init__(datadir, original_datadir, request)
+        self._profile = profile
+        self._identity: list[str] = []
+
+    def check(self, measured: Measurement) -> None:  # type: ignore[override]
+        """Fail when a number moved; note "no-baseline" or "mismatch" (other policies or versions) without failing."""
+        __tracebackhide__ = True
+        judged: JudgedCase = self.request.getfixturevalue("case")
+        versions = runtime_versions(judged.case)
+        self._identity = ["policy", "episodes", *versions]
+        frame = tabulate(measured, versions)
+        basename = f"{judged.id}.{self._profile}"
+        option = self.request.config.getoption
+        stored = self.original_datadir / f"{basename}.csv"
+        if not stored.exists() and not (option("force_regen") or option("regen_all")):
+            self._say("no-baseline")
+            return
+        self._say("moved")  # until the comparison says otherwise
+        super().check(frame, basename=basename)
+        if option("regen_all"):
+            self._say("same")
+
+    def _say(self, state: str) -> None:
+        self.request.node.stash[REGRESSION] = state
+
+    def _dump_fn(self, data_object: Any, filename: Path) -> None:
+        data_object.to_csv(str(filename), float_format=DIGITS, index=False)
+
+    def _check_fn(self, obtained_filename: Path, expected_filename: Path) -> None:
+        __tracebackhide__ = True
+        obtained, expected = pd.read_csv(obtained_filename), pd.read_csv(expected_filename)
+        vanished = [name for name in expected.columns if name not in obtained.columns]
+        assert not vanished, f"metrics vanished: {vanished}\nTo update values, use --force-regen option."
+        if self._differs(obtained, expected):
+            self._say("mismatch")
+            return
+        error = expected["return_se"].to_numpy(dtype=np.float64)
+        self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
+        self._tolerances_dict = {
+            "return_mean": {"rtol": 1e-9, "atol": error},
+            # A standard error, and the mean length of an episode, move with the mean; they are there to be read.
+            "return_se": {"rtol": 1.0, "atol": error},
+            "length_mean": {"rtol": 0.1, "atol": 0.0},
+            "agreement": {"rtol": 0.0, "atol": 0.02},
+        }
+        super()._check_fn(obtained_filename, expected_filename)
+        self._say("same")
+
+    def _differs(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> bool:
+        if len(obtained) != len(expected):
+            return True
+        return any(
+            name not in expected or list(obtained[name].astype(str)) != list(expected[name].astype(str))
+            for name in self._identity
+        )
+
+
+def tabulate(measured: Measurement, versions: dict[str, str]) -> pd.DataFrame:
+    """One line per policy: identity, counts, mean return, its standard error over episodes, length, agreement."""
+    returns, lengths = np.array(measured.returns), np.array(measured.lengths, dtype=np.float64)
+    episodes = returns.shape[1]
+    spread = returns.std(axis=1, ddof=1) if episodes > 1 else np.zeros(len(returns))
+    columns: dict[str, Any] = {
+        "policy": [name[:16] for name in measured.policies],
+        "episodes": [episodes] * len(returns),
+        "distinct_episodes": [measured.distinct_episodes] * len(returns),
+        "return_mean": returns.mean(axis=1),
+        "return_se": spread / np.sqrt(episodes),
+        "length_mean": lengths.mean(axis=1),
+    }
+    if measured.agreement is not None:
+        columns["agreement"] = np.array(measured.agreement)
+    return pd.DataFrame(columns | {name: [version] * len(returns) for name, version in versions.items()})

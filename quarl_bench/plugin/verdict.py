@@ -1,0 +1,53 @@
+"""The `verdict` fixture: judge, record the row, and turn the verdict into pytest's outcomes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+from quarl_bench.claims.judge import ClaimRefuted, describe, judge_case, judge_claim
+from quarl_bench.plugin.regression import REGRESSION
+from quarl_bench.report.rows import build_case_row, build_claim_row
+from quarl_bench.spec import Measurement, Outcome, Verdict
+
+
+class VerdictCheck:
+    """Judges the item's case or claim.
+
+    A claim with a `known` reason is a strict xfail that accepts ClaimRefuted only: a crash or a moved number still
+    fails, and so does a verdict "supported". Inconclusive and partial verdicts fail only under `--quarl-strict`.
+    """
+
+    def __init__(
+        self, request: pytest.FixtureRequest, record: Callable[[dict[str, Any]], None], *, strict: bool
+    ) -> None:
+        self._request, self._record, self._strict = request, record, strict
+
+    def check(self, measured: Measurement, reference: Measurement) -> Verdict:
+        """Judge `measured` against the fp32 `reference` of the same cell."""
+        judged: JudgedCase = self._request.getfixturevalue("case")
+        result = judge_case(judged, reference, measured)
+        row = build_case_row(judged, reference, measured, result)
+        return self._settle(judged, row, result)
+
+    def check_cells(self, cells: Any) -> Verdict:
+        """Judge the item's sentence over `cells`, the fixture of that name."""
+        judged: JudgedClaim = self._request.getfixturevalue("claim")
+        result = judge_claim(judged, cells.measurements, cells.missing)
+        return self._settle(judged, build_claim_row(judged, cells.measurements, result), result)
+
+    def _settle(self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict) -> Verdict:
+        node = self._request.node
+        self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
+        line = f"{judged.id}: {judged.claim.sentence} ({judged.claim.locus}): {describe(result)}"
+        if result.outcome in (Outcome.INCONCLUSIVE, Outcome.PARTIAL):
+            if self._strict:
+                pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
+            return result
+        if judged.known:
+            # Marked now, not at collection: an inconclusive verdict is neither an xfail nor an xpass.
+            node.add_marker(pytest.mark.xfail(raises=ClaimRefuted, strict=True, reason=judged.known))
+        if result.outcome is Outcome.REFUTED:
+            raise ClaimRefuted(line)
+        return result

@@ -1,0 +1,1 @@
+"""Rows of built-in types -> terminal, JSON. Knows rows, never pytest items."""

@@ -1,0 +1,91 @@
+"""A row: everything one case or claim item says about itself, in built-in types only."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quarl_bench.cells import runtime_versions
+from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+from quarl_bench.claims.judge import describe
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.environments import find_environment
+from quarl_bench.spec import Measurement, Source, Verdict
+
+Row = dict[str, Any]
+
+
+def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measurement, verdict: Verdict) -> Row:
+    """The row of one cell: what was measured, against what, and the verdict."""
+    case = judged.case
+    return {
+        "kind": "case",
+        "id": judged.id,
+        "claim": judged.claim.id,
+        "algo": case.algo,
+        "env": case.environment,
+        "scheme": case.scheme,
+        "origin": case.origin,
+        "board": case.board,
+        "environment_id": find_environment(case.environment).id,
+        "preprocessing": "none",
+        "rounding": str(Scheme.parse(case.scheme).rounding),
+        "versions": runtime_versions(case),
+        "measured": summarise(measured),
+        "reference": summarise(reference),
+        "paper": judged.paper_values,
+        "source": str(measured.source),
+    } | _judged(judged.claim.sentence, judged.known, verdict)
+
+
+def build_claim_row(judged: JudgedClaim, cells: Mapping[str, Sequence[Measurement]], verdict: Verdict) -> Row:
+    """The row of one sentence over many cells."""
+    sources = sorted({str(m.source) for measurements in cells.values() for m in measurements})
+    return {
+        "kind": "claim",
+        "id": judged.id,
+        "claim": judged.claim.id,
+        "algo": judged.algo,
+        "env": "",
+        "scheme": judged.scheme,
+        "origin": "",
+        "board": "",
+        "rounding": str(Scheme.parse(judged.scheme).rounding),
+        "measured": {name: summarise(measurements[1]) for name, measurements in cells.items()},
+        "reference": {name: summarise(measurements[0]) for name, measurements in cells.items()},
+        "paper": None,
+        "source": sources[0] if sources else str(Source.MEASURED),
+    } | _judged(judged.claim.sentence, judged.known, verdict)
+
+
+def summarise(measurement: Measurement) -> Row:
+    """Means per policy and the counts every row states."""
+    means = [sum(row) / len(row) for row in measurement.returns]
+    agreement = measurement.agreement
+    return {
+        "mean": measurement.mean,
+        "lowest_policy": min(means),
+        "per_policy": means,
+        "policies": len(measurement.policies),
+        "policy_sha256": list(measurement.policies),
+        "episodes": len(measurement.environment_seeds),
+        "distinct_episodes": measurement.distinct_episodes,
+        "first_environment_seed": measurement.environment_seeds[0],
+        "deterministic": measurement.deterministic,
+        "agreement": None if agreement is None else sum(agreement) / len(agreement),
+    }
+
+
+def _judged(sentence: str, known: str, verdict: Verdict) -> Row:
+    interval = None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high]
+    return {
+        "sentence": sentence,
+        "known": known,
+        "verdict": str(verdict.outcome),
+        "estimate": verdict.estimate,
+        "interval": interval,
+        "threshold": verdict.threshold,
+        "scope": verdict.scope,
+        "needed": verdict.needed,
+        "caveats": list(verdict.caveats),
+        "missing": list(verdict.missing),
+        "line": describe(verdict),
+    }

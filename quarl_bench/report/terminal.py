@@ -1,0 +1,49 @@
+"""Rows -> the lines of the terminal's section "quarl claims": one per claim, one per case that needs a look."""
+
+from collections.abc import Iterator
+
+from quarl_bench.report.rows import Row
+
+ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
+
+
+def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
+    """One line per claim with its counts and worst case; per-case lines when asked for, or when something is wrong."""
+    for claim in dict.fromkeys(row["claim"] for row in rows):
+        members = sorted((r for r in rows if r["claim"] == claim), key=_badness)
+        counts = ", ".join(f"{n} {name}" for name in ORDER if (n := sum(r["verdict"] == name for r in members)))
+        worst = members[0]
+        yield f"{claim}: {len(members)} {_plural(worst['kind'], len(members))}: {counts}; worst {_state(worst)}"
+        for row in members:
+            if verbose or row["regression"] == "moved" or (row["verdict"] == "refuted" and not row["known"]):
+                yield from _list_case(row)
+
+
+def _list_case(row: Row) -> Iterator[str]:
+    yield f"  {row['id']}: {row['line']}"
+    if row["kind"] == "case":
+        paper = row["paper"]
+        theirs = f"; paper {paper['reference']:g} -> {paper['value']:g}" if paper else ""
+        yield f"    return {row['reference']['mean']:.4g} -> {row['measured']['mean']:.4g} ({row['source']}){theirs}"
+    if row["known"]:
+        yield f"    known: {row['known']}"
+    if row["regression"] not in ("same", "none"):
+        yield f"    regression: {row['regression']}"
+    if row["missing"]:
+        yield f"    missing: {', '.join(row['missing'])}"
+    for caveat in row["caveats"]:
+        yield f"    not excluded: {caveat}"
+
+
+def _badness(row: Row) -> tuple[int, float]:
+    interval = row["interval"]
+    return ORDER.index(row["verdict"]), interval[0] if interval else 0.0
+
+
+def _state(row: Row) -> str:
+    known = " (known)" if row["known"] else ""
+    return f"{row['id']}{known} {row['line']}"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"

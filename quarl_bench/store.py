@@ -1,0 +1,176 @@
+"""Trained policies and measurements, found by content: memory, then baselines/ (read only), then the cache, then work.
+
+Work happens under a lock per key, so that any number of processes train or measure each thing once. Entries appear
+whole or not at all; a damaged one is reported and made again.
+"""
+
+import hashlib
+import importlib.resources
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from quarl_bench.atomic import write_file
+from quarl_bench.errors import MissingBaseline, PolicyError, StoreError
+from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.rl.recipes import Recipe, find_recipe
+from quarl_bench.spec import Measurement, PolicySpec
+
+TRAINING_CODE = ("rl/train.py", "rl/recipes/__init__.py", "policy/sb3.py")
+Trainer = Callable[[PolicySpec, Recipe, Path, Path], StoredPolicy]
+
+
+class Train(StrEnum):
+    """When a policy may be trained."""
+
+    NEVER = "never"
+    MISSING = "missing"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a store looks: a writable cache, and committed baselines, if any."""
+
+    cache: Path
+    baselines: Path | None = None
+
+
+@cache
+def code_epoch(*parts: str) -> str:
+    """Hash of the package's source files under `parts` (files or folders): what a stored number was made with."""
+    root = Path(str(importlib.resources.files("quarl_bench")))
+    digest = hashlib.sha256()
+    for part in parts:
+        path = root / part
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.suffix in (".py", ".toml"):
+                digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Store:
+    """The layers of one process. `note` is told, in one line each, what was repaired or trained.
+
+    `run` names the test run: under `Train.ALWAYS`, processes of one run share what the first of them trained.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        train: Train = Train.NEVER,
+        *,
+        trainer: Trainer | None = None,
+        run: str = "",
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.places, self.train, self.run = places, train, run
+        self._trainer, self._note = trainer, note
+        self._policies: dict[PolicySpec, StoredPolicy] = {}
+        self._measurements: dict[str, Measurement] = {}
+
+    def policy(self, spec: PolicySpec) -> StoredPolicy:
+        """The trained policy of `spec`; MissingBaseline when there is none and training is not allowed."""
+        if spec not in self._policies:
+            self._policies[spec] = self._find_policy(spec)
+        return self._policies[spec]
+
+    def has_policy(self, spec: PolicySpec) -> bool:
+        """True when `policy` would return without training."""
+        return spec in self._policies or any(path.exists() for path in self._policy_folders(spec))
+
+    def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
+        """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
+        text = json.dumps(key, sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()
+        if name not in self._measurements:
+            self._measurements[name] = self._find_measurement(name, key, compute)
+        return self._measurements[name]
+
+    def _find_policy(self, spec: PolicySpec) -> StoredPolicy:
+        recipe = find_recipe(spec.algo, spec.environment)
+        if self.train is not Train.ALWAYS and self.places.baselines is not None:
+            folder = self.places.baselines / "policies" / spec.name
+            if folder.exists():
+                return load_policy(folder)
+        folder = self._cached_policy(spec, recipe)
+        with self._locked(folder):
+            if folder.exists() and self._is_current(folder):
+                try:
+                    return load_policy(folder)
+                except PolicyError as error:
+                    self._note(f"stored policy was damaged and is made again: {error}")
+            if self.train is Train.NEVER or self._trainer is None:
+                raise MissingBaseline(
+                    f"no baseline for {spec.name}: train it with `quarl train {spec.algo} {spec.environment} "
+                    f"--seed {spec.seed}`, or allow it with --quarl-train missing"
+                )
+            self._note(f"training {spec.name}: {recipe.timesteps:,} steps")
+            stored = self._trainer(spec, recipe, folder, folder.with_suffix(".checkpoint"))
+            write_file(folder.with_suffix(".run"), self.run)
+            return stored
+
+    def _policy_folders(self, spec: PolicySpec) -> Iterator[Path]:
+        if self.places.baselines is not None:
+            yield self.places.baselines / "policies" / spec.name
+        yield self._cached_policy(spec, find_recipe(spec.algo, spec.environment))
+
+    def _cached_policy(self, spec: PolicySpec, recipe: Recipe) -> Path:
+        epoch = code_epoch(*TRAINING_CODE)
+        return self.places.cache / "policies" / f"{spec.name}-{recipe.sha256[:12]}-{epoch}"
+
+    def _is_current(self, folder: Path) -> bool:
+        """Under `always`, only what this run has trained."""
+        marker = folder.with_suffix(".run")
+        return self.train is not Train.ALWAYS or (marker.exists() and marker.read_text() == self.run != "")
+
+    def _find_measurement(self, name: str, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
+        if self.places.baselines is not None:
+            committed = self.places.baselines / "measurements" / f"{name}.json"
+            if committed.exists():
+                return _read_measurement(committed, key)
+        path = self.places.cache / "measurements" / name[:2] / f"{name}.json"
+        with self._locked(path):
+            if path.exists():
+                try:
+                    return _read_measurement(path, key)
+                except StoreError as error:
+                    self._note(f"stored measurement was damaged and is made again: {error}")
+            measurement = compute()
+            write_file(path, json.dumps({"key": key, "measurement": measurement.as_dict()}))
+            return measurement
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """One process at a time per entry; the system releases the lock of a killed process."""
+        lock = path.with_name(path.name + ".lock")
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            guard = FileLock(lock)
+            guard.acquire()
+        except OSError as error:
+            raise StoreError(
+                f"cannot write the cache {self.places.cache}: {error.strerror or error}; choose another place with "
+                "--quarl-cache-dir or QUARL_CACHE_DIR"
+            ) from error
+        try:
+            yield
+        finally:
+            guard.release()
+
+
+def _read_measurement(path: Path, key: dict[str, Any]) -> Measurement:
+    try:
+        entry = json.loads(path.read_text())
+        if entry["key"] != key:
+            raise StoreError(f"{path}: holds another key")
+        return Measurement.from_dict(entry["measurement"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path}: not a measurement ({error!r})") from error
