@@ -51,7 +51,11 @@ def _replace_folder(work: Path, target: Path) -> None:
     if target.exists():
         old = work.with_suffix(".old")
         target.rename(old)
-        work.rename(target)
+        try:
+            work.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     else:
         work.rename(target)

@@ -125,9 +125,7 @@ class Cells:
             agreement=tuple(a[0] for a in agreements) if agreements else None,
         )
 
-    def _measure_one(
-        self, case: Case, member: Member, environment: Environment, seeds: Sequence[int]
-    ) -> Measurement:
+    def _measure_one(self, case: Case, member: Member, environment: Environment, seeds: Sequence[int]) -> Measurement:
         board = ("deploy",) if case.board else ()
         key = {
             "policy": member.stored.sha256,
@@ -164,5 +162,3 @@ def runtime_versions(case: Case) -> dict[str, str]:
 
 def _returning(policy: PolicyNet) -> Callable[[], Policy]:
     return lambda: policy
-
-

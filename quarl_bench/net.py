@@ -120,6 +120,8 @@ def check_layer(layer: Layer, index: int) -> None:
     where = f"layer {index} ({type(layer).__name__})"
     if layer.weight.ndim != rank or layer.bias.shape != layer.weight.shape[:1]:
         raise PolicyError(f"{where}: weight {layer.weight.shape} and bias {layer.bias.shape} do not belong together")
+    if isinstance(layer, Conv2d) and layer.stride < 1:
+        raise PolicyError(f"{where}: a stride is at least 1, not {layer.stride}")
     if layer.weight.dtype != np.float32 or layer.bias.dtype != np.float32:
         raise PolicyError(f"{where}: weights must be float32, not {layer.weight.dtype} and {layer.bias.dtype}")
     if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):

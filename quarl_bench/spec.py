@@ -119,7 +119,9 @@ class Measurement:
         )
         width = len(measurement.environment_seeds)
         rows = (*measurement.returns, *measurement.lengths, measurement.episodes)
-        if len(measurement.returns) != len(measurement.policies) or any(len(row) != width for row in rows):
+        columns = (measurement.returns, measurement.lengths, measurement.agreement or measurement.policies)
+        height = len(measurement.policies)
+        if any(len(row) != width for row in rows) or any(len(column) != height for column in columns):
             raise ValueError("rows and columns do not match the policies and environment seeds")
         return measurement
 

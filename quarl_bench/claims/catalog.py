@@ -103,7 +103,9 @@ def read_catalog(extra: tuple[Path, ...] = ()) -> tuple[Claim, ...]:
     seen: dict[str, Claim] = {}
     for claim in claims:
         if seen.setdefault(claim.id, claim) is not claim:
-            raise SpecError(f"claim {claim.id!r} is defined twice ({seen[claim.id].paper} and {claim.paper}); rename one")
+            raise SpecError(
+                f"claim {claim.id!r} is defined twice ({seen[claim.id].paper} and {claim.paper}); rename one"
+            )
     return claims
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.verdict import judge_equivalence, judge_mean_error, judge_retention
+from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Verdict
 

@@ -67,9 +67,7 @@ def policy_store(pytestconfig: pytest.Config, quarl_settings: Settings, quarl_no
 
 
 @pytest.fixture(scope="session")
-def quarl_cells(
-    policy_store: "Store", quarl_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> "Cells":
+def quarl_cells(policy_store: "Store", quarl_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> "Cells":
     """Cells under this run's protocol."""
     from quarl_bench.cells import Cells, Protocol
 

@@ -65,7 +65,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("episodes", "Episodes per policy.", default="the profile's", type=positive, metavar="N")
     add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR", metavar="PATH")
     add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
-    add("claims", "One more claims file (TOML); repeatable.", default="none", action="append", ini=False, metavar="PATH")
+    add(
+        "claims", "One more claims file (TOML); repeatable.", default="none", action="append", ini=False, metavar="PATH"
+    )
     add("json", "Write rows as JSON.", default="not written", ini=False, metavar="PATH")
     add("require", "Fail, not skip, when NAME (an extra, a board, `baselines`) is missing; repeatable.", default="none",
         action="append", ini=False, metavar="NAME")  # fmt: skip
@@ -92,7 +94,9 @@ def read_settings(config: pytest.Config) -> Settings:
     baselines = Path(_choose(config, "baselines") or config.rootpath / "baselines")
     json = config.getoption("quarl_json")
     if json is not None and not Path(json).absolute().parent.is_dir():
-        raise pytest.UsageError(f"--quarl-json {json}: the folder {Path(json).absolute().parent} does not exist; make it")
+        raise pytest.UsageError(
+            f"--quarl-json {json}: the folder {Path(json).absolute().parent} does not exist; make it"
+        )
     return Settings(
         profile=profile,
         train=train,

@@ -31,7 +31,7 @@ class Recorder:
             self.skipped.append({"nodeid": report.nodeid, "reason": str(reason).removeprefix("Skipped: ")})
         if report.when == "call" and ROW in properties:
             self.rows.append({"nodeid": report.nodeid, "outcome": _name_outcome(report), **properties[ROW]})
-        if report.when == "teardown":
+        if report.when == "teardown":  # the last phase, after every fixture had its say
             self.notes += [str(value) for name, value in report.user_properties if name == NOTE]
 
     @pytest.hookimpl(trylast=True)
@@ -48,6 +48,7 @@ class Recorder:
                 self._settings.as_dict(),
                 self._config.rootpath,
                 skipped=self.skipped,
+                notes=self.notes,
             )
         except QuarlError as error:
             raise pytest.UsageError(str(error)) from error

@@ -59,11 +59,11 @@ def load_policy(folder: Path) -> StoredPolicy:
         )
     try:
         tensors = load(weights)
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a number format that NumPy lacks
         raise PolicyError(f"{folder / WEIGHTS}: not a safetensors file ({error}); restore it") from error
     try:
         policy = _build(manifest["architecture"], tensors)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
     except PolicyError as error:
         raise PolicyError(f"{folder}: {error}") from error
@@ -75,27 +75,41 @@ def _tensors_of(policy: PolicyNet) -> Tensors:
     tensors: Tensors = {}
     for index, layer in enumerate(policy.net.layers):
         tensors |= {f"layers.{index}.weight": layer.weight, f"layers.{index}.bias": layer.bias}
-    statistics = policy.transform.normalization
+    return tensors | end_tensors(policy.transform, policy.head)
+
+
+def end_tensors(transform: ObservationTransform, head: ActionHead) -> Tensors:
+    """The numbers of a policy's two ends, its observation transform and its action head."""
+    tensors: Tensors = {}
+    statistics = transform.normalization
     if statistics is not None:
         tensors |= {"normalization.mean": statistics.mean, "normalization.variance": statistics.variance}
-    if policy.head.low is not None and policy.head.high is not None:
-        tensors |= {"action.low": policy.head.low, "action.high": policy.head.high}
+    if head.low is not None and head.high is not None:
+        tensors |= {"action.low": head.low, "action.high": head.high}
     return tensors
 
 
 def _architecture_of(policy: PolicyNet) -> dict[str, Any]:
-    statistics = policy.transform.normalization
     return {
-        "observation": {
-            "shape": list(policy.transform.shape),
-            "image": policy.transform.image,
-            "normalization": None
-            if statistics is None
-            else {"clip": statistics.clip, "epsilon": statistics.epsilon},
-        },
+        "observation": describe_observation(policy.transform),
         "layers": [_describe(layer) for layer in policy.net.layers],
-        "head": {"kind": str(policy.head.kind), "mean_limit": policy.head.mean_limit},
+        "head": describe_head(policy.head),
     }
+
+
+def describe_observation(transform: ObservationTransform) -> dict[str, Any]:
+    """What `build_transform` needs beside `end_tensors`; JSON types."""
+    statistics = transform.normalization
+    return {
+        "shape": list(transform.shape),
+        "image": transform.image,
+        "normalization": None if statistics is None else {"clip": statistics.clip, "epsilon": statistics.epsilon},
+    }
+
+
+def describe_head(head: ActionHead) -> dict[str, Any]:
+    """What `build_head` needs beside `end_tensors`; JSON types."""
+    return {"kind": str(head.kind), "mean_limit": head.mean_limit}
 
 
 def _describe(layer: Layer) -> dict[str, Any]:
@@ -106,26 +120,26 @@ def _describe(layer: Layer) -> dict[str, Any]:
 
 
 def _build(architecture: dict[str, Any], tensors: Tensors) -> PolicyNet:
-    observation, head = architecture["observation"], architecture["head"]
+    transform = build_transform(architecture["observation"], tensors)
+    layers = tuple(_read_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
+    return PolicyNet(transform, Net(transform.input_shape, layers), build_head(architecture["head"], tensors))
+
+
+def build_transform(observation: dict[str, Any], tensors: Tensors) -> ObservationTransform:
+    """Inverse of `describe_observation`; KeyError, TypeError, ValueError or PolicyError when ill-formed."""
     statistics = observation["normalization"]
     normalization = None
     if statistics is not None:
         mean, variance = tensors["normalization.mean"], tensors["normalization.variance"]
         normalization = Normalization(mean, variance, float(statistics["clip"]), float(statistics["epsilon"]))
     shape = tuple(int(n) for n in observation["shape"])
-    transform = ObservationTransform(shape, bool(observation["image"]), normalization)
-    layers = tuple(_read_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
-    limit = head["mean_limit"]
-    return PolicyNet(
-        transform,
-        Net(transform.input_shape, layers),
-        ActionHead(
-            HeadKind(head["kind"]),
-            tensors.get("action.low"),
-            tensors.get("action.high"),
-            None if limit is None else float(limit),
-        ),
-    )
+    return ObservationTransform(shape, bool(observation["image"]), normalization)
+
+
+def build_head(head: dict[str, Any], tensors: Tensors) -> ActionHead:
+    """Inverse of `describe_head`; KeyError, TypeError, ValueError or PolicyError when ill-formed."""
+    limit = None if head["mean_limit"] is None else float(head["mean_limit"])
+    return ActionHead(HeadKind(head["kind"]), tensors.get("action.low"), tensors.get("action.high"), limit)
 
 
 def _read_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Layer:
@@ -144,7 +158,7 @@ def _read_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Layer:
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(_read_bytes(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"{path}: not JSON ({error}); restore it") from error
     if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
         raise PolicyError(f"{path}: schema_version is not {SCHEMA_VERSION}; use a matching version of quarl_bench")
@@ -158,5 +172,6 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise PolicyError(f"{path}: {error.strerror or error}; a policy folder holds {WEIGHTS} and {MANIFEST}") from error
-
+        raise PolicyError(
+            f"{path}: {error.strerror or error}; a policy folder holds {WEIGHTS} and {MANIFEST}"
+        ) from error

@@ -39,6 +39,8 @@ class ActionHead:
             raise PolicyError(f"a {self.kind} head needs bounds low and high of shape (actions,)")
         if not (np.isfinite(self.low) & np.isfinite(self.high) & (self.low <= self.high)).all():
             raise PolicyError("action bounds must be finite and low <= high")
+        if self.mean_limit is not None and not self.mean_limit > 0:
+            raise PolicyError(f"mean_limit {self.mean_limit} must be positive, or None")
 
     @property
     def discrete(self) -> bool:

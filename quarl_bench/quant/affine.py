@@ -87,7 +87,8 @@ def choose_affine(
 
     A range of zero width gets scale 1, so that constant zero stays zero. QuantizationError when a bound is not finite.
     """
-    low, high = np.minimum(np.float64(low), 0.0), np.maximum(np.float64(high), 0.0)
+    low = np.minimum(np.asarray(low, dtype=np.float64), 0.0)
+    high = np.maximum(np.asarray(high, dtype=np.float64), 0.0)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise QuantizationError(f"cannot quantize the range [{low}, {high}]: its bounds must be finite")
     if symmetric:
@@ -106,7 +107,8 @@ def choose_affine(
 
 def to_power_of_two(scale: NDArray[np.floating]) -> Doubles:
     """The next power of two that is not smaller."""
-    return np.exp2(np.ceil(np.log2(np.asarray(scale, dtype=np.float64))))
+    mantissa, exponent = np.frexp(np.asarray(scale, dtype=np.float64))
+    return np.asarray(np.ldexp(1.0, exponent - (mantissa == 0.5)))
 
 
 def _usable(scale: NDArray[np.floating]) -> Doubles:

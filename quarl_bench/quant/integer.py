@@ -31,7 +31,9 @@ class IntegerNet:
     requantization: Requantization = Requantization.FP32_RNE
 
     @classmethod
-    def from_quantized(cls, net: QuantizedNet, requantization: Requantization = Requantization.FP32_RNE) -> "IntegerNet":
+    def from_quantized(
+        cls, net: QuantizedNet, requantization: Requantization = Requantization.FP32_RNE
+    ) -> "IntegerNet":
         """The integer execution of `net`."""
         return cls(net.input_shape, net.input, net.layers, requantization)
 

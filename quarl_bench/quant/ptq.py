@@ -55,9 +55,7 @@ def _to_fp16(layer: Layer, index: int) -> Layer:
 def _round_weights(layer: Layer, scheme: Scheme) -> Layer:
     low, high = _weight_range(layer, scheme)
     format = IntegerFormat(scheme.bit_width, signed=True, narrow_range=scheme.narrow_range)
-    affine = choose_affine(
-        low, high, format, symmetric=scheme.symmetric, endpoint=False, rounding=scheme.rounding
-    )
+    affine = choose_affine(low, high, format, symmetric=scheme.symmetric, endpoint=False, rounding=scheme.rounding)
     return replace(layer, weight=affine.dequantize(affine.quantize(layer.weight)).astype(np.float32))
 
 
@@ -110,9 +108,7 @@ def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span
     while tanh is not None and not has_margin(output, tanh):
         output = replace(output, scale=output.scale * (np.float32(2) if scheme.power_of_two else MARGIN_STEP))
     stride = layer.stride if isinstance(layer, Conv2d) else 1
-    return QuantizedLayer(
-        type(layer), layer.activation, stride, weight, scale32, weight_format, bias, output, tanh
-    )
+    return QuantizedLayer(type(layer), layer.activation, stride, weight, scale32, weight_format, bias, output, tanh)
 
 
 def _activation_format(

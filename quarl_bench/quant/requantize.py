@@ -15,6 +15,7 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.quant.affine import Integers
 
 Float32s = NDArray[np.float32]
+LARGEST_SHIFT = 62  # of int64; shifts a 32-bit accumulator to 0 as any larger one would
 Rule = Callable[[Integers, Float32s, Float32s, Float32s], Integers]
 
 
@@ -52,9 +53,7 @@ def round_fp32_in_integers(
     magnitude, lost = _round_to_24_bits(np.abs(acc))
     product, lost_again = _round_to_24_bits(magnitude * multiplier)
     right = 24 - exponent.astype(np.int64) - lost - lost_again
-    whole = np.where(
-        right > 0, _shift_right_even(product, np.clip(right, 0, 62)), product << np.clip(-right, 0, 38)
-    )
+    whole = np.where(right > 0, _shift_right_even(product, np.clip(right, 0, 62)), product << np.clip(-right, 0, 38))
     return np.asarray(np.sign(acc) * whole)
 
 
@@ -145,9 +144,7 @@ def _shift_right_even(value: Integers, shift: Integers) -> Integers:
     return np.asarray(quotient + up)
 
 
-def _fixed_point(
-    input_scale: Float32s, weight_scale: Float32s, output_scale: Float32s
-) -> tuple[Integers, Integers]:
+def _fixed_point(input_scale: Float32s, weight_scale: Float32s, output_scale: Float32s) -> tuple[Integers, Integers]:
     """TFLite's multiplier in [2^30, 2^31) and right shift of input * weight / output, in float64."""
     scale = np.asarray(np.float64(input_scale) * np.float64(weight_scale) / np.float64(output_scale))
     if not ((scale > 0) & np.isfinite(scale)).all():
@@ -155,7 +152,8 @@ def _fixed_point(
     mantissa, exponent = np.frexp(scale)
     multiplier = np.floor(mantissa * (1 << 31) + 0.5).astype(np.int64)
     carried = multiplier == 1 << 31
-    return np.where(carried, multiplier >> 1, multiplier), -(exponent.astype(np.int64) + carried)
+    right = -(exponent.astype(np.int64) + carried)
+    return np.where(carried, multiplier >> 1, multiplier), np.minimum(right, LARGEST_SHIFT)
 
 
 def _shift_left(acc: Integers, right: Integers) -> Integers:

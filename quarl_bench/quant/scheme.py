@@ -5,7 +5,7 @@ Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options>`. Options, each a
     sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
     narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
     pt, pc         weight scales per_tensor or per_channel everywhere (default: pt for Linear, pc for Conv2d)
-    ema, pct<dd..> activation ranges by moving average, or by percentile: pct999 = 99.9 (default: minimum and maximum)
+    ema, pct<dd..> activation ranges by moving average, or by percentile, 50 and up: pct999 = 99.9 (default: extremes)
     uncal          activation ranges from unit-normal inputs, never from rollouts
     pow2           every scale is a power of two (activations and weights of int<n>)
     floor          round down (w<n>: QuaRL's formula as printed); default: to nearest, ties to even
@@ -53,8 +53,9 @@ class ObserverKind(StrEnum):
 
 
 BITS = {Family.WEIGHT_ONLY: range(2, 33), Family.INTEGER: range(2, 9)}
-NAME = re.compile(r"(w|int)(\d+)((?:sym|narrow|wide|pt|pc|ema|pct\d{2,}|uncal|pow2|floor)*)")
-OPTION = re.compile(r"sym|narrow|wide|pt|pc|ema|pct\d{2,}|uncal|pow2|floor")
+# pct stands before pc, which is its beginning
+OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor")
+NAME = re.compile(rf"(w|int)([1-9][0-9]?)((?:{OPTION.pattern})*)")
 KNOWN = "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor)"
 
 

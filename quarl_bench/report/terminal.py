@@ -32,7 +32,7 @@ def _list_case(row: Row) -> Iterator[str]:
     if row["missing"]:
         yield f"    missing: {', '.join(row['missing'])}"
     for caveat in row["caveats"]:
-        yield f"    not excluded: {caveat}"
+        yield f"    note: {caveat}"
 
 
 def _badness(row: Row) -> tuple[int, float]:

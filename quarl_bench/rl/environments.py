@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import MissingExtra, SpecError
 
 BOOKKEEPING = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
 
@@ -32,12 +32,25 @@ def find_environment(slug: str) -> Environment:
     return known[slug]
 
 
+def identify_environment(name: str) -> Environment:
+    """The environment with this id part, or with this Gymnasium id; an id that is not listed has no known cap."""
+    known = _read_environments()
+    if name in known:
+        return known[name]
+    listed = {environment.id: environment for environment in known.values()}
+    if name in listed:
+        return listed[name]
+    if name not in gymnasium.registry:
+        raise SpecError(f"unknown environment {name!r}; known are {', '.join(sorted(known))} and Gymnasium's own ids")
+    return Environment("".join(c for c in name.lower() if c.isalnum()), name)
+
+
 def make_environment(environment: Environment) -> tuple[gymnasium.Env[Any, Any], int]:
     """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced."""
     try:
         wrapped = gymnasium.make(environment.id, disable_env_checker=True)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise SpecError(missing_extra(environment)) from error
+        raise MissingExtra(environment.extra, f"environment {environment.slug!r}") from error
     spec = wrapped.spec
     if spec is None or spec.max_episode_steps is None:
         raise SpecError(f"environment {environment.id} has no step limit; register it with max_episode_steps")
@@ -45,11 +58,6 @@ def make_environment(environment: Environment) -> tuple[gymnasium.Env[Any, Any],
     while isinstance(bare, BOOKKEEPING):
         bare = bare.env
     return bare, spec.max_episode_steps
-
-
-def missing_extra(environment: Environment) -> str:
-    """What to install for an environment whose dependency is absent."""
-    return f"environment {environment.slug!r} needs an extra: pip install 'quarl_bench[{environment.extra}]'"
 
 
 @cache

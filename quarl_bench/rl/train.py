@@ -76,7 +76,8 @@ def train_policy(
         model.learn(remaining, callback=callback, reset_num_timesteps=not resumed)
     if callback.stopped:
         raise Interrupted(f"stopped at {model.num_timesteps:,} of {recipe.timesteps:,} steps; --resume goes on")
-    callback.evaluate()
+    if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
+        callback.evaluate()
     best = load_policy(checkpoint / "best")
     stored = save_policy(best.policy, folder, run.describe(best, curve))
     _close(model)
@@ -112,7 +113,10 @@ class _Run:
 
     def load(self) -> tuple[BaseAlgorithm, list[dict[str, float]]]:
         """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
-        state = json.loads((self.checkpoint / "state.json").read_text())
+        try:
+            state = json.loads((self.checkpoint / "state.json").read_text())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
         if state["recipe"] != self.recipe.sha256:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
         vector = self._vector(self.checkpoint / "normalize.pkl")
@@ -172,9 +176,7 @@ class _Checkpoints(BaseCallback):
         super().__init__()
         self.run, self.curve, self.stopped = run, curve, False
         self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
-        self.bar = tqdm(
-            total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress
-        )
+        self.bar = tqdm(total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress)
 
     def _on_training_start(self) -> None:
         self.next = (self.num_timesteps // self.interval + 1) * self.interval

@@ -1,0 +1,220 @@
+"""The store: layers, locks, repairs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
+from quarl_bench.net import Linear, Net
+from quarl_bench.policy.files import save_policy
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.policy import PolicyNet
+from quarl_bench.spec import Measurement, PolicySpec
+from quarl_bench.store import Places, Store, Train, code_epoch
+
+SPEC = PolicySpec("ppo", "cartpole", 0)
+MEASUREMENT = Measurement(("a",), (1, 2), ("x", "y"), ((1.0, 2.0),), ((1, 2),))
+
+
+def make_policy(seed=0):
+    weight = np.random.default_rng(seed).normal(size=(2, 4)).astype(np.float32)
+    return PolicyNet(ObservationTransform((4,)), Net((4,), (Linear(weight, np.zeros(2, np.float32)),)),
+                     ActionHead(HeadKind.ARGMAX))  # fmt: skip
+
+
+class FakeTrainer:
+    """Saves another policy every time, so that a second training shows."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, spec, recipe, folder, checkpoint):
+        self.calls += 1
+        return save_policy(make_policy(self.calls), folder, {"algo": recipe.algo})
+
+
+def test_a_missing_baseline_says_how_to_train_it(tmp_path):
+    with pytest.raises(MissingBaseline, match=r"quarl train ppo cartpole --seed 0.*--quarl-train missing"):
+        Store(Places(tmp_path)).policy(SPEC)
+
+
+@pytest.mark.parametrize(("algo", "environment"), [("ppq", "cartpole"), ("ppo", "cartpool")])
+def test_unknown_names_list_the_known_ones(tmp_path, algo, environment):
+    with pytest.raises(SpecError, match="known are"):
+        Store(Places(tmp_path)).policy(PolicySpec(algo, environment, 0))
+
+
+def test_baselines_come_before_the_cache_and_are_not_written(tmp_path):
+    baselines = tmp_path / "baselines"
+    stored = save_policy(make_policy(), baselines / "policies" / SPEC.name, {})
+    before = sorted(p.stat().st_mtime_ns for p in baselines.rglob("*"))
+    trainer = FakeTrainer()
+    store = Store(Places(tmp_path / "cache", baselines), Train.MISSING, trainer=trainer)
+    assert store.has_policy(SPEC)
+    assert store.policy(SPEC).sha256 == stored.sha256
+    assert trainer.calls == 0
+    assert sorted(p.stat().st_mtime_ns for p in baselines.rglob("*")) == before
+
+
+def test_a_damaged_baseline_is_an_error_not_a_training(tmp_path):
+    folder = tmp_path / "baselines" / "policies" / SPEC.name
+    save_policy(make_policy(), folder, {})
+    (folder / "policy.safetensors").write_bytes(b"truncated")
+    store = Store(Places(tmp_path / "cache", tmp_path / "baselines"), Train.MISSING, trainer=FakeTrainer())
+    with pytest.raises(PolicyError, match="sha256"):
+        store.policy(SPEC)
+
+
+def test_missing_trains_once_and_a_second_store_finds_it(tmp_path):
+    trainer, notes = FakeTrainer(), []
+    first = Store(Places(tmp_path), Train.MISSING, trainer=trainer, note=notes.append).policy(SPEC)
+    assert not [note for note in notes if "damaged" in note]
+    assert notes == [f"training {SPEC.name}: 100,000 steps"]
+    second = Store(Places(tmp_path), Train.MISSING, trainer=trainer).policy(SPEC)
+    third = Store(Places(tmp_path)).policy(SPEC)
+    assert first.sha256 == second.sha256 == third.sha256
+    assert trainer.calls == 1
+
+
+def test_always_trains_once_per_run(tmp_path):
+    trainer = FakeTrainer()
+    shas = [
+        Store(Places(tmp_path), Train.ALWAYS, trainer=trainer, run=run).policy(SPEC).sha256
+        for run in ("one", "one", "two")
+    ]
+    assert trainer.calls == 2
+    assert shas[0] == shas[1] != shas[2]
+
+
+def test_a_damaged_cached_policy_is_reported_and_made_again(tmp_path):
+    trainer, notes = FakeTrainer(), []
+    Store(Places(tmp_path), Train.MISSING, trainer=trainer).policy(SPEC)
+    (file,) = tmp_path.rglob("policy.safetensors")
+    file.write_bytes(file.read_bytes()[:-7])
+    Store(Places(tmp_path), Train.MISSING, trainer=trainer, note=notes.append).policy(SPEC)
+    assert trainer.calls == 2
+    assert "damaged" in notes[0]
+    assert str(file) in notes[0]
+
+
+def test_a_measurement_is_computed_once_and_survives_the_process(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return MEASUREMENT
+
+    for _ in range(2):
+        store = Store(Places(tmp_path))
+        assert store.measurement({"k": 1}, compute) == MEASUREMENT
+        assert store.measurement({"k": 1}, compute) == MEASUREMENT
+    assert len(calls) == 1
+    Store(Places(tmp_path)).measurement({"k": 2}, compute)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda _: "",
+        lambda _: "[]",
+        lambda text: text.replace('"returns"', '"retunrs"'),
+        lambda text: text.replace("1.0, 2.0", "1.0"),
+        lambda text: text.replace('"k": 1', '"k": 3'),
+    ],
+    ids=["truncated", "empty", "other-json", "missing-key", "short-row", "other-key"],
+)
+def test_a_damaged_measurement_is_reported_and_made_again(tmp_path, damage):
+    notes = []
+    Store(Places(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
+    (file,) = (tmp_path / "measurements").rglob("*.json")
+    file.write_text(damage(file.read_text()))
+    store = Store(Places(tmp_path), note=notes.append)
+    assert store.measurement({"k": 1}, lambda: MEASUREMENT) == MEASUREMENT
+    assert "damaged" in notes[0]
+    assert json.loads(file.read_text())["measurement"] == MEASUREMENT.as_dict() | json.loads(
+        json.dumps(MEASUREMENT.as_dict())
+    )
+
+
+def test_a_failed_computation_leaves_nothing(tmp_path):
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Store(Places(tmp_path)).measurement({"k": 1}, fail)
+    assert not list(tmp_path.rglob("*.json*")) or all(p.name.endswith(".lock") for p in tmp_path.rglob("*.json*"))
+
+
+def test_an_unwritable_cache_is_one_line_with_the_remedy(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="--quarl-cache-dir"):
+        Store(Places(tmp_path / "file" / "cache")).measurement({}, lambda: MEASUREMENT)
+
+
+COMPUTE = textwrap.dedent("""
+    import sys, time
+    from pathlib import Path
+    from quarl_bench.spec import Measurement
+    from quarl_bench.store import Places, Store
+    root, log = Path(sys.argv[1]), Path(sys.argv[2])
+    def compute():
+        with log.open("a") as stream:
+            stream.write("computed\\n")
+        time.sleep(float(sys.argv[3]))
+        return Measurement(("a",), (1, 2), ("x", "y"), ((1.0, 2.0),), ((1, 2),))
+    print(Store(Places(root)).measurement({"k": 1}, compute).mean)
+""")
+
+
+def start(tmp_path, seconds):
+    command = [sys.executable, "-c", COMPUTE, str(tmp_path / "cache"), str(tmp_path / "log"), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_wait_for_the_first_and_share_its_result(tmp_path):
+    processes = [start(tmp_path, 0.5) for _ in range(3)]
+    assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["1.5"] * 3
+    assert (tmp_path / "log").read_text().count("computed") == 1
+
+
+def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
+    process = start(tmp_path, 600)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "log").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not list((tmp_path / "cache").rglob("*.json"))
+    store = Store(Places(tmp_path / "cache"))
+    assert store.measurement({"k": 1}, lambda: MEASUREMENT) == MEASUREMENT
+
+
+def test_the_epoch_depends_on_the_code_it_names():
+    assert code_epoch("quant") == code_epoch("quant") != code_epoch("policy")
+    assert len({code_epoch("quant"), code_epoch("quant", "net.py"), code_epoch("net.py")}) == 3
+
+
+def test_every_committed_policy_belongs_to_a_recipe():
+    """A baseline whose recipe has changed since would be compared with the wrong published score."""
+    from quarl_bench.policy.files import load_policy
+    from quarl_bench.rl.recipes import find_recipe
+
+    folders = sorted((Path(__file__).parent.parent / "baselines" / "policies").glob("*-seed*"))
+    if not folders:
+        pytest.skip("no baselines in this checkout")
+    for folder in folders:
+        algo, environment, seed = folder.name.split("-")
+        about = load_policy(folder).about
+        assert about["recipe"]["sha256"] == find_recipe(algo, environment).sha256, folder.name
+        assert f"seed{about['seed']}" == seed
