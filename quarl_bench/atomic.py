@@ -1,6 +1,7 @@
 """Publishing files and folders whole or not at all: a killed process leaves nothing a reader could mistake for data."""
 
 import contextlib
+import ctypes
 import os
 import shutil
 import tempfile
@@ -9,20 +10,25 @@ from pathlib import Path
 
 from quarl_bench.errors import StoreError
 
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
+
 
 @contextlib.contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def new_folder(target: Path, holds: str) -> Iterator[Path]:
     """Yield an empty folder that becomes `target` when the block ends without an error.
 
-    The temporary folder is a sibling, so that the final rename stays inside one file system. An existing `target`
-    is moved aside first and removed last. Raises StoreError when the parent cannot be written.
+    An existing `target` is replaced only if it is empty or has a file called `holds`, as every folder of this kind
+    does; old and new change places in one step. The temporary folder is a sibling, so that the final rename stays
+    inside one file system. Raises StoreError when `target` is something else or cannot be written.
     """
     with _one_line_for("folder", target):
+        if target.exists() and not (target / holds).exists() and (target.is_file() or any(target.iterdir())):
+            raise StoreError(f"{target} exists and holds no {holds}; it is left alone: choose another folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
-        yield work
         with _one_line_for("folder", target):
+            yield work
             _replace_folder(work, target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -39,26 +45,30 @@ def write_file(target: Path, content: str | bytes) -> None:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(name, 0o644)  # mkstemp's 0600 would hide a shared result from other users
-            os.replace(name, target)
+            Path(name).chmod(0o644)  # mkstemp's 0600 would hide a shared result from other users
+            Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
 
 
 def _replace_folder(work: Path, target: Path) -> None:
-    work.chmod(0o755)
-    if target.exists():
+    work.chmod(0o755)  # mkdtemp's 0700 would hide a shared result from other users
+    if not target.exists():
+        work.rename(target)
+    elif not _exchange(work, target):  # the old content is now in `work`, which the caller removes
         old = work.with_suffix(".old")
         target.rename(old)
-        try:
-            work.rename(target)
-        except OSError:
-            old.rename(target)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    else:
         work.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two paths in one step, so that there is no moment without `other`; False where the system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    if renameat2 is None:
+        return False
+    return bool(renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0)
 
 
 @contextlib.contextmanager

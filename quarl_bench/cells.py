@@ -18,7 +18,7 @@ from quarl_bench.store import Store, code_epoch
 
 EVALUATION_CODE = ("net.py", "policy", "quant", "rl/environments.py", "rl/environments.toml")
 EVALUATION_LOOP = ("rl/episodes.py", "rl/evaluate.py")
-CALIBRATION_STATES = 2000  # visited by the fp32 policy itself
+CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, in 20 episodes or more
 FP32 = "fp32"
 LOCAL = "local"  # the board that every machine has: this one
 

@@ -1,4 +1,4 @@
-"""`quarl`: the same machinery for people who are not running a test. Results on stdout, progress and notes on stderr."""
+"""`quarl`: the same machinery for people who are not running a test. Results go to stdout, progress to stderr."""
 
 import argparse
 import json
@@ -50,13 +50,11 @@ def _build_parser() -> argparse.ArgumentParser:
     evaluate = _add_command(commands, "evaluate", _evaluate, "Play a policy under a scheme, against its fp32 self.",
                             "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
     _add_policy(evaluate)
-    evaluate.add_argument(
-        "--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8 with options. Default: fp32."
-    )
+    evaluate.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8. Default: fp32.")
     evaluate.add_argument("--episodes", type=_positive, default=100, help="environment seeds to play. Default: 100.")
 
     deploy = _add_command(commands, "deploy", _deploy, "Export a policy as an artefact and re-run its golden pairs.",
-                          "quarl deploy baselines/policies/ppo-cartpole-seed0 --scheme int8 --output cartpole-int8")  # fmt: skip
+                          "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
     _add_policy(deploy)
     deploy.add_argument("--scheme", default="int8", help="fp32, fp16, w2..w32 or int8. Default: int8.")
     deploy.add_argument("--backend", default="litert", choices=["litert"], help="runtime. Default: litert.")
@@ -148,7 +146,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         "reference": summarise(reference),
         "verdict": verdict.as_dict(),
     }
-    agreement = result["measured"]["agreement"]
+    (agreement,) = measured.agreement or (0.0,)
     lines = [
         f"{environment.id}, {options.episodes} episodes, deterministic, measured on this machine",
         f"  fp32      return {_spread(reference.returns[0])}",

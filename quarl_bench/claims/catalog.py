@@ -182,11 +182,11 @@ class _Entry:
             if not isinstance(self.entry[key], kind):
                 raise self._error(key, f"must be of type {kind.__name__}")
         for key, value in self.entry.items():
-            kind = REQUIRED.get(key) or OPTIONAL.get(key)
-            if kind is None:
+            expected = REQUIRED.get(key) or OPTIONAL.get(key)
+            if expected is None:
                 raise self._error(key, f"is unknown; known are {', '.join((*REQUIRED, *OPTIONAL))}")
-            if not isinstance(value, kind):
-                raise self._error(key, f"must be of type {kind.__name__}")
+            if not isinstance(value, expected):
+                raise self._error(key, f"must be of type {expected.__name__}")
 
     def _check_scheme(self, scheme: Any) -> None:
         try:

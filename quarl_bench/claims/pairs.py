@@ -45,11 +45,13 @@ class Pairs:
 
     @property
     def policies(self) -> int:
-        return self.loss.shape[0]
+        """P."""
+        return int(self.loss.shape[0])
 
     @property
     def episodes(self) -> int:
-        return self.loss.shape[1]
+        """D."""
+        return int(self.loss.shape[1])
 
     @property
     def guarded(self) -> bool:
@@ -58,6 +60,7 @@ class Pairs:
 
     @property
     def drop(self) -> float:
+        """Relative loss of the mean return."""
         return float(self.loss.mean()) / self.level
 
     def contrast(self, drop: float) -> Floats:
@@ -67,12 +70,14 @@ class Pairs:
 
 
 def find_se(values: Floats) -> float:
+    """Standard error of the mean of P x D values; over episodes when there is one policy."""
     if values.shape[0] == 1:
         return float(values.std(ddof=1)) / math.sqrt(values.size)
     return math.sqrt(stats.estimate_variance(values))
 
 
 def share_at_cap(returns: Floats, cap: float) -> float:
+    """Share of returns that have reached the cap."""
     return float((returns >= cap - 1e-9 * max(1.0, abs(cap))).mean())
 
 
@@ -121,6 +126,7 @@ def draw_guard(pairs: Pairs, drop: float, copies: int = 1) -> tuple[Floats, Floa
 
 
 def bound_guard(pairs: Pairs, drop: float, copies: int = 1, policies: int | None = None) -> tuple[float, float]:
+    """Lower and upper bound of the mean contrast at `drop` that the guard gives."""
     lower, upper = draw_guard(pairs, drop, copies)
     error = find_guard_error(policies or pairs.policies)
     return float(np.quantile(lower, error)), float(np.quantile(upper, 1.0 - stats.ERROR))

@@ -173,10 +173,12 @@ def _check_options(margin: float, cap: float | None, worst_loss: float | None, *
 
 
 def name_scope(policies: int) -> str:
+    """What a verdict on this many policies is about."""
     return "this policy" if policies == 1 else "policies trained this way"
 
 
 def conclude(interval: tuple[float, float] | None, supported_from: float, supported_to: float) -> Outcome:
+    """Which side of a threshold, or of two, an interval lies on."""
     if interval is None:
         return Outcome.INCONCLUSIVE
     low, high = interval

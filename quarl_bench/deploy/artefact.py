@@ -83,21 +83,14 @@ class Artefact:
 
 
 def write_artefact(artefact: Artefact, folder: Path) -> None:
-    """Write `folder`, or replace the artefact there; DeploymentError when something else is there."""
-    if folder.exists() and not (folder / GOLDEN).is_file() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise DeploymentError(f"{folder}: exists and is no artefact; choose another folder")
+    """Write `folder`, or replace the artefact there; StoreError when something else is there."""
     pairs = {name: np.ascontiguousarray(getattr(artefact.golden, name)) for name in PAIR}
     golden = save(pairs | end_tensors(artefact.transform, artefact.head))
     manifest = json.dumps(_describe(artefact, golden), indent=2, allow_nan=False) + "\n"
-    try:
-        with new_folder(folder) as work:
-            (work / MODELS[artefact.backend]).write_bytes(artefact.model)
-            (work / GOLDEN).write_bytes(golden)
-            (work / MANIFEST).write_text(manifest)
-    except OSError as error:
-        raise DeploymentError(
-            f"cannot write {folder}: {error.strerror or error}; choose a writable place with free space"
-        ) from error
+    with new_folder(folder, GOLDEN) as work:
+        (work / MODELS[artefact.backend]).write_bytes(artefact.model)
+        (work / GOLDEN).write_bytes(golden)
+        (work / MANIFEST).write_text(manifest)
 
 
 def read_artefact(folder: Path) -> Artefact:

@@ -69,7 +69,7 @@ class DeployedNet:
 class DeployedPolicy(Policy):
     """The whole map from raw observation to action, computed by an artefact's model."""
 
-    net: DeployedNet  # type: ignore[assignment]
+    net: DeployedNet
     artefact: Artefact
 
 

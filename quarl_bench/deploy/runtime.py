@@ -44,14 +44,14 @@ class Port:
 def load_schema() -> Any:
     """LiteRT's generated module of the .tflite schema; DeploymentError with the remedy when it is not installed."""
     with _installed():
-        from ai_edge_litert import schema_py_generated  # noqa: PLC0415
+        from ai_edge_litert import schema_py_generated
     return schema_py_generated
 
 
 def pack_model(model: Any) -> bytes:
     """The file of a `ModelT` of the schema."""
     with _installed():
-        import flatbuffers  # noqa: PLC0415  (comes with the runtime)
+        import flatbuffers  # comes with the runtime
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
@@ -74,7 +74,7 @@ class Runner:
             raise DeploymentError(f"litert: unknown kernel {kernel!r}; known are {', '.join(Kernel)}")
         self.kernel = Kernel(kernel)
         with _installed():
-            from ai_edge_litert.interpreter import Interpreter, OpResolverType  # noqa: PLC0415
+            from ai_edge_litert.interpreter import Interpreter, OpResolverType
         resolvers = {
             Kernel.XNNPACK: OpResolverType.BUILTIN,
             Kernel.BUILTIN: OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,

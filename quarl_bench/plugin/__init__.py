@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize `case` or `claim` of tests marked `claim(id)` with the catalog's cells or items."""
+    """Parametrize `case` or `claim` of tests marked `claim(id)` with the catalog's items."""
     marker = metafunc.definition.get_closest_marker("claim")
     names = {"case", "claim"} & set(metafunc.fixturenames)
     if marker is None or not names:
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     catalog = {claim.id: claim for claim in _catalog(metafunc.config)}
     if len(marker.args) != 1 or marker.args[0] not in catalog:
         raise pytest.UsageError(
-            f"{metafunc.definition.nodeid}: mark it claim(id) with one of {', '.join(sorted(catalog))}, not {marker.args}"
+            f"{metafunc.definition.nodeid}: claim{marker.args} is not one of {', '.join(sorted(catalog))}"
         )
     claim = catalog[marker.args[0]]
     name = "case" if claim.kind == "case" else "claim"
@@ -86,11 +86,9 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
     """Inconclusive and partial verdicts are outcomes of their own."""
     if report.when != "call" or not report.passed:
         return None
-    for name, value in report.user_properties:
-        if name == ROW and value["verdict"] in UNDECIDED:
-            word = str(value["verdict"])
-            return word, UNDECIDED[word], (word.upper(), {"yellow": True})
-    return None
+    properties: dict[str, Any] = dict(report.user_properties)
+    word = str(properties[ROW]["verdict"]) if ROW in properties else ""
+    return (word, UNDECIDED[word], (word.upper(), {"yellow": True})) if word in UNDECIDED else None
 
 
 def _catalog(config: pytest.Config) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Read the properties of a finished phase; rows are complete after the call, notes after teardown."""
-        properties = dict(report.user_properties)
+        properties: dict[str, Any] = dict(report.user_properties)
         if report.skipped and CASE in properties and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.skipped.append({"nodeid": report.nodeid, "reason": str(reason).removeprefix("Skipped: ")})

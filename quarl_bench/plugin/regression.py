@@ -24,7 +24,7 @@ REGRESSION = pytest.StashKey[str]()  # what the comparison said: same, moved, mi
 DIGITS = "%#.9g"  # always with a decimal point, so that 500.0 stays a float and is compared with its tolerance
 
 
-class MetricsRegression(DataFrameRegressionFixture):  # type: ignore[misc]
+class MetricsRegression(DataFrameRegressionFixture):
     """Compares a measurement with the one stored for the same case, profile, policies and library versions."""
 
     def __init__(
@@ -62,19 +62,21 @@ class MetricsRegression(DataFrameRegressionFixture):  # type: ignore[misc]
         __tracebackhide__ = True
         obtained, expected = pd.read_csv(obtained_filename), pd.read_csv(expected_filename)
         vanished = [name for name in expected.columns if name not in obtained.columns]
-        assert not vanished, f"metrics vanished: {vanished}\nTo update values, use --force-regen option."
+        if vanished:
+            raise AssertionError(f"metrics vanished: {vanished}\nTo update values, use --force-regen option.")
         if self._differs(obtained, expected):
             self._say("mismatch")
             return
         error = expected["return_se"].to_numpy(dtype=np.float64)
         self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
-        self._tolerances_dict = {
+        tolerances: dict[str, Any] = {
             "return_mean": {"rtol": 1e-9, "atol": error},
             # A standard error, and the mean length of an episode, move with the mean; they are there to be read.
             "return_se": {"rtol": 1.0, "atol": error},
             "length_mean": {"rtol": 0.1, "atol": 0.0},
             "agreement": {"rtol": 0.0, "atol": 0.02},
         }
+        self._tolerances_dict = tolerances  # isclose takes one tolerance per line as well
         super()._check_fn(obtained_filename, expected_filename)
         self._say("same")
 

@@ -42,7 +42,7 @@ def save_policy(policy: PolicyNet, folder: Path, about: dict[str, Any]) -> Store
     sha256 = hashlib.sha256(weights).hexdigest()
     manifest = {"schema_version": SCHEMA_VERSION, "sha256": sha256, "architecture": _architecture_of(policy)} | about
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
-    with new_folder(folder) as work:
+    with new_folder(folder, MANIFEST) as work:
         (work / WEIGHTS).write_bytes(weights)
         (work / MANIFEST).write_text(text)
     return StoredPolicy(policy, sha256, about)

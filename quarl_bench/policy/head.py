@@ -55,10 +55,11 @@ class ActionHead:
     def act(self, outputs: Floats) -> NDArray[np.int64] | Floats:
         """Actions for outputs (n, outputs): indices (n,) or values (n, outputs). The lowest index wins ties."""
         if self.low is None or self.high is None:
-            return outputs.argmax(axis=1)
+            return np.asarray(outputs.argmax(axis=1))
         if self.kind is HeadKind.CLIP:
-            return np.clip(outputs, self.low, self.high)
+            return np.asarray(np.clip(outputs, self.low, self.high))
         if self.mean_limit is not None:
             outputs = np.clip(outputs, -self.mean_limit, self.mean_limit).astype(np.float32)
         squashed = np.tanh(outputs)
-        return (self.low + np.float32(0.5) * (squashed + np.float32(1)) * (self.high - self.low)).astype(np.float32)
+        rescaled = self.low + np.float32(0.5) * (squashed + np.float32(1)) * (self.high - self.low)
+        return np.asarray(rescaled, dtype=np.float32)

@@ -1,6 +1,7 @@
 """From the raw observation of an environment to the float32 input of the net."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,10 @@ class Normalization:
         if not (self.clip > 0 and self.epsilon > 0):
             raise PolicyError(f"normalization: clip {self.clip} and epsilon {self.epsilon} must be positive")
 
-    def apply(self, observations: NDArray[np.generic]) -> Floats:
+    def apply(self, observations: NDArray[Any]) -> Floats:
         """Computed in float64 and rounded once, as VecNormalize does."""
         scaled = (observations - self.mean) / np.sqrt(self.variance + self.epsilon)
-        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class ObservationTransform:
         """Shape of the net's input without the batch axis."""
         return self.shape if self.image else (int(np.prod(self.shape)),)
 
-    def apply(self, observations: NDArray[np.generic]) -> Floats:
+    def apply(self, observations: NDArray[Any]) -> Floats:
         """Transform a batch; PolicyError for a wrong shape or dtype."""
         self.check(observations)
         if self.image:
@@ -66,7 +67,7 @@ class ObservationTransform:
             return self.normalization.apply(observations).reshape(len(observations), -1)
         return np.ascontiguousarray(observations, dtype=np.float32).reshape(len(observations), -1)
 
-    def check(self, observations: NDArray[np.generic]) -> None:
+    def check(self, observations: NDArray[Any]) -> None:
         """Refuse what is not a batch of this policy's observations."""
         channel_last = (*self.shape[1:], self.shape[0]) if self.image else self.shape
         if observations.shape[1:] not in (self.shape, channel_last):

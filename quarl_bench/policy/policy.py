@@ -1,7 +1,7 @@
 """A policy in its three numeric forms; each is the whole map from raw observation to action."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,27 @@ Observations = NDArray[Any]
 Actions = NDArray[np.int64] | Floats
 
 
+class Forward(Protocol):
+    """Whatever computes a policy's outputs: a net, its quantized or integer form, a model in a runtime."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of an input without the batch axis."""
+
+    @property
+    def outputs(self) -> int:
+        """Width of the output."""
+
+    def forward(self, x: Floats) -> Floats:
+        """Outputs (n, outputs) for inputs (n, *input_shape)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """Observation transform, net and action head; frozen, and free of the framework that trained it."""
 
     transform: ObservationTransform
-    net: Net | QuantizedNet | IntegerNet
+    net: Forward
     head: ActionHead
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
 }
 
 
-def extract(model: BaseAlgorithm, normalization: Normalization | None | str = FROM_ENVIRONMENT) -> PolicyNet:
+def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FROM_ENVIRONMENT) -> PolicyNet:
     """The deterministic policy of `model`, equal to `model.predict(observation, deterministic=True)`.
 
     Observation statistics are read from the VecNormalize around the model's environment. A model without an
@@ -93,7 +93,7 @@ def _split(model: BaseAlgorithm) -> tuple[list[torch.nn.Module], ActionHead]:
     if isinstance(model, SAC):
         *mean, limit = policy.actor.mu if isinstance(policy.actor.mu, torch.nn.Sequential) else (policy.actor.mu, None)
         modules = [policy.actor.features_extractor, policy.actor.latent_pi, *mean]
-        return modules, _head(model, HeadKind.TANH, None if limit is None else float(limit.max_val))
+        return modules, _head(model, HeadKind.TANH, limit.max_val if isinstance(limit, torch.nn.Hardtanh) else None)
     raise PolicyError(f"{type(model).__name__} is not one of A2C, PPO, DQN, DDPG, TD3, SAC")
 
 

@@ -9,6 +9,7 @@ Arithmetic is float64, so that 32 bits of float32 weights are not limited by the
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class Affine:
     format: IntegerFormat
     rounding: Rounding = Rounding.NEAREST
 
-    def quantize(self, x: NDArray[np.floating]) -> Integers:
+    def quantize(self, x: NDArray[np.floating[Any]]) -> Integers:
         """Integers in the format; NaN is a QuantizationError, infinities saturate."""
         if np.isnan(x).any():
             raise QuantizationError("cannot quantize NaN; the tensor is damaged or the policy diverged")
@@ -75,8 +76,8 @@ def round_steps(x: Doubles, rounding: Rounding) -> Doubles:
 
 
 def choose_affine(
-    low: NDArray[np.floating] | float,
-    high: NDArray[np.floating] | float,
+    low: NDArray[np.floating[Any]] | float,
+    high: NDArray[np.floating[Any]] | float,
     format: IntegerFormat,
     *,
     symmetric: bool,
@@ -105,12 +106,12 @@ def choose_affine(
     return Affine(scale, zero_point, format, rounding)
 
 
-def to_power_of_two(scale: NDArray[np.floating]) -> Doubles:
+def to_power_of_two(scale: NDArray[np.floating[Any]]) -> Doubles:
     """The next power of two that is not smaller."""
     mantissa, exponent = np.frexp(np.asarray(scale, dtype=np.float64))
     return np.asarray(np.ldexp(1.0, exponent - (mantissa == 0.5)))
 
 
-def _usable(scale: NDArray[np.floating]) -> Doubles:
+def _usable(scale: NDArray[np.floating[Any]]) -> Doubles:
     scale = np.asarray(scale, dtype=np.float64)
     return np.where(scale == 0.0, 1.0, np.maximum(scale, SMALLEST_SCALE))

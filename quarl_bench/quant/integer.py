@@ -6,6 +6,7 @@ artefact is compared with this, layer by layer.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -112,8 +113,8 @@ class IntegerNet:
 class _Kernel:
     """Exact integer sums carried by the fastest float type that holds every partial sum without rounding."""
 
-    weight: NDArray[np.floating]
-    bias: NDArray[np.floating]
+    weight: NDArray[np.floating[Any]]
+    bias: NDArray[np.floating[Any]]
     stride: int | None  # None: fully connected
 
     @classmethod
@@ -123,9 +124,9 @@ class _Kernel:
         largest = int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
         if largest >= 1 << 31:
             raise QuantizationError(f"an accumulator can reach {largest}, beyond 32 bits; use fewer bits or inputs")
-        carrier = np.float32 if largest < EXACT_FLOAT32 else np.float64
+        carrier: type[np.floating[Any]] = np.float32 if largest < EXACT_FLOAT32 else np.float64
         stride = layer.stride if layer.kind is Conv2d else None
-        weight = layer.weight.astype(carrier)
+        weight: NDArray[np.floating[Any]] = layer.weight.astype(carrier)
         return cls(weight if stride else np.ascontiguousarray(weight.T), layer.bias.astype(carrier), stride)
 
     def accumulate(self, q: Integers) -> Integers:
@@ -134,6 +135,6 @@ class _Kernel:
         if self.stride is None:
             return np.asarray(x.reshape(len(x), -1) @ self.weight + self.bias).astype(np.int64)
         with torch.inference_mode():
-            arguments = (torch.from_numpy(array) for array in (x, self.weight, self.bias))
-            sums = torch.nn.functional.conv2d(*arguments, stride=self.stride)
+            weight, bias = torch.from_numpy(self.weight), torch.from_numpy(self.bias)
+            sums = torch.nn.functional.conv2d(torch.from_numpy(x), weight, bias, self.stride)
         return np.asarray(sums.numpy()).astype(np.int64)

@@ -1,6 +1,7 @@
 """From calibration activations to the range a quantizer covers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ class Range:
     high: float
 
 
-def observe(values: NDArray[np.floating], kind: ObserverKind, percentile: float = 100.0) -> Range:
+def observe(values: NDArray[np.floating[Any]], kind: ObserverKind, percentile: float = 100.0) -> Range:
     """The range of `values` (observations, ...) in the order in which they were visited.
 
     min_max: extremes. percentile: the central `percentile` percent, each tail cut by half the rest.
@@ -39,7 +40,7 @@ def observe(values: NDArray[np.floating], kind: ObserverKind, percentile: float 
     return Range(float(values.min()), float(values.max()))
 
 
-def _average(values: NDArray[np.floating]) -> Range:
+def _average(values: NDArray[np.floating[Any]]) -> Range:
     low, high = float(values[:BATCH].min()), float(values[:BATCH].max())
     for start in range(BATCH, len(values), BATCH):
         batch = values[start : start + BATCH]

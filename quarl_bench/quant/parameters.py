@@ -35,7 +35,7 @@ class ActivationFormat:
         with np.errstate(over="ignore"):  # an overflow to infinity saturates in the clip
             steps = np.rint(x * (np.float32(1) / self.scale))
         lowest, highest = self.format.minimum - self.zero_point, self.format.maximum - self.zero_point
-        return np.clip(steps, lowest, highest).astype(np.int64) + self.zero_point
+        return np.asarray(np.clip(steps, lowest, highest), dtype=np.int64) + self.zero_point
 
     def dequantize(self, q: Integers) -> Floats:
         """(q - zero_point) * scale in float32."""
@@ -95,7 +95,8 @@ def tanh_table(source: ActivationFormat, target: ActivationFormat) -> Integers:
     Equal to every runtime's table when `has_margin` holds for the two formats.
     """
     steps = np.rint(_tanh_steps(source, target))
-    return np.clip(steps + target.zero_point, target.format.minimum, target.format.maximum).astype(np.int64)
+    clipped = np.clip(steps + target.zero_point, target.format.minimum, target.format.maximum)
+    return np.asarray(clipped, dtype=np.int64)
 
 
 def has_margin(source: ActivationFormat, target: ActivationFormat) -> bool:

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from quarl_bench.errors import QuantizationError
-from quarl_bench.net import APPLY, Activation, Conv2d, Floats, Layer, Net, torch
+from quarl_bench.net import APPLY, Activation, Conv2d, Floats, Layer, Net
 from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.observers import Range, observe
@@ -54,8 +55,10 @@ def _to_fp16(layer: Layer, index: int) -> Layer:
 
 def _round_weights(layer: Layer, scheme: Scheme) -> Layer:
     low, high = _weight_range(layer, scheme)
-    format = IntegerFormat(scheme.bit_width, signed=True, narrow_range=scheme.narrow_range)
-    affine = choose_affine(low, high, format, symmetric=scheme.symmetric, endpoint=False, rounding=scheme.rounding)
+    weight_format = IntegerFormat(scheme.bit_width, signed=True, narrow_range=scheme.narrow_range)
+    affine = choose_affine(
+        low, high, weight_format, symmetric=scheme.symmetric, endpoint=False, rounding=scheme.rounding
+    )
     return replace(layer, weight=affine.dequantize(affine.quantize(layer.weight)).astype(np.float32))
 
 

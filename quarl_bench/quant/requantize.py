@@ -37,7 +37,7 @@ def effective_scale(input_scale: Float32s, weight_scale: Float32s, output_scale:
 def round_fp32(acc: Integers, input_scale: Float32s, weight_scale: Float32s, output_scale: Float32s) -> Integers:
     """Float32 multiplication, then to nearest even."""
     scale = effective_scale(input_scale, weight_scale, output_scale)
-    return np.rint(acc.astype(np.float32) * scale).astype(np.int64)
+    return np.asarray(np.rint(acc.astype(np.float32) * scale), dtype=np.int64)
 
 
 def round_fp32_in_integers(

@@ -150,7 +150,7 @@ def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
         raise SpecError(f"scheme {name!r}: an option is given twice")
     activation_options = {"ema", "pct", "uncal", "pow2"} & set(kinds)
     if family is Family.WEIGHT_ONLY and activation_options:
-        raise SpecError(f"scheme {name!r}: {sorted(activation_options)[0]} needs quantized activations (int<bits>)")
+        raise SpecError(f"scheme {name!r}: {min(activation_options)} needs quantized activations (int<bits>)")
     if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:
         raise SpecError(f"scheme {name!r}: narrow needs sym; an affine range uses all integers")
     if family is Family.INTEGER and "floor" in kinds:

@@ -19,6 +19,7 @@ TEST_SEEDS = 10_000
 VALIDATION_SEEDS = 20_000
 CALIBRATION_SEEDS = 30_000
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
+BATCH = 16  # episodes that are played for observations at a time
 NEAR = 0.01  # continuous actions agree when they differ by at most this share of the action range
 
 
@@ -88,12 +89,13 @@ def collect_observations(policy: Policy, environment: Environment, count: int, f
     visited: list[NDArray[Any]] = []
     seed, total = first_seed, 0
     while total < count:
-        rollouts = roll_out(policy, environment, range(seed, seed + 4), keep_observations=True)
+        rollouts = roll_out(policy, environment, range(seed, seed + BATCH), keep_observations=True)
         assert rollouts.observations is not None
         visited.append(rollouts.observations)
         total += len(rollouts.observations)
-        seed += 4
-    return np.concatenate(visited)[:count]
+        seed += BATCH
+    states: NDArray[Any] = np.concatenate(visited)[:count]
+    return states
 
 
 def _play(

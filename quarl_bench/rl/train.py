@@ -39,6 +39,7 @@ ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
 SCORE_EPISODES = 100
+STATE = "state.json"
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
 
 
@@ -67,7 +68,7 @@ def train_policy(
         raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
     environment = find_environment(spec.environment)
     run = _Run(spec, recipe, environment, checkpoint, options)
-    resumed = (checkpoint / "state.json").exists()
+    resumed = (checkpoint / STATE).exists()
     model, curve = run.load() if resumed else (run.new(), [])
     torch.set_num_threads(1)
     callback = _Checkpoints(run, curve)
@@ -101,7 +102,7 @@ class _Run:
 
     def save(self, model: BaseAlgorithm, curve: list[dict[str, float]], best: StoredPolicy) -> None:
         """Replace the checkpoint by the present state."""
-        with new_folder(self.checkpoint) as work:
+        with new_folder(self.checkpoint, STATE) as work:
             model.save(work / "model.zip")
             if isinstance(model, OffPolicyAlgorithm):
                 model.save_replay_buffer(work / "replay.pkl")
@@ -109,12 +110,12 @@ class _Run:
             if vector is not None:
                 vector.save(str(work / "normalize.pkl"))
             save_policy(best.policy, work / "best", best.about)
-            (work / "state.json").write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
+            (work / STATE).write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
 
     def load(self) -> tuple[BaseAlgorithm, list[dict[str, float]]]:
         """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
         try:
-            state = json.loads((self.checkpoint / "state.json").read_text())
+            state = json.loads((self.checkpoint / STATE).read_text())
         except (OSError, ValueError) as error:
             raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
         if state["recipe"] != self.recipe.sha256:
@@ -186,7 +187,7 @@ class _Checkpoints(BaseCallback):
             self.evaluate()
             self.next += self.interval
         if self.run.options.should_stop():
-            if self.curve and self.curve[-1]["timesteps"] < self.num_timesteps or not self.curve:
+            if not self.curve or self.curve[-1]["timesteps"] < self.num_timesteps:
                 self.evaluate()
             self.stopped = True
 

@@ -1,0 +1,36 @@
+"""What the plugin adds to `pytest --collect-only` on an empty file, in milliseconds.
+
+With and without the plugin in turns, a process each: `python benches/peers/collection.py [--rounds N]`.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    """Time both in turns and print the difference of the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20, help="Default: 20.")
+    options = parser.parse_args()
+    variants = {"without": ["-p", "no:quarl_bench.plugin"], "with": []}
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "test_empty.py").touch()
+        base = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        for _ in range(options.rounds + 1):
+            for name, extra in variants.items():
+                start = time.perf_counter()
+                subprocess.run([*base, *extra], cwd=folder, capture_output=True, check=False)
+                seconds[name].append(time.perf_counter() - start)
+    medians = {name: 1000 * statistics.median(values[1:]) for name, values in seconds.items()}  # the first warms up
+    print(f"without {medians['without']:.0f} ms, with {medians['with']:.0f} ms")
+    print(f"the plugin adds {medians['with'] - medians['without']:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
