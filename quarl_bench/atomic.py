@@ -59,7 +59,11 @@ def _replace_folder(work: Path, target: Path) -> None:
     elif not _exchange(work, target):  # the old content is now in `work`, which the caller removes
         old = work.with_suffix(".old")
         target.rename(old)
-        work.rename(target)
+        try:
+            work.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
 
 

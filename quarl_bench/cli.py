@@ -119,7 +119,8 @@ def _train(options: argparse.Namespace) -> int:
     result = {"policy": spec.name, "folder": None if folder is None else str(folder), "sha256": stored.sha256}
     text = f"{spec.name}: return {score['mean']:.1f} +- {score['sd']:.1f} over {score['episodes']} episodes"
     if published:
-        text += f"; published {published['mean']:g} +- {published['sd']:g}"
+        spread = "" if published["sd"] is None else f" +- {published['sd']:g}"
+        text += f"; published {published['mean']:g}{spread}"
     _print(options, result | {"return": score, "published": published}, text)
     return 0
 

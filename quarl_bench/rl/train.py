@@ -20,6 +20,7 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from tqdm import tqdm
@@ -36,6 +37,7 @@ from quarl_bench.spec import PolicySpec
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 }
+NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
 SCORE_EPISODES = 100
@@ -97,8 +99,13 @@ class _Run:
     def new(self) -> BaseAlgorithm:
         """A fresh model of the recipe."""
         arguments = {key: schedule(value) for key, value in self.recipe.hyperparameters.items()}
+        vector = self._vector()
+        if self.recipe.noise is not None:
+            kind, sd = self.recipe.noise
+            zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
+            arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
         algorithm = ALGORITHMS[self.spec.algo]
-        return algorithm(self.recipe.policy, self._vector(), seed=self.spec.seed, device="cpu", **arguments)
+        return algorithm(self.recipe.policy, vector, seed=self.spec.seed, device="cpu", **arguments)
 
     def save(self, model: BaseAlgorithm, curve: list[dict[str, float]], best: StoredPolicy) -> None:
         """Replace the checkpoint by the present state."""
@@ -141,6 +148,8 @@ class _Run:
                 "sha256": self.recipe.sha256,
                 "timesteps": self.recipe.timesteps,
                 "environments": self.recipe.environments,
+                "normalize": self.recipe.normalize,
+                "noise": None if self.recipe.noise is None else list(self.recipe.noise),
                 "hyperparameters": self.recipe.hyperparameters,
             },
             "return": {

@@ -16,11 +16,11 @@ ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 
 @dataclass(frozen=True)
 class Published:
-    """A score from the literature: mean and SD over episodes, and where it stands."""
+    """A score from the literature: mean, SD over episodes where it is given, and where it stands."""
 
     mean: float
-    sd: float
     source: str
+    sd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,14 @@ class Recipe:
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     policy: str = "MlpPolicy"
     normalize: bool = False
+    noise: tuple[str, float] | None = None  # exploration of DDPG and TD3: (normal or ou, SD)
     published: Published | None = None
 
     @property
     def sha256(self) -> str:
         """Hash of everything that changes the trained policy."""
-        facts = [self.algo, self.environment, self.timesteps, self.environments, self.policy, self.normalize]
+        facts: list[Any] = [self.algo, self.environment, self.timesteps, self.environments, self.policy, self.normalize]
+        facts += self.noise or ()
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
@@ -53,15 +55,24 @@ def find_recipe(algo: str, environment: str) -> Recipe:
         known = ", ".join(sorted(recipes)) or "none yet"
         raise SpecError(f"no {algo} recipe for environment {environment!r}; known are {known}")
     entry = dict(recipes[environment])
-    published = entry.pop("published", None)
-    return Recipe(algo, environment, **entry, published=None if published is None else Published(**published))
+    published, noise = entry.pop("published", None), entry.pop("noise", None)
+    return Recipe(
+        algo,
+        environment,
+        **entry,
+        noise=None if noise is None else (str(noise["kind"]), float(noise["sd"])),
+        published=None if published is None else Published(**published),
+    )
 
 
 def schedule(value: Any) -> Any:
-    """`lin_x` becomes a schedule that falls linearly from x to 0, as in rl-baselines3-zoo; anything else is itself."""
+    """`lin_x` becomes a schedule that falls linearly from x to 0, as in rl-baselines3-zoo.
+
+    An array becomes a tuple (`train_freq = [1, "episode"]`); anything else is itself.
+    """
     if isinstance(value, str) and value.startswith("lin_"):
         return _linear(float(value.removeprefix("lin_")))
-    return value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _linear(start: float) -> Callable[[float], float]:
