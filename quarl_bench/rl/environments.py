@@ -2,6 +2,7 @@
 
 import importlib.resources
 import tomllib
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -48,7 +49,10 @@ def identify_environment(name: str) -> Environment:
 def make_environment(environment: Environment) -> tuple[gymnasium.Env[Any, Any], int]:
     """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced."""
     try:
-        wrapped = gymnasium.make(environment.id, disable_env_checker=True)
+        with warnings.catch_warnings():
+            # Importing Box2D's wrapper warns from C code, which crashes the interpreter where warnings are errors.
+            warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
+            wrapped = gymnasium.make(environment.id, disable_env_checker=True)
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtra(environment.extra, f"environment {environment.slug!r}") from error
     spec = wrapped.spec

@@ -29,7 +29,7 @@ from quarl_bench.atomic import new_folder
 from quarl_bench.errors import StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy, save_policy
 from quarl_bench.policy.sb3 import extract
-from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.environments import Environment, find_environment, make_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
 from quarl_bench.rl.recipes import Recipe, schedule
 from quarl_bench.spec import PolicySpec
@@ -69,6 +69,7 @@ def train_policy(
     if checkpoint.exists() and not options.resume:
         raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
     environment = find_environment(spec.environment)
+    make_environment(environment)[0].close()  # a missing extra ends the run here, in one line
     run = _Run(spec, recipe, environment, checkpoint, options)
     resumed = (checkpoint / STATE).exists()
     model, curve = run.load() if resumed else (run.new(), [])
