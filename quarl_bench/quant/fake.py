@@ -1,7 +1,8 @@
 """The fake-quantized forward: float32 arithmetic on numbers that integers could hold.
 
-Equal to the integer forward, exactly, at power-of-two scales; otherwise each layer, given equal inputs, is within one
-step of it, because float32 sums round where integer sums do not.
+Equal to the integer forward, exactly, at power-of-two scales, as long as sums stay below 2^24; otherwise each layer,
+given equal inputs, is within one step of it (in front of a Tanh's table), because float32 sums round where integer sums
+do not.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Every function takes accumulators (int64 that fit int32, bias included) and three float32 scales, broadcastable:
 input, weight, output. It returns round(accumulator * input * weight / output) before zero point and clipping.
-They differ from each other only on or next to a tie: test them there, random accumulators do not tell them apart.
+The rules that round once differ only on or next to a tie: test them there, random accumulators do not tell them apart.
 """
 
 from collections.abc import Callable

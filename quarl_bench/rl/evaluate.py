@@ -1,4 +1,7 @@
-"""Playing a deterministic policy: one process, one torch thread, a batch of episodes, every episode counted once."""
+"""Playing a deterministic policy: one process, a batch of episodes, every episode counted once.
+
+Whoever starts a process gives torch one thread (`torch.set_num_threads(1)`): nets are small, cores are for processes.
+"""
 
 import hashlib
 from collections.abc import Sequence

@@ -5,6 +5,7 @@ stream is not, so a resumed run is a valid run of the recipe, not the same one. 
 mean return on validation seeds, which never score it.
 """
 
+import copy
 import importlib.metadata
 import json
 import platform
@@ -99,7 +100,8 @@ class _Run:
 
     def new(self) -> BaseAlgorithm:
         """A fresh model of the recipe."""
-        arguments = {key: schedule(value) for key, value in self.recipe.hyperparameters.items()}
+        hyperparameters = copy.deepcopy(self.recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
+        arguments = {key: schedule(value) for key, value in hyperparameters.items()}
         vector = self._vector()
         if self.recipe.noise is not None:
             kind, sd = self.recipe.noise

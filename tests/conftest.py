@@ -1,0 +1,31 @@
+"""Hypothesis without a clock or a database, so that every machine runs the same examples; fixtures of several files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on many threads mostly wait
+
+POLICIES = Path(__file__).parents[1] / "baselines" / "policies"
+
+settings.register_profile(
+    "quarl", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("quarl")
+
+
+@pytest.fixture
+def baseline() -> Callable[[str], Any]:
+    """Loads a committed policy by name; the test is skipped where it is not there."""
+    from quarl_bench.policy.files import load_policy
+
+    def load(name: str) -> Any:
+        if not (POLICIES / name).is_dir():
+            pytest.skip(f"no baseline {name} in {POLICIES}")
+        return load_policy(POLICIES / name)
+
+    return load

@@ -1,0 +1,198 @@
+"""Rollouts and measurements: every episode once, whatever else is played beside it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import stable_baselines3 as sb3
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.policy.policy import Policy
+from quarl_bench.policy.sb3 import extract
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl import evaluate
+from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.evaluate import (
+    CALIBRATION_SEEDS,
+    TEST_SEEDS,
+    VALIDATION_SEEDS,
+    Rollouts,
+    collect_observations,
+    measure,
+    roll_out,
+)
+from tests.strategies import make_linear_policy
+
+CARTPOLE = Environment("cartpole", "CartPole-v1")
+PENDULUM = Environment("pendulum", "Pendulum-v1")
+UNSTEADY = make_linear_policy(np.array([[0, 0, 0, 0], [-1, 0, 5, 0.5]]))  # some 100 to 400 steps
+LEFT = make_linear_policy(np.array([[0, 0, 0, 0], [0, 0, 0, 0]]))  # action 0, about 9 steps
+SWINGING = make_linear_policy(np.array([[0.0, 1.0, -0.7]]), (-2, 2))
+
+
+def play_alone(policy: Policy, environment: Environment, seed: int) -> tuple[float, int]:
+    """Return and length of one episode of `gymnasium.make`."""
+    env = gymnasium.make(environment.id)
+    observation, _ = env.reset(seed=seed)
+    total, length, done = 0.0, 0, False
+    while not done:
+        action = policy.act(observation[None])[0]
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total, length, done = total + float(reward), length + 1, terminated or truncated
+    env.close()
+    return total, length
+
+
+@pytest.mark.parametrize("policy, environment", [(UNSTEADY, CARTPOLE), (LEFT, CARTPOLE), (SWINGING, PENDULUM)])
+def test_returns_and_lengths_are_those_of_single_episodes(policy: Policy, environment: Environment) -> None:
+    """Short episodes among long ones are counted once."""
+    seeds = [7, 3, 10_000, 8]
+    rollouts = roll_out(policy, environment, seeds)
+    alone = [play_alone(policy, environment, seed) for seed in seeds]
+    assert rollouts.returns.tolist() == [total for total, _ in alone]
+    assert rollouts.lengths.tolist() == [length for _, length in alone]
+    assert rollouts.seeds == tuple(seeds)
+
+
+def test_an_episode_does_not_depend_on_what_is_played_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = list(range(100, 140))
+    together = roll_out(UNSTEADY, CARTPOLE, seeds)
+    assert together.lengths.min() < together.lengths.max()
+    for order in (seeds[::-1], seeds[5:9], seeds[:1]):
+        other = roll_out(UNSTEADY, CARTPOLE, order)
+        assert other.returns.tolist() == [together.returns[seeds.index(seed)] for seed in order]
+        assert other.starts == tuple(together.starts[seeds.index(seed)] for seed in order)
+    monkeypatch.setattr(evaluate, "SIDE_BY_SIDE", 7)
+    chunked = roll_out(UNSTEADY, CARTPOLE, seeds, reference=LEFT, keep_observations=True)
+    assert chunked.returns.tolist() == together.returns.tolist()
+    assert chunked.starts == together.starts
+    assert chunked.observations is not None
+    assert len(chunked.observations) == chunked.lengths.sum()
+
+
+def test_starts_name_episodes() -> None:
+    starts = roll_out(LEFT, CARTPOLE, [1, 2, 1]).starts
+    assert starts[0] == starts[2] != starts[1]
+    assert roll_out(UNSTEADY, CARTPOLE, [1]).starts == starts[:1]
+
+
+@pytest.mark.parametrize("environment", [CARTPOLE, PENDULUM], ids=["discrete", "continuous"])
+def test_a_policy_agrees_with_itself(environment: Environment) -> None:
+    policy = UNSTEADY if environment is CARTPOLE else SWINGING
+    assert roll_out(policy, environment, range(5), reference=policy).agreement == 1.0
+    assert roll_out(policy, environment, range(5)).agreement is None
+
+
+def test_agreement_is_the_share_of_visited_states() -> None:
+    rollouts = roll_out(UNSTEADY, CARTPOLE, range(20), reference=LEFT, keep_observations=True)
+    assert rollouts.observations is not None
+    assert rollouts.agreement == pytest.approx((UNSTEADY.act(rollouts.observations) == 0).mean(), abs=1e-12)
+    assert 0.2 < rollouts.agreement < 0.8
+
+
+@pytest.mark.parametrize("offset, agreement", [(0.0, 1.0), (0.009, 1.0), (0.011, 0.0)])
+def test_continuous_actions_agree_within_one_percent_of_the_range(offset: float, agreement: float) -> None:
+    class Shifted:
+        head = SWINGING.head
+
+        def act(self, observations: Any) -> Any:
+            return SWINGING.act(observations) * 0 + np.float32(4 * offset)
+
+    still = make_linear_policy(np.zeros((1, 3)), (-2, 2))
+    assert roll_out(still, PENDULUM, [0], reference=Shifted()).agreement == agreement
+
+
+def test_visited_states_begin_with_the_starts() -> None:
+    rollouts = roll_out(UNSTEADY, CARTPOLE, [5, 6], keep_observations=True)
+    env = gymnasium.make("CartPole-v1")
+    assert rollouts.observations is not None
+    for row, seed in enumerate((5, 6)):
+        np.testing.assert_array_equal(rollouts.observations[row], env.reset(seed=seed)[0])
+    assert rollouts.observations.shape == (rollouts.lengths.sum(), 4)
+    assert roll_out(UNSTEADY, CARTPOLE, [5]).observations is None
+
+
+def test_stable_baselines_finds_the_same_returns() -> None:
+    """Untrained, so that episodes differ; one call per seed, because its own loop reseeds nothing in between."""
+    vector = DummyVecEnv([lambda: Monitor(gymnasium.make("CartPole-v1"))])
+    model = sb3.PPO("MlpPolicy", vector, seed=3, device="cpu")
+    seeds = range(10_000, 10_012)
+    returns: list[float] = []
+    lengths: list[int] = []
+    for seed in seeds:
+        vector.seed(seed)
+        rewards, steps = evaluate_policy(model, vector, 1, deterministic=True, return_episode_rewards=True)
+        returns += rewards
+        lengths += steps
+    found = roll_out(extract(model), CARTPOLE, seeds)
+    assert found.returns.tolist() == returns
+    assert found.lengths.tolist() == lengths
+    assert len(set(lengths)) > 1
+
+
+@pytest.mark.parametrize("seeds", [[], (), range(0)], ids=str)
+def test_no_seeds_are_refused(seeds: Sequence[int]) -> None:
+    with pytest.raises(PolicyError, match="at least one episode"):
+        roll_out(LEFT, CARTPOLE, seeds)
+
+
+def test_a_policy_of_another_environment_is_refused() -> None:
+    with pytest.raises(PolicyError, match="pass a batch of this policy's environment"):
+        roll_out(SWINGING, CARTPOLE, [1])
+
+
+def test_seed_ranges_are_disjoint() -> None:
+    """With room for 10,000 episodes each."""
+    firsts = sorted([0, TEST_SEEDS, VALIDATION_SEEDS, CALIBRATION_SEEDS])
+    assert np.diff(firsts).min() >= 10_000
+
+
+def test_measurement_of_several_policies() -> None:
+    policies = [("a", UNSTEADY), ("b", LEFT)]
+    seeds = [3, 4, 5]
+    measurement = measure(policies, CARTPOLE, seeds, references=[UNSTEADY, UNSTEADY])
+    rows: list[Rollouts] = [roll_out(policy, CARTPOLE, seeds, reference=UNSTEADY) for _, policy in policies]
+    assert measurement.policies == ("a", "b")
+    assert measurement.returns == tuple(tuple(row.returns.tolist()) for row in rows)
+    assert measurement.lengths == tuple(tuple(row.lengths.tolist()) for row in rows)
+    assert measurement.agreement == (1.0, rows[1].agreement)
+    assert measurement.episodes == rows[0].starts
+    assert type(measurement).from_dict(measurement.as_dict()) == measurement
+    assert measure(policies, CARTPOLE, seeds).agreement is None
+
+
+@pytest.mark.parametrize("count", [1, 30, 500])
+def test_calibration_states(count: int) -> None:
+    states = collect_observations(UNSTEADY, CARTPOLE, count, CALIBRATION_SEEDS)
+    assert states.shape == (count, 4)
+    assert states.dtype == np.float32
+    np.testing.assert_array_equal(
+        states[0], roll_out(UNSTEADY, CARTPOLE, [CALIBRATION_SEEDS], keep_observations=True).observations[0]
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_committed_policy_scores_what_its_manifest_says(baseline, seed: int) -> None:
+    stored = baseline(f"ppo-cartpole-seed{seed}")
+    claimed = stored.about["return"]
+    first = claimed["first_environment_seed"]
+    returns = roll_out(stored.policy, find_environment("cartpole"), range(first, first + claimed["episodes"])).returns
+    assert (float(returns.mean()), float(returns.std(ddof=1))) == (claimed["mean"], claimed["sd"])
+
+
+def test_two_bits_hurt_a_committed_policy(baseline) -> None:
+    """The negative control: a silent fp32 fallback would keep the score."""
+    policy = baseline("ppo-cartpole-seed2").policy
+    environment = find_environment("cartpole")
+    states = collect_observations(policy, environment, 2000, CALIBRATION_SEEDS)
+    means = {
+        name: roll_out(policy.quantize(Scheme.parse(name), states), environment, range(10)).returns.mean()
+        for name in ("w8", "int8", "int2")
+    }
+    assert min(means["w8"], means["int8"]) > 450
+    assert means["int2"] < 100

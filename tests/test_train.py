@@ -1,0 +1,272 @@
+"""Training by tiny recipes: what is published, what a checkpoint keeps, and how a run goes on."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import stable_baselines3 as sb3
+
+from quarl_bench.errors import StoreError
+from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.rl import train
+from quarl_bench.rl.environments import find_environment
+from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.recipes import Published, Recipe
+from quarl_bench.rl.train import Interrupted, Options, train_policy
+from quarl_bench.spec import PolicySpec
+
+ON_POLICY = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "learning_rate": "lin_0.001"}
+OFF_POLICY = {"buffer_size": 200, "learning_starts": 50, "train_freq": 16, "batch_size": 8}
+
+
+def make_recipe(algo: str = "ppo", **changes: Any) -> Recipe:
+    """512 steps, and smaller where the algorithm is slow."""
+    hyperparameters = (ON_POLICY if algo == "ppo" else OFF_POLICY) | {"policy_kwargs": {"net_arch": [8]}}
+    values = {"timesteps": 512, "environments": 2, "hyperparameters": hyperparameters} | changes
+    return Recipe(algo, "pendulum" if algo == "ddpg" else "cartpole", "a test", **values)
+
+
+class Run:
+    """One training in a folder of its own."""
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self.folder, self.checkpoint, self.recipe = folder / "policy", folder / "unfinished", recipe
+        self.spec = PolicySpec(recipe.algo, recipe.environment, 7)
+
+    def start(self, *, recipe: Recipe | None = None, **options: Any) -> StoredPolicy:
+        return train_policy(self.spec, recipe or self.recipe, self.folder, self.checkpoint, Options(**options))
+
+    def interrupt(self, after: int, *, resume: bool = False) -> dict[str, Any]:
+        """Ask to stop when a new rollout is to begin for the `after`-th time; the checkpoint's state."""
+        asked = iter(range(1, 1000))
+        with pytest.raises(Interrupted, match="--resume goes on"):
+            self.start(resume=resume, should_stop=lambda: next(asked) >= after)
+        return self.state()
+
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.checkpoint / "state.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds instead of minutes."""
+    monkeypatch.setattr(train, "VALIDATION_EPISODES", 4)
+    monkeypatch.setattr(train, "SCORE_EPISODES", 6)
+    monkeypatch.setattr(train, "CURVE_POINTS", 4)
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Callable[..., Run]:
+    return lambda algo="ppo", **changes: Run(tmp_path, make_recipe(algo, **changes))
+
+
+def test_a_run_publishes_a_policy_and_its_account(begin: Callable[..., Run]) -> None:
+    published = Published(500.0, "a table", 1.0)
+    run = begin(published=published)
+    stored = run.start()
+    loaded = load_policy(run.folder)
+    about = loaded.about
+    assert loaded.sha256 == stored.sha256
+    assert not run.checkpoint.exists()
+    assert (about["algo"], about["environment"], about["seed"]) == ("ppo", "CartPole-v1", 7)
+    assert about["recipe"]["sha256"] == run.recipe.sha256
+    assert about["recipe"]["hyperparameters"] == run.recipe.hyperparameters
+    assert about["published"] == {"mean": 500.0, "sd": 1.0, "source": "a table"}
+    assert set(about["versions"]) == {"torch", "stable-baselines3", "gymnasium", "numpy", "python"}
+    returns = roll_out(loaded.policy, find_environment("cartpole"), range(TEST_SEEDS, TEST_SEEDS + 6)).returns
+    assert about["return"]["mean"] == returns.mean()
+    assert about["return"]["sd"] == returns.std(ddof=1)
+    assert [point["timesteps"] for point in about["curve"]] == [128, 256, 384, 512]
+
+
+def test_the_published_policy_is_the_best_on_validation_seeds(begin: Callable[..., Run]) -> None:
+    run = begin()
+    run.start()
+    stored = load_policy(run.folder)
+    curve = stored.about["curve"]
+    best = max(curve, key=lambda point: (point["mean"], point["timesteps"]))
+    assert stored.about["selection"]["timesteps"] == best["timesteps"]
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + 4)
+    assert roll_out(stored.policy, find_environment("cartpole"), seeds).returns.mean() == best["mean"]
+
+
+def test_an_earlier_policy_can_be_the_best(begin: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Returns as given: 3, 9, 9, 1; of equal ones the later is kept, and its weights with it."""
+    given, kept = iter([3.0, 9.0, 9.0, 1.0, 5.0]), []
+
+    def score(policy: Any, _: Any, seeds: Any) -> Any:
+        kept.append(policy)
+        return type("Rollouts", (), {"returns": np.full(len(seeds), next(given))})
+
+    monkeypatch.setattr(train, "roll_out", score)
+    stored = begin().start()
+    assert stored.about["selection"]["timesteps"] == 384
+    for found, expected in zip(stored.policy.net.layers, kept[2].net.layers, strict=True):
+        np.testing.assert_array_equal(found.weight, expected.weight)
+    assert not np.array_equal(kept[2].net.layers[0].weight, kept[3].net.layers[0].weight)
+
+
+def test_equal_seeds_train_equal_policies_and_a_finished_folder_is_replaced(begin: Callable[..., Run]) -> None:
+    run = begin()
+    first = run.start().sha256
+    assert run.start().sha256 == first
+    run.spec = PolicySpec("ppo", "cartpole", 8)
+    assert run.start().sha256 != first
+    assert load_policy(run.folder).about["seed"] == 8
+
+
+def test_an_interrupted_run_publishes_nothing_and_goes_on(begin: Callable[..., Run]) -> None:
+    run = begin()
+    state = run.interrupt(after=4)
+    steps = [point["timesteps"] for point in state["curve"]]
+    assert steps == [128, 192]
+    assert not run.folder.exists()
+    later = run.interrupt(after=2, resume=True)
+    assert later["curve"][:2] == state["curve"]
+    stored = run.start(resume=True)
+    assert not run.checkpoint.exists()
+    curve = stored.about["curve"]
+    assert curve[: len(later["curve"])] == later["curve"]
+    steps = [point["timesteps"] for point in curve]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 512
+
+
+def test_a_run_stopped_before_its_first_step_goes_on(begin: Callable[..., Run]) -> None:
+    run = begin()
+    assert [point["timesteps"] for point in run.interrupt(after=1)["curve"]] == [0]
+    assert run.start(resume=True).about["curve"][-1]["timesteps"] == 512
+
+
+def test_a_run_killed_after_its_last_step_goes_on(begin: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is trained and saved, nothing published."""
+    run = begin()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "save_policy", _only_best(train.save_policy, killed))
+        with pytest.raises(KeyboardInterrupt):
+            run.start()
+    assert run.state()["curve"][-1]["timesteps"] == 512
+    assert not run.folder.exists()
+    stored = run.start(resume=True)
+    assert [point["timesteps"] for point in stored.about["curve"]] == [128, 256, 384, 512]
+
+
+def _only_best(save: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(policy: Any, folder: Path, about: Any) -> Any:
+        return (save if folder.name == "best" else otherwise)(policy, folder, about)
+
+    return chosen
+
+
+def test_a_checkpoint_without_resume_is_refused(begin: Callable[..., Run]) -> None:
+    run = begin()
+    before = run.interrupt(after=3)
+    with pytest.raises(StoreError, match="holds an unfinished run; pass --resume to go on, or delete it"):
+        run.start()
+    assert run.state() == before
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(begin: Callable[..., Run]) -> None:
+    run = begin()
+    before = run.interrupt(after=3)
+    with pytest.raises(StoreError, match="made with another recipe; delete it"):
+        run.start(resume=True, recipe=make_recipe(timesteps=1024))
+    assert run.state() == before
+
+
+def test_a_damaged_checkpoint_is_one_line(begin: Callable[..., Run]) -> None:
+    run = begin()
+    run.interrupt(after=3)
+    (run.checkpoint / "state.json").write_text("{")
+    with pytest.raises(StoreError, match="delete it to start over"):
+        run.start(resume=True)
+
+
+def test_resume_without_a_checkpoint_begins(begin: Callable[..., Run]) -> None:
+    assert begin().start(resume=True).about["curve"][-1]["timesteps"] == 512
+
+
+def test_off_policy_keeps_its_replay_buffer(begin: Callable[..., Run]) -> None:
+    run = begin("dqn", timesteps=320, environments=1)
+    state = run.interrupt(after=13)
+    size = pickle.loads((run.checkpoint / "replay.pkl").read_bytes()).size()
+    assert size == state["curve"][-1]["timesteps"] == 192
+    later = run.interrupt(after=3, resume=True)
+    buffer = pickle.loads((run.checkpoint / "replay.pkl").read_bytes())
+    assert later["curve"][-1]["timesteps"] == 224
+    assert (buffer.full, buffer.pos) == (True, 24)  # 224 of 200 places
+    stored = run.start(resume=True)
+    assert stored.about["curve"][-1]["timesteps"] == 320
+
+
+@pytest.mark.parametrize("kind", ["normal", "ou"])
+def test_exploration_noise_survives(begin: Callable[..., Run], kind: str) -> None:
+    """And the recipe is what it was: stable-baselines3 writes into the arguments of DDPG's policy."""
+    run = begin("ddpg", timesteps=320, environments=1, noise=(kind, 0.25))
+    before = run.recipe.sha256
+    assert run.interrupt(after=13)["recipe"] == run.recipe.sha256 == before
+    noises = []
+    for _ in range(2):
+        model = sb3.DDPG.load(run.checkpoint / "model.zip", device="cpu")
+        noises.append(model.action_noise)
+        run.interrupt(after=2, resume=True)
+    assert noises[0] is not noises[1]
+    for noise in noises:
+        assert type(noise) is train.NOISE[kind]
+        assert noise._sigma.tolist() == [0.25]
+    stored = run.start(resume=True)
+    assert stored.about["recipe"]["noise"] == [kind, 0.25]
+    assert stored.about["curve"][-1]["timesteps"] == 320
+
+
+def test_observation_statistics_survive_and_are_published(begin: Callable[..., Run]) -> None:
+    run = begin(normalize=True)
+    run.interrupt(after=4)
+    counts = [pickle.loads((run.checkpoint / "normalize.pkl").read_bytes()).obs_rms.count]
+    run.interrupt(after=3, resume=True)
+    counts.append(pickle.loads((run.checkpoint / "normalize.pkl").read_bytes()).obs_rms.count)
+    assert counts[0] > 192
+    assert counts[1] >= counts[0] + 128
+    stored = run.start(resume=True)
+    statistics = stored.policy.transform.normalization
+    assert statistics is not None
+    assert (statistics.variance < 1).all()
+    assert (load_policy(run.folder).policy.transform.normalization.mean == statistics.mean).all()
+
+
+def test_an_error_in_training_leaves_the_last_checkpoint(begin: Callable[..., Run]) -> None:
+    run = begin()
+    points = iter(range(100))
+
+    def fail() -> bool:
+        if next(points) == 5:
+            raise RuntimeError("power cut")
+        return False
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        run.start(should_stop=fail)
+    assert [point["timesteps"] for point in run.state()["curve"]] == [128, 256]
+    assert run.start(resume=True).about["curve"][-1]["timesteps"] == 512
+
+
+def test_no_temporary_folder_is_left(begin: Callable[..., Run]) -> None:
+    run = begin()
+    run.interrupt(after=3)
+    run.start(resume=True)
+    assert [path.name for path in run.folder.parent.iterdir()] == ["policy"]
+
+
+def test_progress_is_shown_when_asked_for(begin: Callable[..., Run], capsys: pytest.CaptureFixture[str]) -> None:
+    run = begin()
+    run.start(progress=True)
+    assert "ppo-cartpole-seed7" in capsys.readouterr().err
+    run.start()
+    assert capsys.readouterr().err == ""
