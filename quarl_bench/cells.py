@@ -155,9 +155,9 @@ class Cells:
 
 
 def runtime_versions(case: Case) -> dict[str, str]:
-    """Versions of the libraries that a number of this case depends on."""
+    """Public versions of the libraries that a number of this case depends on; builds of one version count as one."""
     names = ["torch", "numpy", "gymnasium"] + (["ai-edge-litert"] if case.board else [])
-    return {name: importlib.metadata.version(name) for name in names}
+    return {name: importlib.metadata.version(name).partition("+")[0] for name in names}
 
 
 def _returning(policy: PolicyNet) -> Callable[[], Policy]:

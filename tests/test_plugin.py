@@ -266,6 +266,15 @@ def test_bad_options_end_the_run_before_it_starts(project, arguments, message, w
     assert not list(project.path.glob("no*"))
 
 
+def test_a_path_that_became_the_rootdir_is_explained(project, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    project.makepyprojecttoml("[tool.pytest]\n")
+    blank = project.runpytest_subprocess("--quarl-cache-dir", str(elsewhere))
+    assert blank.ret == pytest.ExitCode.USAGE_ERROR
+    blank.stderr.fnmatch_lines([f"*write --quarl-cache-dir={elsewhere}, with an equals sign"])
+    assert project.runpytest_subprocess(f"--quarl-cache-dir={elsewhere}", "--co").ret != pytest.ExitCode.USAGE_ERROR
+
+
 def test_an_unknown_scheme_or_environment_in_a_bench_is_one_line(project):
     project.makepyfile(
         test_bench="""

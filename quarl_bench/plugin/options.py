@@ -11,6 +11,7 @@ from quarl_bench.places import default_cache
 
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
 POLICIES = 3  # training seeds per cell
+PATH_OPTIONS = ("--quarl-cache-dir", "--quarl-baselines", "--quarl-claims", "--quarl-json")
 TRAIN = ("never", "missing", "always")
 
 
@@ -81,6 +82,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_settings(config: pytest.Config) -> Settings:
     """The settings of this run; pytest.UsageError, in one line, for values that cannot work."""
+    _refuse_misread_paths(config)
     profile = _choose(config, "profile") or "nightly"
     train = _choose(config, "train") or ("missing" if profile == "paper" else "never")
     for name, value, known in (("profile", profile, tuple(PROFILES)), ("train", train, TRAIN)):
@@ -110,6 +112,17 @@ def read_settings(config: pytest.Config) -> Settings:
         strict=bool(config.getoption("quarl_strict")),
         require=tuple(config.getoption("quarl_require") or ()),
     )
+
+
+def _refuse_misread_paths(config: pytest.Config) -> None:
+    """`--option PATH` with a blank: pytest looks for its rootdir before it knows plugins' options, and may go there."""
+    if config.inipath is not None:
+        return
+    written = [str(argument) for argument in config.invocation_params.args]
+    for option, path in zip(written, written[1:], strict=False):
+        place = Path(config.invocation_params.dir, path)
+        if option in PATH_OPTIONS and config.rootpath in (place, *place.parents):
+            raise pytest.UsageError(f"pytest took {path} for its rootdir; write {option}={path}, with an equals sign")
 
 
 def _choose(config: pytest.Config, name: str) -> Any:
