@@ -287,7 +287,7 @@ def test_nothing_stays_behind_a_failed_export(tmp_path: Path, monkeypatch: pytes
     export(target)
     before = {file.name: file.read_bytes() for file in target.iterdir()}
     monkeypatch.setattr(Path, "write_text", fail_to_write)
-    with pytest.raises(DeploymentError, match="No space left on device; choose a writable place"):
+    with pytest.raises(StoreError, match="No space left on device; choose a writable place"):
         export(target, "int8pow2")
     assert {file.name: file.read_bytes() for file in target.iterdir()} == before
     assert list(tmp_path.iterdir()) == [target]

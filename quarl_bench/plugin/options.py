@@ -1,6 +1,7 @@
 """Command line options, their ini twins, and the settings they become: built-in types, so that workers get them."""
 
 import argparse
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,12 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def _refuse_misread_paths(config: pytest.Config) -> None:
     """`--option PATH` with a blank: pytest looks for its rootdir before it knows plugins' options, and may go there."""
-    if config.inipath is not None:
+    here = config.invocation_params.dir
+    if config.rootpath in (here, *here.parents):
         return
     written = [str(argument) for argument in config.invocation_params.args]
-    for option, path in zip(written, written[1:], strict=False):
-        place = Path(config.invocation_params.dir, path)
+    for option, path in itertools.pairwise(written):
+        place = Path(here, path)
         if option in PATH_OPTIONS and config.rootpath in (place, *place.parents):
             raise pytest.UsageError(f"pytest took {path} for its rootdir; write {option}={path}, with an equals sign")
 
