@@ -12,6 +12,7 @@ from quarl_bench.places import default_cache
 
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
 POLICIES = 3  # training seeds per cell
+CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 PATH_OPTIONS = ("--quarl-cache-dir", "--quarl-baselines", "--quarl-claims", "--quarl-json")
 TRAIN = ("never", "missing", "always")
 
@@ -118,7 +119,8 @@ def read_settings(config: pytest.Config) -> Settings:
 def _refuse_misread_paths(config: pytest.Config) -> None:
     """`--option PATH` with a blank: pytest looks for its rootdir before it knows plugins' options, and may go there."""
     here = config.invocation_params.dir
-    if config.rootpath in (here, *here.parents):
+    configured = any((folder / name).exists() for folder in (here, *here.parents) for name in CONFIG_FILES)
+    if config.inipath is not None or not configured:
         return
     written = [str(argument) for argument in config.invocation_params.args]
     for option, path in itertools.pairwise(written):
