@@ -2,14 +2,17 @@
 
 import contextlib
 import ctypes
+import glob
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from quarl_bench.errors import StoreError
 
+ABANDONED = 24 * 3600.0  # seconds
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 
@@ -25,6 +28,7 @@ def new_folder(target: Path, holds: str) -> Iterator[Path]:
         if target.exists() and not (target / holds).exists() and (target.is_file() or any(target.iterdir())):
             raise StoreError(f"{target} exists and holds no {holds}; it is left alone: choose another folder")
         target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
         with _one_line_for("folder", target):
@@ -65,6 +69,14 @@ def _replace_folder(work: Path, target: Path) -> None:
             old.rename(target)
             raise
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Hidden folders of killed processes; a living one does not take so long between two writes."""
+    for folder in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with contextlib.suppress(OSError):  # another process may remove it at the same moment
+            if time.time() - folder.stat().st_mtime > ABANDONED:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -15,17 +15,22 @@ from typing import Any
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.recipes import ALGORITHMS
-from quarl_bench.spec import Case
+from quarl_bench.spec import ID_PART, Case
 
-KINDS = {"case": ("retention",), "aggregate": ("mean_error", "equivalence")}
+KINDS = {"case": ("retention",), "aggregate": ("mean_error", "equivalence", "most_cells", "wider")}
+STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
-OPTIONAL = {"cells": list, "boards": list, "against": str, "table": str, "known": dict, "seeds": int}
+OPTIONAL = {"cells": list, "boards": list, "against": str, "slug": str, "table": str, "known": dict, "pooled": bool}
 PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "fp32": "fp32"}  # both our 8-bit schemes answer its "int8"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper. `known` maps ids that do not reproduce to the reason."""
+    """One sentence of a paper. `known` maps ids that do not reproduce to the reason.
+
+    `schemes` are what is judged; for the rule "wider" they are statistics of weights. `against` is the scheme
+    ("equivalence") or the algorithm ("wider") that they are compared with. `slug` is the middle part of an item's id.
+    """
 
     id: str
     paper: str
@@ -38,6 +43,8 @@ class Claim:
     cells: tuple[tuple[str, str], ...]  # (algorithm, environment)
     boards: tuple[str, ...] = ("",)
     against: str = ""
+    slug: str = ""
+    pooled: bool = False  # one item over all algorithms instead of one for each
     known: dict[str, str] = field(default_factory=dict)
     values: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)  # the paper's, per cell and column
 
@@ -71,7 +78,7 @@ class JudgedCase:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """One sentence over many cells: `<algo>-<claim's table>-<scheme>`."""
+    """One sentence over many cells: `<algo>-<the claim's slug>-<scheme>`."""
 
     claim: Claim
     algo: str
@@ -81,7 +88,7 @@ class JudgedClaim:
     @property
     def id(self) -> str:
         """The pytest id."""
-        return f"{self.algo}-{self.claim.id.split('-')[0]}-{self.scheme}"
+        return f"{self.algo}-{self.claim.slug}-{self.scheme}"
 
     @property
     def known(self) -> str:
@@ -131,10 +138,10 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
 
 
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
-    """One item per algorithm and scheme of a claim of kind `aggregate`."""
-    for algo in dict.fromkeys(algo for algo, _ in claim.cells):
+    """One item per scheme, and per algorithm unless it is pooled, of a claim of kind `aggregate`."""
+    for algo in ("all",) if claim.pooled else dict.fromkeys(algo for algo, _ in claim.cells):
         for scheme in claim.schemes:
-            cases = tuple(Case(a, environment, scheme) for a, environment in claim.cells if a == algo)
+            cases = tuple(Case(a, environment, scheme) for a, environment in claim.cells if algo in (a, "all"))
             yield JudgedClaim(claim, algo, scheme, cases)
 
 
@@ -155,10 +162,7 @@ class _Entry:
             raise self._error("rule", f"kind and rule must be one of {KINDS}")
         if not 0 < entry["threshold"] < 1:
             raise self._error("threshold", "must lie between 0 and 1")
-        for scheme in (*entry["schemes"], *([entry["against"]] if "against" in entry else [])):
-            self._check_scheme(scheme)
-        if entry["rule"] == "equivalence" and "against" not in entry:
-            raise self._error("rule", "equivalence needs the key 'against'")
+        self._check_compared(entry)
         return Claim(
             id=entry["id"],
             paper=paper,
@@ -171,6 +175,8 @@ class _Entry:
             cells=tuple(self._cells()),
             boards=tuple(entry.get("boards", [""])),
             against=entry.get("against", ""),
+            slug=self._slug(),
+            pooled=entry.get("pooled", False),
             known=entry.get("known", {}),
             values=self._values(),
         )
@@ -188,11 +194,29 @@ class _Entry:
             if not isinstance(value, expected):
                 raise self._error(key, f"must be of type {expected.__name__}")
 
-    def _check_scheme(self, scheme: Any) -> None:
-        try:
-            Scheme.parse(scheme)
-        except (SpecError, TypeError) as error:
-            raise self._error("schemes", str(error)) from error
+    def _check_compared(self, entry: dict[str, Any]) -> None:
+        """`schemes` and `against` mean what the rule compares."""
+        against = entry.get("against")
+        if entry["rule"] in ("equivalence", "wider") and against is None:
+            raise self._error("rule", f"{entry['rule']} needs the key 'against'")
+        if entry["rule"] == "wider":
+            if any(name not in STATISTICS for name in entry["schemes"]):
+                raise self._error("schemes", f"must be statistics of weights: {', '.join(STATISTICS)}")
+            if against not in ALGORITHMS:
+                raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
+            return
+        for key, names in (("schemes", entry["schemes"]), ("against", [] if against is None else [against])):
+            for name in names:
+                try:
+                    Scheme.parse(name)
+                except (SpecError, TypeError) as error:
+                    raise self._error(key, str(error)) from error
+
+    def _slug(self) -> str:
+        slug: str = self.entry.get("slug", self.entry["id"].split("-")[0])
+        if self.entry["kind"] == "aggregate" and not ID_PART.fullmatch(slug):
+            raise self._error("slug", f"{slug!r} must be one or more of [a-z0-9]")
+        return slug
 
     def _cells(self) -> Iterator[tuple[str, str]]:
         for cell in self.entry.get("cells", []):

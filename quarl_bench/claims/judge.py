@@ -1,14 +1,12 @@
 """From a claim's rule to the judgement that applies it, and what a refuted claim raises."""
 
-from collections.abc import Mapping, Sequence
-
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+from quarl_bench.claims.census import judge_most_cells, judge_wider
+from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Verdict
-
-Pair = tuple[Measurement, Measurement]  # reference, candidate
 
 
 class ClaimRefuted(AssertionError):
@@ -21,14 +19,18 @@ def judge_case(judged: JudgedCase, reference: Measurement, measured: Measurement
     return judge_retention(reference, measured, margin=judged.claim.threshold, cap=cap)
 
 
-def judge_claim(judged: JudgedClaim, cells: Mapping[str, Sequence[Measurement]], missing: Sequence[str]) -> Verdict:
-    """The verdict on one sentence over many cells; `cells` holds (fp32, candidate[, the scheme judged against])."""
-    threshold = judged.claim.threshold
-    if judged.claim.rule == "mean_error":
-        pairs = {name: (m[0], m[1]) for name, m in cells.items()}
-        return judge_mean_error(pairs, threshold=threshold, missing=missing)
-    triples = {name: (m[0], m[1], m[2]) for name, m in cells.items()}
-    return judge_equivalence(triples, margin=threshold, missing=missing)
+def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
+    """The verdict on one sentence over many cells."""
+    rule, threshold, missing = judged.claim.rule, judged.claim.threshold, cells.missing
+    if rule == "wider":
+        return judge_wider(cells.ratios, policies=cells.policies, missing=missing)
+    if rule == "equivalence":
+        triples = {name: (m[0], m[1], m[2]) for name, m in cells.measurements.items()}
+        return judge_equivalence(triples, margin=threshold, missing=missing)
+    pairs = {name: (m[0], m[1]) for name, m in cells.measurements.items()}
+    if rule == "most_cells":
+        return judge_most_cells(pairs, margin=threshold, missing=missing)
+    return judge_mean_error(pairs, threshold=threshold, missing=missing)
 
 
 def describe(verdict: Verdict) -> str:
@@ -36,6 +38,8 @@ def describe(verdict: Verdict) -> str:
     numbers = "no interval"
     if verdict.estimate is not None and verdict.low is not None and verdict.high is not None:
         numbers = f"{verdict.estimate:.4g} [{verdict.low:.4g}, {verdict.high:.4g}]"
-    basis = f"{verdict.policies} x {verdict.episodes} episodes ({verdict.distinct_episodes} distinct)"
+    basis = f"{verdict.policies} policies"
+    if verdict.episodes:
+        basis = f"{verdict.policies} x {verdict.episodes} episodes ({verdict.distinct_episodes} distinct)"
     line = f"{verdict.outcome}: {numbers} against {verdict.threshold:g}, {verdict.scope}, {basis}"
     return f"{line}; {verdict.needed}" if verdict.needed else line

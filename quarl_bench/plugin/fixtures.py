@@ -1,7 +1,6 @@
 """Fixtures of a bench: cheap function-scoped views on one session-scoped store."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,18 +14,11 @@ if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy,
 
     from quarl_bench.cells import Cells, PolicySet
     from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+    from quarl_bench.claims.collect import MeasuredCells
     from quarl_bench.plugin.regression import MetricsRegression
     from quarl_bench.plugin.verdict import VerdictCheck
     from quarl_bench.spec import Measurement
     from quarl_bench.store import Store
-
-
-@dataclass(frozen=True)
-class MeasuredCells:
-    """What a claim item judges: measurements per cell, fp32 first, and the ids of cells that are missing."""
-
-    measurements: dict[str, tuple["Measurement", ...]] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
 
 
 @pytest.fixture(scope="session")
@@ -100,20 +92,11 @@ def evaluate(quarl_cells: "Cells", _pass_on_notes: None) -> Callable[["PolicySet
 
 
 @pytest.fixture
-def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> MeasuredCells:
+def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "MeasuredCells":
     """Every cell of a claim item, from the store or measured now; cells without policies are listed as missing."""
-    from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
+    from quarl_bench.claims.collect import collect
 
-    measurements, missing = {}, []
-    for case in claim.cases:
-        try:
-            policies = quarl_cells.find_policies(case)
-        except (MissingBaseline, MissingExtra, SpecError):  # SpecError: no recipe yet for a cell of the paper
-            missing.append(case.id)
-            continue
-        schemes = ("fp32", claim.scheme, *((claim.claim.against,) if claim.claim.against else ()))
-        measurements[case.id] = tuple(quarl_cells.measure(quarl_cells.quantize(policies, s)) for s in schemes)
-    return MeasuredCells(measurements, tuple(missing))
+    return collect(quarl_cells, claim)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from quarl_bench.places import default_cache
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-PATH_OPTIONS = ("--quarl-cache-dir", "--quarl-baselines", "--quarl-claims", "--quarl-json")
+PATH_OPTIONS = ("--quarl-cache-dir", "--quarl-baselines", "--quarl-claims", "--quarl-json", "--quarl-html")
 TRAIN = ("never", "missing", "always")
 
 
@@ -29,6 +29,7 @@ class Settings:
     baselines: Path | None
     claims: tuple[Path, ...]
     json: Path | None
+    html: Path | None
     strict: bool
     require: tuple[str, ...]
 
@@ -72,6 +73,7 @@ def add_options(parser: pytest.Parser) -> None:
         "claims", "One more claims file (TOML); repeatable.", default="none", action="append", ini=False, metavar="PATH"
     )
     add("json", "Write rows as JSON.", default="not written", ini=False, metavar="PATH")
+    add("html", "Write a report as one HTML page.", default="not written", ini=False, metavar="PATH")
     add("require", "Fail, not skip, when NAME (an extra, a board, `baselines`) is missing; repeatable.", default="none",
         action="append", ini=False, metavar="NAME")  # fmt: skip
     group.addoption(
@@ -96,11 +98,6 @@ def read_settings(config: pytest.Config) -> Settings:
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
     baselines = Path(_choose(config, "baselines") or config.rootpath / "baselines")
-    json = config.getoption("quarl_json")
-    if json is not None and not Path(json).absolute().parent.is_dir():
-        raise pytest.UsageError(
-            f"--quarl-json {json}: the folder {Path(json).absolute().parent} does not exist; make it"
-        )
     return Settings(
         profile=profile,
         train=train,
@@ -110,7 +107,8 @@ def read_settings(config: pytest.Config) -> Settings:
         # The paper profile trains everything itself, at the recipe's full budget.
         baselines=baselines if baselines.is_dir() and profile != "paper" else None,
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
-        json=None if json is None else Path(json).absolute(),
+        json=_choose_file(config, "json"),
+        html=_choose_file(config, "html"),
         strict=bool(config.getoption("quarl_strict")),
         require=tuple(config.getoption("quarl_require") or ()),
     )
@@ -134,6 +132,17 @@ def _choose(config: pytest.Config, name: str) -> Any:
     dest = f"quarl_{name}"
     value = config.getoption(dest)
     return config.getini(dest) or None if value is None else value
+
+
+def _choose_file(config: pytest.Config, name: str) -> Path | None:
+    """A file to write when the run ends; its folder must be there now, not after an hour of work."""
+    chosen = config.getoption(f"quarl_{name}")
+    if chosen is None:
+        return None
+    path = Path(chosen).absolute()
+    if not path.parent.is_dir():
+        raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
+    return path
 
 
 def _find_cache(config: pytest.Config) -> Path:

@@ -36,20 +36,21 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Write the JSON file."""
-        if self._settings.json is None:
+        """Write the results file and the page."""
+        settings = self._settings
+        if settings.json is None and settings.html is None:
             return
-        from quarl_bench.report.results import write_results
+        from quarl_bench.report.results import build_results, write_results
 
+        lists = {"skipped": self.skipped, "notes": self.notes}
         try:
-            write_results(
-                self._settings.json,
-                self.rows,
-                self._settings.as_dict(),
-                self._config.rootpath,
-                skipped=self.skipped,
-                notes=self.notes,
-            )
+            results = build_results(self.rows, settings.as_dict(), self._config.rootpath, **lists)
+            if settings.json is not None:
+                write_results(settings.json, results)
+            if settings.html is not None:
+                from quarl_bench.report.html import Document, write_report
+
+                write_report(settings.html, [Document("this run", results)])
         except QuarlError as error:
             raise pytest.UsageError(str(error)) from error
 

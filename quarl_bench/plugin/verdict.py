@@ -34,8 +34,8 @@ class VerdictCheck:
     def check_cells(self, cells: Any) -> Verdict:
         """Judge the item's sentence over `cells`, the fixture of that name."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
-        result = judge_claim(judged, cells.measurements, cells.missing)
-        return self._settle(judged, build_claim_row(judged, cells.measurements, result), result)
+        result = judge_claim(judged, cells)
+        return self._settle(judged, build_claim_row(judged, cells, result), result)
 
     def _settle(self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict) -> Verdict:
         node = self._request.node

@@ -1,10 +1,10 @@
 """A row: everything one case or claim item says about itself, in built-in types only."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quarl_bench.cells import runtime_versions
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment
@@ -33,12 +33,14 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
         "reference": summarise(reference),
         "paper": judged.paper_values,
         "source": str(measured.source),
-    } | _judged(judged.claim.sentence, judged.known, verdict)
+    } | _judged(judged, verdict)
 
 
-def build_claim_row(judged: JudgedClaim, cells: Mapping[str, Sequence[Measurement]], verdict: Verdict) -> Row:
-    """The row of one sentence over many cells."""
-    sources = sorted({str(m.source) for measurements in cells.values() for m in measurements})
+def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict) -> Row:
+    """The row of one sentence over many cells; `errors` are relative losses of mean returns, per cell."""
+    measurements = cells.measurements
+    sources = sorted({str(m.source) for group in measurements.values() for m in group})
+    errors = {name: (m[0].mean - m[1].mean) / abs(m[0].mean) for name, m in measurements.items() if m[0].mean}
     return {
         "kind": "claim",
         "id": judged.id,
@@ -48,12 +50,14 @@ def build_claim_row(judged: JudgedClaim, cells: Mapping[str, Sequence[Measuremen
         "scheme": judged.scheme,
         "origin": "",
         "board": "",
-        "rounding": str(Scheme.parse(judged.scheme).rounding),
-        "measured": {name: summarise(measurements[1]) for name, measurements in cells.items()},
-        "reference": {name: summarise(measurements[0]) for name, measurements in cells.items()},
+        "measured": {name: summarise(group[1]) for name, group in measurements.items()},
+        "reference": {name: summarise(group[0]) for name, group in measurements.items()},
+        "errors": errors,
+        "mean_absolute_error": sum(map(abs, errors.values())) / len(errors) if errors else None,
+        "ratios": cells.ratios,
         "paper": None,
         "source": sources[0] if sources else str(Source.MEASURED),
-    } | _judged(judged.claim.sentence, judged.known, verdict)
+    } | _judged(judged, verdict)
 
 
 def summarise(measurement: Measurement) -> Row:
@@ -74,11 +78,12 @@ def summarise(measurement: Measurement) -> Row:
     }
 
 
-def _judged(sentence: str, known: str, verdict: Verdict) -> Row:
+def _judged(judged: JudgedCase | JudgedClaim, verdict: Verdict) -> Row:
     interval = None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high]
     return {
-        "sentence": sentence,
-        "known": known,
+        "sentence": judged.claim.sentence,
+        "locus": judged.claim.locus,
+        "known": judged.known,
         "verdict": str(verdict.outcome),
         "estimate": verdict.estimate,
         "interval": interval,

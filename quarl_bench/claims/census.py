@@ -1,0 +1,108 @@
+"""Sentences about how many cells, or tasks, something holds in: the units are counted, the noise is within them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy.optimize import brentq
+
+from quarl_bench import stats
+from quarl_bench.claims.verdict import conclude, name_scope, weigh_retention
+from quarl_bench.errors import SpecError
+from quarl_bench.spec import Measurement, Outcome, Verdict
+
+NO_SPREAD = 1e-9  # of logarithms: equal ratios give no interval
+SHARE = 0.8  # "consistently" and "in most cells" mean at least this share of them
+
+
+def judge_most_cells(
+    cells: Mapping[str, tuple[Measurement, Measurement]], *, margin: float = 0.05, missing: Sequence[str] = ()
+) -> Verdict:
+    """Judge "the candidate keeps more than 1 - margin of the return in at least 80% of the cells".
+
+    The cells are a census: the verdict is about them, not about others. Partial conjunction by Simes gives the largest
+    number of cells in which retention holds, and in which it fails, each at 5%; estimate and interval are shares of
+    cells. Partial with cells `missing`; SpecError when there is no cell at all.
+    """
+    if not cells and not missing:
+        raise SpecError("no cells to count; name at least one")
+    weights = [weigh_retention(reference, candidate, margin=margin) for reference, candidate in cells.values()]
+    holds, fails = (_count_certain([pair[side] for pair in weights]) for side in (0, 1))
+    n = len(cells)
+    interval = (holds / n, 1.0 - fails / n) if n else None
+    firsts = [reference for reference, _ in cells.values()]
+    policies = min((len(m.policies) for m in firsts), default=0)
+    outcome = Outcome.INCONCLUSIVE
+    if interval is not None and interval[0] >= SHARE:
+        outcome = Outcome.SUPPORTED
+    elif interval is not None and interval[1] < SHARE:
+        outcome = Outcome.REFUTED
+    return Verdict(
+        outcome=Outcome.PARTIAL if missing else outcome,
+        estimate=float(np.mean([up < down for up, down in weights])) if n else None,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
+        threshold=SHARE,
+        scope=name_scope(policies),
+        policies=policies,
+        episodes=min((len(m.environment_seeds) for m in firsts), default=0),
+        distinct_episodes=min((m.distinct_episodes for m in firsts), default=0),
+        needed="more policies in the undecided cells" if outcome is Outcome.INCONCLUSIVE and n else "",
+        caveats=(f"a census of {n} cells: says nothing about others",) if n else (),
+        missing=tuple(missing),
+    )
+
+
+def judge_wider(
+    ratios: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 1.0
+) -> Verdict:
+    """Judge "one algorithm's weights are wider than another's on a typical task".
+
+    `ratios` maps a task to the ratio of their spreads, averaged over policies. Exact sign-flip test on the logarithms,
+    whose inversion gives the interval of the typical ratio; fewer than five tasks cannot decide. Tasks, not policies,
+    are the units. SpecError for a ratio that is not positive and finite, or when there is no task at all.
+    """
+    if not ratios and not missing:
+        raise SpecError("no tasks to compare; name at least one")
+    if not all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values()):
+        raise SpecError(f"spread ratios {dict(ratios)} must be positive and finite")
+    logs = np.log([*ratios.values()])
+    interval = _invert_flips(logs) if len(logs) >= 5 else None
+    bounds = None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
+    outcome = conclude(bounds, threshold, math.inf)
+    return Verdict(
+        outcome=Outcome.PARTIAL if missing else outcome,
+        estimate=math.exp(float(logs.mean())) if len(logs) else None,
+        low=None if bounds is None else bounds[0],
+        high=None if bounds is None else bounds[1],
+        threshold=threshold,
+        scope="tasks like these",
+        policies=policies,
+        episodes=0,
+        distinct_episodes=0,
+        needed="" if len(logs) >= 5 else f"at least 5 tasks; {len(logs)} are here",
+        caveats=(
+            f"wider in {int((logs > 0).sum())} of {len(logs)} tasks",
+            "about a typical task; algorithms differ in network size, initialisation and steps as well",
+        ),
+        missing=tuple(missing),
+    )
+
+
+def _count_certain(p_values: Sequence[float]) -> int:
+    """Largest number of cells for which "at least so many are true" holds at 5%."""
+    return max((u for u in range(1, len(p_values) + 1) if stats.combine_cells(p_values, u) < stats.ERROR), default=0)
+
+
+def _invert_flips(values: stats.Floats) -> tuple[float, float] | None:
+    """Centres that the two one-sided sign-flip tests do not reject at 5%; None where they reject nothing."""
+    width = float(np.abs(values).max()) + 1.0
+
+    def excess(centre: float, side: int) -> float:
+        return stats.flip_signs(values - centre)[side] - stats.ERROR
+
+    low, high = float(values.min()) - width, float(values.max()) + width
+    if excess(low, 0) >= 0 or excess(high, 1) >= 0 or np.ptp(values) < NO_SPREAD:
+        return None
+    middle = float(values.mean())
+    return float(brentq(lambda c: excess(c, 0), low, middle)), float(brentq(lambda c: excess(c, 1), middle, high))

@@ -1,0 +1,77 @@
+"""From a claim item to what its rule judges: measurements per cell, or weight spreads per task, from the store."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from quarl_bench.cells import FP32, Cells, PolicySet
+from quarl_bench.claims.catalog import JudgedClaim
+from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
+from quarl_bench.net import Net
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.quant.weights import WeightStatistics, measure_weights
+from quarl_bench.spec import Case, Measurement
+
+RELATIVE_RMSE_SCHEME = "w8"
+
+
+@dataclass(frozen=True)
+class MeasuredCells:
+    """What a claim item judges: measurements, fp32 first, or ratios of this algorithm's spread over the other's."""
+
+    measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    ratios: dict[str, float] = field(default_factory=dict)
+    policies: int = 0
+    missing: tuple[str, ...] = ()
+
+
+def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+    """Measure every cell of `judged` that has policies, training them if that is allowed; list the others."""
+    if judged.claim.rule == "wider":
+        return _collect_spreads(cells, judged)
+    measurements: dict[str, tuple[Measurement, ...]] = {}
+    missing: list[str] = []
+    schemes = (FP32, judged.scheme, *((judged.claim.against,) if judged.claim.against else ()))
+    for case in judged.cases:
+        policies = _find(cells, case, missing)
+        if policies is not None:
+            measurements[case.id] = tuple(cells.measure(cells.quantize(policies, scheme)) for scheme in schemes)
+    return MeasuredCells(measurements, policies=cells.protocol.policies, missing=tuple(missing))
+
+
+def measure_spread(policies: PolicySet, statistic: str) -> float:
+    """Mean over the set's policies of a statistic of all weights pooled: range, std, p999 or rmse8."""
+    return float(np.mean([_read(_pool(policy.net), statistic) for policy in policies.policies]))
+
+
+def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+    ratios: dict[str, float] = {}
+    missing: list[str] = []
+    for case in judged.cases:
+        wide, narrow = (
+            _find(cells, Case(algo, case.environment, FP32, case.origin), missing)
+            for algo in (case.algo, judged.claim.against)
+        )
+        if wide is not None and narrow is not None:
+            ratios[case.environment] = measure_spread(wide, judged.scheme) / measure_spread(narrow, judged.scheme)
+    return MeasuredCells(ratios=ratios, policies=cells.protocol.policies, missing=tuple(missing))
+
+
+def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:
+    try:
+        return cells.find_policies(case)
+    except (MissingBaseline, MissingExtra, SpecError):  # SpecError: no recipe yet for a cell of the paper
+        missing.append(case.id)
+        return None
+
+
+def _pool(net: object) -> WeightStatistics:
+    if not isinstance(net, Net):
+        raise SpecError(f"weights of a {type(net).__name__} cannot be compared; use fp32 policies")
+    return measure_weights(net, Scheme.parse(RELATIVE_RMSE_SCHEME))[-1]
+
+
+def _read(statistics: WeightStatistics, name: str) -> float:
+    if name == "rmse8":
+        return statistics.relative_rmse
+    return float(getattr(statistics.spread, name))

@@ -1,0 +1,144 @@
+"""Counting cells and tasks: partial conjunctions and sign flips as verdicts, with their error rates."""
+
+import numpy as np
+import pytest
+
+from quarl_bench.claims.catalog import parse_claims
+from quarl_bench.claims.census import judge_most_cells, judge_wider
+from quarl_bench.claims.collect import MeasuredCells
+from quarl_bench.claims.judge import describe, judge_claim
+from quarl_bench.errors import SpecError
+from quarl_bench.spec import Measurement, Outcome
+
+
+def make_cell(rng, ratio, policies=8, episodes=60):
+    reference = 100 * (1 + 0.05 * rng.normal(size=(policies, episodes)))
+    candidate = ratio * reference + rng.normal(size=(policies, episodes))
+    names = tuple(f"e{i}" for i in range(episodes))
+
+    def measure(returns):
+        rows = tuple(tuple(row) for row in returns.tolist())
+        seeds = tuple(range(episodes))
+        return Measurement(tuple(map(str, range(policies))), seeds, names, rows, ((1,) * episodes,) * policies)
+
+    return measure(reference), measure(candidate)
+
+
+def make_cells(seed, ratios):
+    rng = np.random.default_rng(seed)
+    return {f"cell{i}": make_cell(rng, ratio) for i, ratio in enumerate(ratios)}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "outcome"),
+    [
+        ([1.0] * 10, Outcome.SUPPORTED),
+        ([1.0] * 8 + [0.5] * 2, Outcome.SUPPORTED),
+        ([1.0] * 7 + [0.5] * 3, Outcome.REFUTED),
+        ([0.5] * 10, Outcome.REFUTED),
+        ([0.95] * 10, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_shares_of_cells(ratios, outcome):
+    verdict = judge_most_cells(make_cells(0, ratios))
+    assert verdict.outcome is outcome
+    assert (verdict.low >= 0.8) == (outcome is Outcome.SUPPORTED)
+    assert (verdict.high < 0.8) == (outcome is Outcome.REFUTED)
+
+
+def test_missing_cells_make_it_partial():
+    verdict = judge_most_cells(make_cells(0, [1.0]), missing=("a", "b"))
+    assert (verdict.outcome, verdict.missing) == (Outcome.PARTIAL, ("a", "b"))
+    assert judge_most_cells({}, missing=("a",)).low is None
+    with pytest.raises(SpecError, match="no cells"):
+        judge_most_cells({})
+
+
+def test_cells_at_the_margin_are_rarely_called_supported():
+    """7 of 10 cells are fine and 3 lie exactly at the margin: "at least 8" is false; errors stay near 5%."""
+    wrong = sum(
+        judge_most_cells(make_cells(seed, [1.0] * 7 + [0.95] * 3)).outcome is Outcome.SUPPORTED for seed in range(150)
+    )
+    assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_fewer_than_five_tasks_decide_nothing(tasks):
+    verdict = judge_wider({f"t{i}": 9.0 for i in range(tasks)}, policies=3)
+    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
+    assert verdict.needed == f"at least 5 tasks; {tasks} are here"
+    assert verdict.estimate == pytest.approx(9.0)
+
+
+def test_five_tasks_decide_when_all_agree():
+    ratios = dict(zip("abcde", [2.0, 3.0, 5.0, 2.5, 4.0], strict=True))
+    wider, narrower = judge_wider(ratios, policies=3), judge_wider({k: 1 / v for k, v in ratios.items()}, policies=3)
+    assert (wider.outcome, narrower.outcome) == (Outcome.SUPPORTED, Outcome.REFUTED)
+    assert 1 < wider.low < wider.estimate < wider.high
+    assert narrower.low == pytest.approx(1 / wider.high)
+
+
+def test_one_task_the_other_way_leaves_five_undecided():
+    assert judge_wider(dict(zip("abcde", [2, 3, 5, 2.5, 0.9], strict=True)), policies=3).outcome is Outcome.INCONCLUSIVE
+
+
+def test_wider_errs_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    draws = [dict(enumerate(np.exp(rng.normal(0, 0.5, size=8)))) for _ in range(300)]
+    wrong = sum(judge_wider(draw, policies=3).outcome is not Outcome.INCONCLUSIVE for draw in draws)
+    assert wrong <= 48  # 5% on either side: 30 expected of 300
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_ratios_are_refused(ratio):
+    with pytest.raises(SpecError, match="positive and finite"):
+        judge_wider({"a": ratio}, policies=3)
+
+
+def test_equal_ratios_give_no_interval():
+    assert judge_wider(dict.fromkeys("abcdef", 2.0), policies=3).low is None
+
+
+CLAIMS = """
+[[claim]]
+id = "x"
+locus = "here"
+kind = "aggregate"
+rule = "{rule}"
+threshold = 0.05
+sentence = "it holds"
+schemes = ["{scheme}"]
+{against}
+cells = [{{ algo = "dqn", environments = ["a", "b"] }}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "scheme", "against"), [("most_cells", "w8", ""), ("wider", "rmse8", 'against = "ppo"'),
+                                    ("mean_error", "w8", ""), ("equivalence", "w8", 'against = "fp16"')]
+)  # fmt: skip
+def test_every_rule_has_a_judge(rule, scheme, against):
+    from quarl_bench.claims.catalog import expand_claims
+
+    (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
+    (item,) = expand_claims(claim)
+    cells = make_cells(0, [1.0, 0.99])
+    triples = {name: (*pair, pair[1]) for name, pair in cells.items()}
+    measured = MeasuredCells(triples if against else cells, ratios={"a": 2.0, "b": 3.0}, policies=8)
+    assert describe(judge_claim(item, measured))
+
+
+@pytest.mark.parametrize(
+    ("rule", "scheme", "against", "key"),
+    [
+        ("wider", "w8", 'against = "ppo"', "schemes"),
+        ("wider", "range", 'against = "w8"', "against"),
+        ("wider", "range", "", "rule"),
+        ("equivalence", "w8", "", "rule"),
+        ("equivalence", "w8", 'against = "fp17"', "against"),
+        ("most_cells", "w8", 'slug = "Not_One"', "slug"),
+    ],
+)
+def test_what_a_rule_cannot_compare_is_refused(rule, scheme, against, key):
+    with pytest.raises(SpecError, match=f"key '{key}'"):
+        parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
