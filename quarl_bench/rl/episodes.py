@@ -1,7 +1,8 @@
 """Batches of episodes that start from given seeds and end for good: no autoreset, no wrapper in the loop.
 
 Both kinds play exactly the episodes of `gymnasium.make(id)` with `reset(seed=seed)`: the vectorised kind takes its
-starts from a scalar environment, so that an episode does not depend on how many others run beside it.
+starts from a scalar environment, and its dynamics are step-equal, so that an episode does not depend on how many
+others run beside it.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.rl.dynamics import DYNAMICS, Bools, Rewards, State
 from quarl_bench.rl.environments import Environment, make_environment
-
-Bools = NDArray[np.bool_]
-Rewards = NDArray[np.float64]
 
 
 class Episodes(Protocol):
@@ -24,18 +23,20 @@ class Episodes(Protocol):
         """First observations (seeds, ...)."""
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
-        """Step the episodes `active` (n,); their observations (n, ...), rewards (n,), and which have now ended."""
+        """Step the episodes `active` (n,); their observations (n, ...), rewards (n,), and which have now ended.
+
+        `active` are, in order, those that ran before and have not ended.
+        """
 
     def close(self) -> None:
         """Release the environments."""
 
 
 def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
-    """Vectorised where Gymnasium has its own vector entry point with a settable state, else one by one."""
-    spec = gymnasium.spec(environment.id)
-    if spec.vector_entry_point is not None:
-        return VectorEpisodes(environment, seeds)
-    return SteppedEpisodes(environment, seeds)
+    """Vectorised where the dynamics are our own, else one by one."""
+    ours = environment.id in DYNAMICS and not environment.time_feature
+    kind = VectorEpisodes if ours else SteppedEpisodes
+    return kind(environment, seeds)
 
 
 class SteppedEpisodes:
@@ -67,31 +68,33 @@ class SteppedEpisodes:
 
 
 class VectorEpisodes:
-    """Gymnasium's own vectorised dynamics; ended episodes step on unread, because the batch cannot shrink."""
+    """Our own dynamics, on the episodes that still run."""
 
     def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
-        scalar, _ = make_environment(environment)
-        states = []
+        bare, self._limit = make_environment(environment)
+        self._dynamics = DYNAMICS[environment.id]
+        self._observations, states = [], []
         for seed in seeds:
-            scalar.reset(seed=int(seed))
-            states.append(np.asarray(scalar.unwrapped.state, dtype=np.float64))  # type: ignore[attr-defined]
-        scalar.close()
-        self._starts = np.stack(states, axis=1)
-        self._vector = gymnasium.make_vec(
-            environment.id, num_envs=len(seeds), vectorization_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-        )
-        self._actions = np.zeros(len(seeds), dtype=np.int64)
+            self._observations.append(bare.reset(seed=int(seed))[0])
+            states.append(np.array(bare.unwrapped.state))  # type: ignore[attr-defined]
+        bare.close()
+        self._starts: State = np.stack(states, axis=1)
 
     def reset(self) -> NDArray[Any]:
-        self._vector.reset(seed=0)
-        self._vector.unwrapped.state = self._starts.copy()  # type: ignore[attr-defined]
-        return self._starts.T.astype(np.float32)
+        self._state = self._starts
+        self._running = np.arange(self._starts.shape[1])
+        self._steps = 0
+        return np.stack(self._observations)
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
-        self._actions[active] = actions
-        observations, rewards, terminated, truncated, _ = self._vector.step(self._actions)
-        done = (terminated | truncated)[active]
-        return np.asarray(observations)[active], np.asarray(rewards, dtype=np.float64)[active], done
+        if len(active) < len(self._running):
+            self._state = self._state.take(np.searchsorted(self._running, active), axis=1)
+            self._running = active
+        self._state, rewards, done = self._dynamics.advance(self._state, actions)
+        self._steps += 1
+        if self._steps >= self._limit:
+            done = np.ones_like(done)
+        return self._dynamics.observe(self._state), rewards, done
 
     def close(self) -> None:
-        self._vector.close()
+        """Nothing is held."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policy.head import ActionHead
 from quarl_bench.policy.policy import Policy
 from quarl_bench.rl.environments import Environment
 from quarl_bench.rl.episodes import Episodes, start_episodes
@@ -117,21 +118,22 @@ def _play_out(
     observations = episodes.reset()
     starts = tuple(hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations)
     active = np.arange(len(seeds))
-    returns = np.zeros(len(seeds), dtype=np.float64)
+    returns, totals = np.zeros((2, len(seeds)), dtype=np.float64)  # of all episodes; so far, of the active ones
     lengths = np.zeros(len(seeds), dtype=np.int64)
-    agreed = 0
+    agreed = steps = 0
     visited = []
     while len(active):
         actions = policy.act(observations)
         if reference is not None:
-            agreed += _count_agreement(actions, reference.act(observations), reference)
+            agreed += count_agreement(actions, reference.act(observations), reference.head)
         if keep:
             visited.append(observations)
         observations, rewards, done = episodes.step(active, actions)
-        returns[active] += rewards
-        lengths[active] += 1
+        totals += rewards
+        steps += 1
         if done.any():
-            active, observations = active[~done], observations[~done]
+            returns[active[done]], lengths[active[done]] = totals[done], steps
+            active, observations, totals = active[~done], observations[~done], totals[~done]
     return Rollouts(
         seeds=tuple(seeds),
         starts=starts,
@@ -142,8 +144,8 @@ def _play_out(
     )
 
 
-def _count_agreement(actions: NDArray[Any], expected: NDArray[Any], reference: Policy) -> int:
-    head = reference.head
+def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
+    """In how many states the actions are alike: equal indices, or values that are `NEAR` each other."""
     if head.low is None or head.high is None:
         return int((actions == expected).sum())
     return int((np.abs(actions - expected) <= NEAR * (head.high - head.low)).all(axis=1).sum())
