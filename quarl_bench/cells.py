@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,19 @@ from quarl_bench.policy.policy import Policy, PolicyNet, deployable
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
-from quarl_bench.spec import Case, Measurement, PolicySpec
+from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec
 from quarl_bench.store import Store, code_epoch
 
-EVALUATION_CODE = ("net.py", "policy", "quant", "rl/environments.py", "rl/environments.toml")
-EVALUATION_LOOP = ("rl/episodes.py", "rl/evaluate.py")
+EVALUATION_CODE = (
+    "net.py",
+    "policy/head.py",
+    "policy/observation.py",
+    "policy/policy.py",
+    "quant",
+    "rl/environments.py",
+    "rl/environments.toml",
+)
+EVALUATION_LOOP = ("rl/dynamics.py", "rl/episodes.py", "rl/evaluate.py", "rl/wrappers.py")
 CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, in 20 episodes or more
 FP32 = "fp32"
 LOCAL = "local"  # the board that every machine has: this one
@@ -67,24 +75,23 @@ class Cells:
     def find_policies(self, case: Case) -> PolicySet:
         """The fp32 policies of the cell, trained if missing and allowed."""
         members = []
-        for seed in range(self.protocol.policies):
+        for seed in range(self._count(case)):
             stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, case.origin))
             members.append(Member(stored, _returning(stored.policy)))
         return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
 
     def has_policies(self, case: Case) -> bool:
         """True when the cell can be measured without training."""
-        seeds = range(self.protocol.policies)
+        seeds = range(self._count(case))
         return all(self.store.has_policy(PolicySpec(case.algo, case.environment, s, case.origin)) for s in seeds)
 
     def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
         """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>."""
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
-        environment = find_environment(case.environment)
 
         def quantizing(stored: StoredPolicy) -> Callable[[], Policy]:
-            return lambda: deployable(self._quantize(stored, parsed, environment))
+            return lambda: deployable(self._quantize(stored, parsed, find_home(stored, case)))
 
         return PolicySet(case, tuple(Member(member.stored, quantizing(member.stored)) for member in policies.members))
 
@@ -99,7 +106,7 @@ class Cells:
         def deploying(member: Member) -> Callable[[], Policy]:
             def build() -> Policy:
                 folder = self.artefacts / f"{case.id}-{member.stored.sha256[:12]}"
-                observations = self._calibration(member.stored, find_environment(case.environment))
+                observations = self._calibration(member.stored, find_home(member.stored, case))
                 litert.export_policy(
                     member.policy, folder, observations, scheme=case.scheme, source_sha256=member.stored.sha256
                 )
@@ -111,9 +118,14 @@ class Cells:
 
     def measure(self, policies: PolicySet) -> Measurement:
         """Returns of every policy of the cell on the protocol's environment seeds, and agreement with fp32."""
-        environment = find_environment(policies.case.environment)
         seeds = range(TEST_SEEDS, TEST_SEEDS + self.protocol.episodes)
-        single = [self._measure_one(policies.case, member, environment, seeds) for member in policies.members]
+        case = policies.case
+        single = [
+            measure_member(
+                self.store, member, find_home(member.stored, case), seeds, scheme=case.scheme, board=case.board
+            )
+            for member in policies.members
+        ]
         first = single[0]
         agreements = [m.agreement for m in single if m.agreement is not None]
         return Measurement(
@@ -125,22 +137,9 @@ class Cells:
             agreement=tuple(a[0] for a in agreements) if agreements else None,
         )
 
-    def _measure_one(self, case: Case, member: Member, environment: Environment, seeds: Sequence[int]) -> Measurement:
-        board = ("deploy",) if case.board else ()
-        key = {
-            "policy": member.stored.sha256,
-            "environment": environment.id,
-            "scheme": case.scheme,
-            "board": case.board,
-            "seeds": [seeds[0], len(seeds)],
-            "calibration": [CALIBRATION_SEEDS, CALIBRATION_STATES],
-            "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *board),
-            "versions": runtime_versions(case),
-        }
-        references = None if case.scheme == FP32 and not case.board else [member.stored.policy]
-        return self.store.measurement(
-            key, lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references)
-        )
+    def _count(self, case: Case) -> int:
+        """Policies of a cell; of a zoo agent there is one."""
+        return 1 if case.origin == ZOO else self.protocol.policies
 
     def _quantize(self, stored: StoredPolicy, scheme: Scheme, environment: Environment) -> Policy:
         observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
@@ -148,15 +147,48 @@ class Cells:
 
     def _calibration(self, stored: StoredPolicy, environment: Environment) -> Any:
         if stored.sha256 not in self._calibrations:
-            self._calibrations[stored.sha256] = collect_observations(
-                stored.policy, environment, CALIBRATION_STATES, CALIBRATION_SEEDS
-            )
+            self._calibrations[stored.sha256] = calibrate(stored.policy, environment)
         return self._calibrations[stored.sha256]
+
+
+def find_home(stored: StoredPolicy, case: Case) -> Environment:
+    """The case's environment as the policy saw it in training."""
+    return replace(find_environment(case.environment), time_feature=bool(stored.about.get("time_feature", False)))
+
+
+def measure_member(
+    store: Store, member: Member, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = ""
+) -> Measurement:
+    """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it."""
+    key = {
+        "policy": member.stored.sha256,
+        "environment": environment.id,
+        "time_feature": environment.time_feature,
+        "scheme": scheme,
+        "board": board,
+        "seeds": [seeds[0], len(seeds)],
+        "calibration": [CALIBRATION_SEEDS, CALIBRATION_STATES],
+        "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *(("deploy",) if board else ())),
+        "versions": _list_versions(board),
+    }
+    references = None if scheme == FP32 and not board else [member.stored.policy]
+    return store.measurement(
+        key, lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references)
+    )
+
+
+def calibrate(policy: PolicyNet, environment: Environment) -> Any:
+    """The states on which every integer form of `policy` is calibrated."""
+    return collect_observations(policy, environment, CALIBRATION_STATES, CALIBRATION_SEEDS)
 
 
 def runtime_versions(case: Case) -> dict[str, str]:
     """Public versions of the libraries that a number of this case depends on; builds of one version count as one."""
-    names = ["torch", "numpy", "gymnasium"] + (["ai-edge-litert"] if case.board else [])
+    return _list_versions(case.board)
+
+
+def _list_versions(board: str) -> dict[str, str]:
+    names = ["torch", "numpy", "gymnasium"] + (["ai-edge-litert"] if board else [])
     return {name: importlib.metadata.version(name).partition("+")[0] for name in names}
 
 

@@ -21,7 +21,8 @@ from quarl_bench.atomic import write_file
 from quarl_bench.errors import MissingBaseline, PolicyError, StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy
 from quarl_bench.rl.recipes import Recipe, find_recipe
-from quarl_bench.spec import Measurement, PolicySpec
+from quarl_bench.rl.zoo import find_zip, read_agent
+from quarl_bench.spec import ZOO, Measurement, PolicySpec
 
 TRAINING_CODE = ("rl/train.py", "rl/recipes/__init__.py", "policy/sb3.py")
 Trainer = Callable[[PolicySpec, Recipe, Path, Path], StoredPolicy]
@@ -37,10 +38,11 @@ class Train(StrEnum):
 
 @dataclass(frozen=True)
 class Places:
-    """Where a store looks: a writable cache, and committed baselines, if any."""
+    """Where a store looks: a writable cache, committed baselines and other people's agents, if any."""
 
     cache: Path
     baselines: Path | None = None
+    zoo: Path | None = None
 
 
 @cache
@@ -84,6 +86,8 @@ class Store:
 
     def has_policy(self, spec: PolicySpec) -> bool:
         """True when `policy` would return without training."""
+        if spec.origin == ZOO:
+            return self._find_zip(spec) is not None
         return spec in self._policies or any(path.exists() for path in self._policy_folders(spec))
 
     def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
@@ -94,8 +98,19 @@ class Store:
             self._measurements[name] = self._find_measurement(name, key, compute)
         return self._measurements[name]
 
+    def _find_zip(self, spec: PolicySpec) -> Path | None:
+        return None if self.places.zoo is None else find_zip(self.places.zoo, spec.algo, spec.environment)
+
     def _find_policy(self, spec: PolicySpec) -> StoredPolicy:
-        recipe = find_recipe(spec.algo, spec.environment)
+        if spec.origin == ZOO:
+            path = self._find_zip(spec)
+            if path is None:
+                raise MissingBaseline(
+                    f"no zoo agent of {spec.algo} on {spec.environment}: pass --quarl-zoo=PATH, a folder of "
+                    "<algo>/<Environment>_1/<Environment>.zip"
+                )
+            return read_agent(path, spec.algo).store()
+        recipe = find_recipe(spec.algo, spec.environment, spec.origin)
         if self.train is not Train.ALWAYS and self.places.baselines is not None:
             folder = self.places.baselines / "policies" / spec.name
             if folder.exists():
@@ -110,7 +125,8 @@ class Store:
             if self.train is Train.NEVER or self._trainer is None:
                 raise MissingBaseline(
                     f"no baseline for {spec.name}: train it with `quarl train {spec.algo} {spec.environment} "
-                    f"--seed {spec.seed}`, or allow it with --quarl-train missing"
+                    f"--seed {spec.seed}{f' --origin {spec.origin}' if spec.origin else ''}`, or allow it with "
+                    "--quarl-train missing"
                 )
             self._note(f"training {spec.name}: {recipe.timesteps:,} steps")
             stored = self._trainer(spec, recipe, folder, folder.with_suffix(".checkpoint"))
@@ -120,7 +136,7 @@ class Store:
     def _policy_folders(self, spec: PolicySpec) -> Iterator[Path]:
         if self.places.baselines is not None:
             yield self.places.baselines / "policies" / spec.name
-        yield self._cached_policy(spec, find_recipe(spec.algo, spec.environment))
+        yield self._cached_policy(spec, find_recipe(spec.algo, spec.environment, spec.origin))
 
     def _cached_policy(self, spec: PolicySpec, recipe: Recipe) -> Path:
         epoch = code_epoch(*TRAINING_CODE)

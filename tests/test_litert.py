@@ -120,7 +120,8 @@ def test_float_files_agree_within_their_tolerance(name: str) -> None:
     difference = np.abs(got - expected).max()
     actions = int((policy.head.act(got) != policy.head.act(expected)).sum())
     show(f"{name} fp32: outputs differ by at most {difference:.1e}, {actions} of {len(x)} actions")
-    assert (np.abs(got - expected) <= 1e-5 * np.maximum(np.abs(expected), 1)).all()
+    # A small output of a value net is the difference of large sums: they round by their own size.
+    assert difference <= 1e-5 * max(1.0, float(np.abs(expected).max()))
     if policy.head.discrete:
         # A sum's order may decide between two actions of the same value, and between no others.
         gap = np.sort(expected, axis=1)

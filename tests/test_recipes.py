@@ -21,7 +21,8 @@ def test_there_are_recipes() -> None:
 
 @pytest.mark.parametrize("algo, environment", KNOWN)
 def test_every_recipe_reads(algo: str, environment: str) -> None:
-    recipe = find_recipe(algo, environment)
+    environment, _, origin = environment.partition("-")
+    recipe = find_recipe(algo, environment, origin)
     assert (recipe.algo, recipe.environment) == (algo, environment)
     assert recipe.timesteps > 0
     assert recipe.environments > 0

@@ -214,7 +214,7 @@ def test_every_committed_policy_belongs_to_a_recipe():
     if not folders:
         pytest.skip("no baselines in this checkout")
     for folder in folders:
-        algo, environment, seed = folder.name.split("-")
+        algo, environment, *origin, seed = folder.name.split("-")
         about = load_policy(folder).about
-        assert about["recipe"]["sha256"] == find_recipe(algo, environment).sha256, folder.name
+        assert about["recipe"]["sha256"] == find_recipe(algo, environment, *origin).sha256, folder.name
         assert f"seed{about['seed']}" == seed

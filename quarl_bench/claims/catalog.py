@@ -20,7 +20,17 @@ from quarl_bench.spec import ID_PART, Case
 KINDS = {"case": ("retention",), "aggregate": ("mean_error", "equivalence", "most_cells", "wider")}
 STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
-OPTIONAL = {"cells": list, "boards": list, "against": str, "slug": str, "table": str, "known": dict, "pooled": bool}
+OPTIONAL = {
+    "cells": list,
+    "boards": list,
+    "against": str,
+    "against_origin": str,
+    "slug": str,
+    "origin": str,
+    "table": str,
+    "known": dict,
+    "pooled": bool,
+}
 PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "fp32": "fp32"}  # both our 8-bit schemes answer its "int8"
 
 
@@ -43,7 +53,9 @@ class Claim:
     cells: tuple[tuple[str, str], ...]  # (algorithm, environment)
     boards: tuple[str, ...] = ("",)
     against: str = ""
+    against_origin: str = ""  # "control": the other algorithm's policies of the controlled comparison
     slug: str = ""
+    origin: str = ""  # of the cells of a claim of kind `case`
     pooled: bool = False  # one item over all algorithms instead of one for each
     known: dict[str, str] = field(default_factory=dict)
     values: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)  # the paper's, per cell and column
@@ -134,7 +146,7 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
     for algo, environment in claim.cells:
         for scheme in claim.schemes:
             for board in claim.boards:
-                yield JudgedCase(claim, Case(algo, environment, scheme, board=board))
+                yield JudgedCase(claim, Case(algo, environment, scheme, claim.origin, board))
 
 
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
@@ -175,7 +187,9 @@ class _Entry:
             cells=tuple(self._cells()),
             boards=tuple(entry.get("boards", [""])),
             against=entry.get("against", ""),
+            against_origin=entry.get("against_origin", ""),
             slug=self._slug(),
+            origin=self._origin(),
             pooled=entry.get("pooled", False),
             known=entry.get("known", {}),
             values=self._values(),
@@ -217,6 +231,12 @@ class _Entry:
         if self.entry["kind"] == "aggregate" and not ID_PART.fullmatch(slug):
             raise self._error("slug", f"{slug!r} must be one or more of [a-z0-9]")
         return slug
+
+    def _origin(self) -> str:
+        origin: str = self.entry.get("origin", "")
+        if origin and not ID_PART.fullmatch(origin):
+            raise self._error("origin", f"{origin!r} must be one or more of [a-z0-9]")
+        return origin
 
     def _cells(self) -> Iterator[tuple[str, str]]:
         for cell in self.entry.get("cells", []):

@@ -49,8 +49,11 @@ def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
     missing: list[str] = []
     for case in judged.cases:
         wide, narrow = (
-            _find(cells, Case(algo, case.environment, FP32, case.origin), missing)
-            for algo in (case.algo, judged.claim.against)
+            _find(cells, Case(algo, case.environment, FP32, origin), missing)
+            for algo, origin in (
+                (case.algo, case.origin),
+                (judged.claim.against, judged.claim.against_origin or case.origin),
+            )
         )
         if wide is not None and narrow is not None:
             ratios[case.environment] = measure_spread(wide, judged.scheme) / measure_spread(narrow, judged.scheme)

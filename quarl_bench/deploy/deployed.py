@@ -15,8 +15,9 @@ from quarl_bench.policy.policy import Policy
 from quarl_bench.quant.affine import Integers
 from quarl_bench.quant.parameters import ActivationFormat
 
-# Float32 sums differ between libraries in their order: two artefacts of one net agree to this share of an output, or to
-# this much for outputs below 1. Integers agree exactly.
+# Float32 sums differ between libraries in their order, and round as their summands do, not as their result: two artefacts
+# of one net agree to this share of its largest golden output, or to this much where that is below 1. Integers agree
+# exactly.
 TOLERANCE = 1e-5
 ONE = np.float32(1)
 
@@ -105,21 +106,22 @@ def verify(deployed: DeployedPolicy) -> int:
     inputs = net.encode(deployed.transform.apply(golden.observations))
     _require_equal(f"{where}, input", golden.inputs, inputs)
     outputs = net.runner.run(golden.inputs)
-    _require_equal(f"{where}, output", golden.outputs, outputs)
+    unit = np.float32(max(1.0, float(np.abs(golden.outputs).max())))
+    _require_equal(f"{where}, output", golden.outputs, outputs, unit)
     actions = deployed.act(golden.observations)
     if net.output is None and deployed.head.discrete:
-        actions = _settle_ties(golden, outputs, actions)
+        actions = _settle_ties(golden, outputs, actions, unit)
     head = deployed.head
     span = ONE if head.low is None or head.high is None else head.high - head.low
     _require_equal(f"{where}, action", golden.actions, actions, np.maximum(span, 1))
     return len(golden.actions)
 
 
-def _settle_ties(golden: Golden, outputs: Floats, actions: NDArray[Any]) -> NDArray[Any]:
+def _settle_ties(golden: Golden, outputs: Floats, actions: NDArray[Any], unit: np.float32) -> NDArray[Any]:
     """Take the golden index where float outputs leave no winner beyond the tolerance."""
     rows = np.arange(len(outputs))
     top, expected = outputs[rows, actions], outputs[rows, golden.actions]
-    return np.where(top - expected <= 2 * TOLERANCE * np.maximum(np.abs(top), 1), golden.actions, actions)
+    return np.where(top - expected <= 2 * TOLERANCE * unit, golden.actions, actions)
 
 
 def _require_equal(what: str, expected: NDArray[Any], got: NDArray[Any], unit: Floats | np.float32 = ONE) -> None:

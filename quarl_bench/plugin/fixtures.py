@@ -50,7 +50,7 @@ def policy_store(pytestconfig: pytest.Config, quarl_settings: Settings, quarl_no
         return train_policy(spec, recipe, folder, checkpoint, Options(resume=True, progress=not quiet))
 
     return Store(
-        Places(quarl_settings.cache, quarl_settings.baselines),
+        Places(quarl_settings.cache, quarl_settings.baselines, quarl_settings.zoo),
         Train(quarl_settings.train),
         trainer=train,
         run=str(worker["testrunuid"]) if worker else _RUN,

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from quarl_bench.places import default_cache
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-PATH_OPTIONS = ("--quarl-cache-dir", "--quarl-baselines", "--quarl-claims", "--quarl-json", "--quarl-html")
+PATH_OPTIONS = (
+    "--quarl-cache-dir",
+    "--quarl-baselines",
+    "--quarl-zoo",
+    "--quarl-claims",
+    "--quarl-json",
+    "--quarl-html",
+)
 TRAIN = ("never", "missing", "always")
 
 
@@ -27,6 +35,7 @@ class Settings:
     policies: int
     cache: Path
     baselines: Path | None
+    zoo: Path | None
     claims: tuple[Path, ...]
     json: Path | None
     html: Path | None
@@ -69,6 +78,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("episodes", "Episodes per policy.", default="the profile's", type=positive, metavar="N")
     add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR", metavar="PATH")
     add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
+    add("zoo", "Folder of stable-baselines3 agents that others trained.", default="$QUARL_ZOO", metavar="PATH")
     add(
         "claims", "One more claims file (TOML); repeatable.", default="none", action="append", ini=False, metavar="PATH"
     )
@@ -106,6 +116,7 @@ def read_settings(config: pytest.Config) -> Settings:
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.
         baselines=baselines if baselines.is_dir() and profile != "paper" else None,
+        zoo=_find_zoo(config),
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
         json=_choose_file(config, "json"),
         html=_choose_file(config, "html"),
@@ -143,6 +154,16 @@ def _choose_file(config: pytest.Config, name: str) -> Path | None:
     if not path.parent.is_dir():
         raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
     return path
+
+
+def _find_zoo(config: pytest.Config) -> Path | None:
+    """The zoo's folder; one that was named must be there."""
+    chosen = _choose(config, "zoo") or os.environ.get("QUARL_ZOO")
+    if chosen is None:
+        return None
+    if not Path(chosen).is_dir():
+        raise pytest.UsageError(f"--quarl-zoo {chosen}: no such folder; name one with <algo>/<Environment>_1/*.zip")
+    return Path(chosen).absolute()
 
 
 def _find_cache(config: pytest.Config) -> Path:

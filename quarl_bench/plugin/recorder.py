@@ -42,7 +42,7 @@ class Recorder:
             return
         from quarl_bench.report.results import build_results, write_results
 
-        lists = {"skipped": self.skipped, "notes": self.notes}
+        lists: dict[str, list[Any]] = {"skipped": self.skipped, "notes": self.notes}
         try:
             results = build_results(self.rows, settings.as_dict(), self._config.rootpath, **lists)
             if settings.json is not None:

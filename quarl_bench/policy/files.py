@@ -45,7 +45,13 @@ def save_policy(policy: PolicyNet, folder: Path, about: dict[str, Any]) -> Store
     with new_folder(folder, MANIFEST) as work:
         (work / WEIGHTS).write_bytes(weights)
         (work / MANIFEST).write_text(text)
-    return StoredPolicy(policy, sha256, about)
+    return StoredPolicy(policy, hash_policy(policy), about)
+
+
+def hash_policy(policy: PolicyNet) -> str:
+    """The content hash of a policy: everything that decides its actions, the numbers and the architecture."""
+    architecture = json.dumps(_architecture_of(policy), sort_keys=True)
+    return hashlib.sha256(save(_tensors_of(policy)) + architecture.encode()).hexdigest()
 
 
 def load_policy(folder: Path) -> StoredPolicy:
@@ -68,7 +74,7 @@ def load_policy(folder: Path) -> StoredPolicy:
     except PolicyError as error:
         raise PolicyError(f"{folder}: {error}") from error
     about = {key: value for key, value in manifest.items() if key not in ("schema_version", "sha256", "architecture")}
-    return StoredPolicy(policy, sha256, about)
+    return StoredPolicy(policy, hash_policy(policy), about)
 
 
 def _tensors_of(policy: PolicyNet) -> Tensors:

@@ -13,16 +13,20 @@ from quarl_bench.report.rows import Row
 SCHEMA_VERSION = 1
 
 
-def write_results(path: Path, rows: list[Row], settings: dict[str, Any], root: Path, **lists: list[Any]) -> None:
-    """Write rows, sorted by node id, as JSON; the same run gives the same rows whatever the number of workers."""
-    document = {
+def build_results(rows: list[Row], settings: dict[str, Any], root: Path, **lists: list[Any]) -> dict[str, Any]:
+    """Rows, sorted by node id, with what they rest on: the same run gives the same rows whatever the workers."""
+    return {
         "schema_version": SCHEMA_VERSION,
         "machine": describe_machine(),
         "commit": read_commit(root),
         "settings": settings,
         "rows": sorted(rows, key=lambda row: str(row["nodeid"])),
     } | {name: sorted(values, key=json.dumps) for name, values in lists.items()}
-    write_file(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write_results(path: Path, results: dict[str, Any]) -> None:
+    """Write what `build_results` returned as JSON."""
+    write_file(path, json.dumps(results, indent=1, allow_nan=False) + "\n")
 
 
 def describe_machine() -> dict[str, Any]:

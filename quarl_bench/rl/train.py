@@ -38,6 +38,7 @@ from quarl_bench.spec import PolicySpec
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 }
+ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
 NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
@@ -102,6 +103,9 @@ class _Run:
         """A fresh model of the recipe."""
         hyperparameters = copy.deepcopy(self.recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
         arguments = {key: schedule(value) for key, value in hyperparameters.items()}
+        kwargs = arguments.get("policy_kwargs", {})
+        if "activation_fn" in kwargs:
+            kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
         vector = self._vector()
         if self.recipe.noise is not None:
             kind, sd = self.recipe.noise

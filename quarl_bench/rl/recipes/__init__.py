@@ -1,4 +1,7 @@
-"""Training recipes: one TOML file per algorithm, one table per environment."""
+"""Training recipes: one TOML file per algorithm, one table per environment.
+
+A table `<environment>-control` is the arm of a controlled comparison, trained as the origin "control".
+"""
 
 import hashlib
 import importlib.resources
@@ -46,15 +49,16 @@ class Recipe:
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
-def find_recipe(algo: str, environment: str) -> Recipe:
-    """The recipe of a pair; SpecError with what exists when there is none."""
+def find_recipe(algo: str, environment: str, origin: str = "") -> Recipe:
+    """The recipe of a pair, for origin "control" its variant; SpecError with what exists when there is none."""
     if algo not in ALGORITHMS:
         raise SpecError(f"unknown algorithm {algo!r}; known are {', '.join(ALGORITHMS)}")
     recipes = _read_recipes(algo)
-    if environment not in recipes:
+    name = f"{environment}-{origin}" if origin else environment
+    if name not in recipes:
         known = ", ".join(sorted(recipes)) or "none yet"
-        raise SpecError(f"no {algo} recipe for environment {environment!r}; known are {known}")
-    entry = dict(recipes[environment])
+        raise SpecError(f"no {algo} recipe for environment {name!r}; known are {known}")
+    entry = dict(recipes[name])
     published, noise = entry.pop("published", None), entry.pop("noise", None)
     return Recipe(
         algo,

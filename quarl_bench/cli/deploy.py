@@ -1,0 +1,46 @@
+"""`quarl deploy`: a policy as an artefact that has proved itself."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.printing import print_result
+
+STATES = 256  # from which the golden pairs are taken
+
+
+def add_command(commands: Any) -> None:
+    """`deploy` and its options."""
+    command = add(commands, "deploy", run, "Export a policy as an artefact and re-run its golden pairs.",
+                  "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument("--scheme", default="int8", help="fp32, fp16, w2..w32 or int8. Default: int8.")
+    command.add_argument("--backend", default="litert", choices=["litert"], help="runtime. Default: litert.")
+    command.add_argument(
+        "--output", type=Path, required=True, help="folder to write; an artefact there is replaced. Default: none."
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Export, load again, and re-run the golden pairs."""
+    from quarl_bench.deploy import litert
+    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
+
+    use_one_thread()
+    scheme = Scheme.parse(options.scheme)
+    stored, environment = open_task(options)
+    quantized = quantize_policy(stored, environment, scheme)
+    golden = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)
+    litert.export_policy(quantized, options.output, golden, scheme=scheme.name, source_sha256=stored.sha256)
+    deployed = litert.load_artefact(options.output)
+    pairs = litert.verify(deployed)
+    size = sum(file.stat().st_size for file in options.output.glob("*.tflite"))
+    result = {"folder": str(options.output), "scheme": scheme.name, "backend": options.backend, "bytes": size}
+    text = f"{options.output}: {scheme.name} .tflite of {size:,} bytes; {pairs} golden pairs re-run, all equal"
+    print_result(options, result | {"golden_pairs": pairs}, text)
+    return 0

@@ -1,0 +1,68 @@
+"""`quarl evaluate`: a policy under a scheme, against its fp32 self."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
+from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.printing import describe_returns, print_result
+
+
+def add_command(commands: Any) -> None:
+    """`evaluate` and its options."""
+    command = add(commands, "evaluate", run, "Play a policy under a scheme, against its fp32 self.",
+                  "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8. Default: fp32.")
+    command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
+    command.add_argument(
+        "--states", type=read_natural, default=0, metavar="N",
+        help="also compare actions, and a softmax policy's action probabilities by KL(fp32 || quantized), in N states "
+        "that the fp32 policy visits. Default: 0.",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play both on the same environment seeds and judge the difference."""
+    from quarl_bench.claims.judge import describe
+    from quarl_bench.claims.verdict import judge_retention
+    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.report.rows import summarise
+    from quarl_bench.rl.evaluate import TEST_SEEDS, collect_observations, measure
+    from quarl_bench.rl.states import compare_states
+
+    use_one_thread()
+    scheme = Scheme.parse(options.scheme)
+    stored, environment = open_task(options)
+    seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
+    reference = measure([(stored.sha256, stored.policy)], environment, seeds)
+    quantized = quantize_policy(stored, environment, scheme)
+    measured = measure([(stored.sha256, quantized)], environment, seeds, [stored.policy])
+    verdict = judge_retention(reference, measured, cap=environment.cap)
+    result = {
+        "scheme": scheme.name,
+        "environment": environment.id,
+        "measured": summarise(measured),
+        "reference": summarise(reference),
+        "verdict": verdict.as_dict(),
+    }
+    (agreement,) = measured.agreement or (0.0,)
+    alike = f"same action in {agreement:.2%}"
+    lines = [
+        f"{environment.id}, {options.episodes} episodes, deterministic, measured on this machine",
+        f"  fp32      return {describe_returns(reference.returns[0])}",
+        f"  {scheme.name:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
+        f"  keeps 95% of the return? {describe(verdict)}",
+        *(f"  note: {caveat}" for caveat in verdict.caveats),
+    ]
+    if options.states:
+        states = collect_observations(stored.policy, environment, options.states, TEST_SEEDS)
+        found = compare_states(stored.policy, quantized, states, stored.about.get("algo"))
+        result["states"] = asdict(found)
+        kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"
+        lines.append(f"  in {found.states} states of the fp32 policy: same action in {found.agreement:.2%}; {kl}")
+    print_result(options, result, "\n".join(lines))
+    return 0

@@ -1,0 +1,62 @@
+"""What commands print, and the tables they write."""
+
+import argparse
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.errors import StoreError
+
+
+def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+    """One JSON object under `--json`, else the text."""
+    print(json.dumps(result) if options.json else text)
+
+
+def say(line: str) -> None:
+    """One line for the person at the terminal, beside the result."""
+    print(line, file=sys.stderr)
+
+
+def describe_returns(returns: Sequence[float]) -> str:
+    """Mean +- sample standard deviation."""
+    mean = sum(returns) / len(returns)
+    variance = sum((value - mean) ** 2 for value in returns) / max(len(returns) - 1, 1)
+    return f"{mean:.2f} +- {math.sqrt(variance):.2f}"
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned lines: the first column to the left, numbers to the right. The first row is the header."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join([row[0].ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)])
+        for row in rows
+    ]
+
+
+def format_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """CSV with the keys of the first row as its header; None is an empty cell."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def open_folder(folder: Path) -> Path:
+    """`folder`, made if need be; StoreError now, not after an hour of work, when it cannot be written."""
+    probe = folder / ".writable"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write folder {folder}: {error.strerror or error}; choose a writable place with free space"
+        ) from error
+    return folder

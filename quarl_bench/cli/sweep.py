@@ -1,0 +1,174 @@
+"""`quarl sweep`: one policy at every bit width, and the fewest bits that keep its return.
+
+Every measurement goes through the store that pytest uses, so that a killed sweep goes on where it stopped.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_bits, read_positive
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.opening import open_task, use_one_thread
+from quarl_bench.cli.printing import format_csv, format_table, open_folder, print_result, say
+from quarl_bench.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.policy.files import StoredPolicy
+    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.rl.environments import Environment
+    from quarl_bench.spec import Measurement
+
+FAMILIES = ("w", "int")
+MARGIN = 0.05
+COLUMNS = ("scheme", "return", "interval", "same action", "keeps 95%?")
+
+
+def add_command(commands: Any) -> None:
+    """`sweep` and its options."""
+    command = add(commands, "sweep", run,
+                  "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent.",
+                  "quarl sweep baselines/policies/ppo-cartpole-seed0 --bits 2..8 --output sweep")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument(
+        "--bits", type=read_bits, default=tuple(range(WIDEST, 1, -1)), metavar="BITS",
+        help="bit widths, as 2..8 or 2,4,8; int<n> has 2 to 8 of them. Default: 2..32.",
+    )  # fmt: skip
+    command.add_argument(
+        "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
+    )
+    command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--output", type=Path, help="folder for sweep.csv and sweep.png. Default: not written.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure what is missing, judge every width, and name the sweet spot."""
+    from tqdm import tqdm
+
+    from quarl_bench.atomic import write_file
+    from quarl_bench.rl.evaluate import TEST_SEEDS
+    from quarl_bench.store import Places, Store
+
+    use_one_thread()
+    folder = None if options.output is None else open_folder(options.output)
+    stored, environment = open_task(options)
+    schemes = list_schemes(options.bits, options.family)
+    store = Store(Places(default_cache()), note=say)
+    seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
+    with tqdm(total=len(schemes), unit="width", file=sys.stderr, disable=None) as bar:
+        measurements: dict[str, Measurement] = {}
+        for scheme, measured in _measure_all(store, stored, environment, schemes, seeds):
+            measurements[scheme.name] = measured
+            bar.set_postfix_str(scheme.name)
+            bar.update()
+    rows = [_judge(scheme, measurements, environment.cap) for scheme in schemes]
+    fewest, refuted = find_sweet_spots(rows)
+    result = {
+        "kind": "sweep",
+        "policy_sha256": stored.sha256,
+        "policy": options.policy.name,
+        "algo": stored.about.get("algo"),
+        "environment": environment.id,
+        "episodes": options.episodes,
+        "distinct_episodes": measurements["fp32"].distinct_episodes,
+        "margin": MARGIN,
+        "source": str(measurements["fp32"].source),
+        "fewest_supported": fewest,
+        "first_refuted": refuted,
+        "rows": rows,
+    }
+    if folder is not None:
+        from quarl_bench.report.plots import draw_bits, render_png
+        from quarl_bench.report.sweeps import read_curves
+
+        write_file(folder / "sweep.csv", format_csv(rows))
+        write_file(folder / "sweep.png", render_png(draw_bits(*read_curves(result))))
+    lines = [
+        f"{environment.id}, {options.episodes} episodes each, deterministic, measured on this machine",
+        *format_table([COLUMNS, *map(_format, rows)]),
+        *(_conclude(rows, family, fewest[family], refuted[family]) for family in fewest),
+    ]
+    print_result(options, result, "\n".join(lines))
+    return 0
+
+
+def list_schemes(bits: tuple[int, ...], family: str | None) -> "list[Scheme]":
+    """fp32 and fp16 first, then every family's widths, widest first."""
+    from quarl_bench.quant.scheme import BITS, Family, Scheme
+
+    names = ["fp32", "fp16"]
+    for kind in FAMILIES:
+        if family in (None, kind):
+            names += [f"{kind}{width}" for width in bits if width in BITS[Family(kind)]]
+    return [Scheme.parse(name) for name in names]
+
+
+def find_sweet_spots(rows: list[dict[str, Any]]) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Per family, the fewest bits whose verdict is supported, and, from wide to narrow, the first that is refuted."""
+    fewest: dict[str, int | None] = {}
+    refuted: dict[str, int | None] = {}
+    for family in FAMILIES:
+        members = [row for row in rows if row["family"] == family]
+        if members:
+            fewest[family] = min((row["bits"] for row in members if row["verdict"] == "supported"), default=None)
+            refuted[family] = max((row["bits"] for row in members if row["verdict"] == "refuted"), default=None)
+    return fewest, refuted
+
+
+def _measure_all(
+    store: Any, stored: "StoredPolicy", environment: "Environment", schemes: "list[Scheme]", seeds: range
+) -> "Iterator[tuple[Scheme, Measurement]]":
+    from quarl_bench.cells import Member, calibrate, measure_member
+    from quarl_bench.policy.policy import Policy, deployable
+
+    calibration: list[Any] = []
+
+    def quantize(scheme: "Scheme") -> Policy:
+        if scheme.integer and not calibration:  # only when a width is not in the store yet
+            calibration.append(calibrate(stored.policy, environment))
+        return deployable(stored.policy.quantize(scheme, calibration[0] if scheme.integer else None))
+
+    for scheme in schemes:
+        member = Member(stored, lambda scheme=scheme: quantize(scheme))  # type: ignore[misc]
+        yield scheme, measure_member(store, member, environment, seeds, scheme=scheme.name)
+
+
+def _judge(scheme: "Scheme", measurements: "dict[str, Measurement]", cap: float | None) -> dict[str, Any]:
+    from quarl_bench.claims.verdict import judge_retention
+
+    reference, measured = measurements["fp32"], measurements[scheme.name]
+    verdict = judge_retention(reference, measured, margin=MARGIN, cap=cap)
+    level = reference.mean
+    # The verdict is about 1 + (return - fp32) / |fp32|; the plot is about returns.
+    bounds = [None if x is None else level + (x - 1.0) * abs(level) for x in (verdict.low, verdict.high)]
+    return {
+        "scheme": scheme.name,
+        "family": str(scheme.family),
+        "bits": scheme.bit_width,
+        "return": measured.mean,
+        "low": bounds[0],
+        "high": bounds[1],
+        "ratio": verdict.estimate,
+        "ratio_low": verdict.low,
+        "ratio_high": verdict.high,
+        "agreement": 1.0 if measured.agreement is None else measured.agreement[0],
+        "verdict": str(verdict.outcome),
+        "needed": verdict.needed,
+    }
+
+
+def _format(row: dict[str, Any]) -> tuple[str, ...]:
+    interval = "none" if row["low"] is None else f"[{row['low']:.4g}, {row['high']:.4g}]"
+    return row["scheme"], f"{row['return']:.4g}", interval, f"{row['agreement']:.2%}", row["verdict"]
+
+
+def _conclude(rows: list[dict[str, Any]], family: str, fewest: int | None, refuted: int | None) -> str:
+    lost = "none loses it" if refuted is None else f"{family}{refuted} is the first, from wide to narrow, that loses it"
+    if fewest is None:
+        needed = next((row["needed"] for row in rows if row["family"] == family and row["needed"]), "")
+        return f"{family}: no width is known to keep it{needed and f' ({needed})'}; {lost}"
+    hole = "; in between, fewer bits are not always worse" if refuted is not None and fewest < refuted else ""
+    return f"{family}: {family}{fewest} is the fewest that keeps it; {lost}{hole}"

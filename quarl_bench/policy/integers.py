@@ -1,0 +1,143 @@
+"""An integer policy on disk: `integers.safetensors` for the numbers, `manifest.json` for formats and both ends.
+
+The canonical form of what every backend exports: int8 weights, int32 biases, float32 scales. Folders appear whole or
+not at all; the manifest names the file's sha256.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from quarl_bench.atomic import new_folder
+from quarl_bench.errors import PolicyError
+from quarl_bench.net import Activation, Conv2d, Linear
+from quarl_bench.policy.files import (
+    MANIFEST,
+    Tensors,
+    build_head,
+    build_transform,
+    describe_head,
+    describe_observation,
+    end_tensors,
+)
+from quarl_bench.policy.policy import IntegerPolicy
+from quarl_bench.quant.affine import IntegerFormat
+from quarl_bench.quant.integer import IntegerNet
+from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quant.requantize import Requantization
+
+SCHEMA_VERSION = 1
+INTEGERS = "integers.safetensors"
+KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
+
+
+def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) -> str:
+    """Write `policy` to `folder`, replacing one of this kind; `about` joins the manifest. The sha256 is returned."""
+    tensors = end_tensors(policy.transform, policy.head)
+    for index, layer in enumerate(policy.net.layers):
+        names = {"weight": layer.weight, "bias": layer.bias, "weight_scale": layer.weight_scale}
+        tensors |= {f"layers.{index}.{name}": np.ascontiguousarray(array) for name, array in names.items()}
+    numbers = save(tensors)
+    sha256 = hashlib.sha256(numbers).hexdigest()
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "form": "integer",
+        "sha256": sha256,
+        "architecture": {
+            "observation": describe_observation(policy.transform),
+            "input": _describe_format(policy.net.input),
+            "layers": [_describe_layer(layer) for layer in policy.net.layers],
+            "head": describe_head(policy.head),
+            "requantization": str(policy.net.requantization),
+        },
+    } | about
+    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
+    with new_folder(folder, MANIFEST) as work:
+        (work / INTEGERS).write_bytes(numbers)
+        (work / MANIFEST).write_text(text)
+    return sha256
+
+
+def load_integers(folder: Path) -> IntegerPolicy:
+    """Read a folder of `save_integers`; PolicyError, naming the file and the remedy, for anything else."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        numbers = (folder / INTEGERS).read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{error.filename}: {error.strerror}; the folder holds {INTEGERS} and {MANIFEST}") from error
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"{folder / MANIFEST}: not JSON ({error}); restore it") from error
+    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
+        raise PolicyError(f"{folder / MANIFEST}: schema_version is not {SCHEMA_VERSION}; restore it")
+    if hashlib.sha256(numbers).hexdigest() != manifest.get("sha256"):
+        raise PolicyError(
+            f"{folder / INTEGERS}: its sha256 is not the manifest's, so the file is truncated; restore it"
+        )
+    try:
+        return _build(manifest["architecture"], load(numbers))
+    except SafetensorError as error:
+        raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
+
+
+def _build(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:
+    transform = build_transform(architecture["observation"], tensors)
+    layers = tuple(_build_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
+    requantization = Requantization(architecture["requantization"])
+    net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization)
+    return IntegerPolicy(transform, net, build_head(architecture["head"], tensors))
+
+
+def _describe_layer(layer: QuantizedLayer) -> dict[str, Any]:
+    return {
+        "kind": next(name for name, kind in KINDS.items() if kind is layer.kind),
+        "shape": list(layer.weight.shape),
+        "activation": str(layer.activation),
+        "stride": layer.stride,
+        "weight": _describe_integers(layer.weight_format),
+        "output": _describe_format(layer.output),
+        "tanh": None if layer.tanh is None else _describe_format(layer.tanh),
+    }
+
+
+def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> QuantizedLayer:
+    weight, bias = tensors[f"layers.{index}.weight"], tensors[f"layers.{index}.bias"]
+    scale = tensors[f"layers.{index}.weight_scale"]
+    types = [str(array.dtype) for array in (weight, bias, scale)]
+    if types != ["int8", "int32", "float32"] or list(weight.shape) != entry["shape"] or len(bias) != len(weight):
+        raise ValueError(f"layer {index}: its tensors are not those of the manifest")
+    return QuantizedLayer(
+        kind=KINDS[entry["kind"]],
+        activation=Activation(entry["activation"]),
+        stride=int(entry["stride"]),
+        weight=weight,
+        weight_scale=scale,
+        weight_format=_build_integers(entry["weight"]),
+        bias=bias,
+        output=_build_format(entry["output"]),
+        tanh=None if entry["tanh"] is None else _build_format(entry["tanh"]),
+    )
+
+
+def _describe_integers(format: IntegerFormat) -> dict[str, Any]:
+    return {"bit_width": format.bit_width, "signed": format.signed, "narrow_range": format.narrow_range}
+
+
+def _build_integers(entry: dict[str, Any]) -> IntegerFormat:
+    return IntegerFormat(int(entry["bit_width"]), bool(entry["signed"]), bool(entry["narrow_range"]))
+
+
+def _describe_format(activation: ActivationFormat) -> dict[str, Any]:
+    # Every float32 is a float64, so JSON keeps the scale exactly.
+    place = {"scale": float(activation.scale), "zero_point": activation.zero_point}
+    return _describe_integers(activation.format) | place
+
+
+def _build_format(entry: dict[str, Any]) -> ActivationFormat:
+    return ActivationFormat(_build_integers(entry), np.float32(entry["scale"]), int(entry["zero_point"]))

@@ -1,0 +1,158 @@
+"""Results files -> one HTML page that needs nothing beside itself: no network, no other file, no script to be read."""
+
+import importlib.resources
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from quarl_bench.atomic import write_file
+from quarl_bench.errors import StoreError
+from quarl_bench.report.plots import draw_bits, draw_weights, render_svg
+from quarl_bench.report.results import SCHEMA_VERSION
+from quarl_bench.report.sweeps import read_curves
+from quarl_bench.report.views import VERDICTS, view_claims, view_plots, view_rows
+from quarl_bench.report.weights import read_bins
+
+TEMPLATE = "page.html.jinja"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file: results of pytest (`--quarl-json`), or what `quarl sweep` or `quarl weights` printed with `--json`."""
+
+    name: str
+    data: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """`results`, `sweep` or `weights`."""
+        return str(self.data.get("kind", "results"))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing with what it shows."""
+
+    title: str
+    note: str
+    svg: str  # an element drawn here, not text of a file
+
+
+def read_document(path: Path) -> Document:
+    """A file of one of the three kinds; StoreError, with the remedy, for anything else."""
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}; name a file of --quarl-json") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not JSON ({error}); name a file of --quarl-json") from error
+    if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
+        raise StoreError(f"{path}: holds no rows; name a file of --quarl-json, or of quarl sweep or weights --json")
+    document = Document(path.name, data)
+    if document.kind == "results" and data.get("schema_version") != SCHEMA_VERSION:
+        raise StoreError(f"{path}: schema_version is not {SCHEMA_VERSION}; make it again with this version")
+    if document.kind not in ("results", "sweep", "weights"):
+        raise StoreError(f"{path}: unknown kind {document.kind!r}; known are results, sweep and weights")
+    return document
+
+
+def write_report(path: Path, documents: Sequence[Document]) -> None:
+    """Write the page of `render_report`."""
+    write_file(path, render_report(documents))
+
+
+def render_report(documents: Sequence[Document]) -> str:
+    """The page; the same documents give the same text. StoreError for rows that are not what they claim to be."""
+    results = [document for document in documents if document.kind == "results"]
+    rows = [row for document in results for row in document.data["rows"]]
+    try:
+        views, claims = view_rows(rows), view_claims(rows)
+        figures = _draw_returns(documents, rows)
+        weights = [_draw_weights(document) for document in documents if document.kind == "weights"]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        names = ", ".join(document.name for document in documents)
+        raise StoreError(f"{names}: a row is ill-formed ({error!r}); make the file again") from error
+    page = _environment().get_template(TEMPLATE)
+    return page.render(
+        claims=claims,
+        cases=[view for view in views if view.kind == "case"],
+        items=[view for view in views if view.kind != "case"],
+        counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
+        figures=figures,
+        weights=weights,
+        skipped=sorted(_group_skips(results).items()),
+        notes=[note for document in results for note in document.data.get("notes", ())],
+        runs=[(document.name, _describe_run(document)) for document in documents],
+    )
+
+
+def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]]) -> list[Figure]:
+    figures: list[Figure] = []
+    for plot in view_plots(rows):
+        svg = render_svg(draw_bits(plot.curves, plot.reference), f"bits{len(figures)}")
+        figures.append(Figure(plot.title, "mean over policies, with the interval of the verdict", svg))
+    for document in documents:
+        if document.kind == "sweep":
+            curves, reference = read_curves(document.data)
+            svg = render_svg(draw_bits(curves, reference), f"bits{len(figures)}")
+            title = f"{document.data['policy']} on {document.data['environment']}"
+            note = f"one policy, {document.data['episodes']} episodes at every width"
+            figures.append(Figure(title, note, svg))
+    return figures
+
+
+def _draw_weights(document: Document) -> tuple[Figure, list[dict[str, Any]]]:
+    bins = read_bins(document.data)
+    title = f"{document.data['policy']} under {document.data['scheme']}"
+    note = "biases excluded; logarithmic counts; vertical lines are the levels that occur"
+    svg = render_svg(draw_weights(bins), f"weights-{document.name}")
+    return Figure(title, note, svg), document.data["rows"]
+
+
+def _group_skips(results: Sequence[Document]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for entry in (entry for document in results for entry in document.data.get("skipped", ())):
+        reasons.setdefault(str(entry["reason"]), []).append(str(entry["nodeid"]))
+    return reasons
+
+
+def _describe_run(document: Document) -> list[tuple[str, str]]:
+    """Provenance in pairs: machine, commit, versions, settings, and the date where there is one."""
+    data = document.data
+    if document.kind != "results":
+        keys = ("policy", "policy_sha256", "environment", "episodes", "scheme", "source", "date")
+        return [(key, str(data[key])) for key in keys if data.get(key) is not None]
+    versions: dict[str, set[str]] = {}
+    for row in data["rows"]:
+        for name, version in dict(row.get("versions") or {}).items():
+            versions.setdefault(str(name), set()).add(str(version))
+    return [
+        (name, text)
+        for name, text in (
+            ("date", str(data.get("date", ""))),
+            ("machine", _join(data.get("machine"))),
+            ("commit", str(data.get("commit", ""))),
+            ("versions", "; ".join(f"{name} {', '.join(sorted(found))}" for name, found in sorted(versions.items()))),
+            ("settings", _join(data.get("settings"))),
+        )
+        if text
+    ]
+
+
+def _join(values: Any) -> str:
+    return "; ".join(f"{key} {value}" for key, value in dict(values or {}).items())
+
+
+def _environment() -> jinja2.Environment:
+    template = importlib.resources.files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
+    return jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.DictLoader({TEMPLATE: template}),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,145 @@
+"""Figures, without pyplot: one function draws, one renders. Nothing here is read from the environment.
+
+An SVG is made to stand inside an HTML page: its ink takes the page's colours, its ids are unique to `salt`.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+INK, GRID = "#101418", "#c8ccd1"
+SERIES = ("#0b62c4", "#c04a00", "#1a7f37", "#8250df", "#9a6700", "#bf3989")
+VARIABLES = {INK: "currentColor", GRID: "var(--grid)"} | {
+    color: f"var(--series-{index})" for index, color in enumerate(SERIES)
+}
+MARKERS = ("o", "s", "^", "D", "v", "P")
+FIXED = {  # whatever a user's matplotlibrc says, the same data give the same picture
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.parse_math": False,
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Return at a bit width, with the interval of its mean where there is one."""
+
+    bits: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of one family of schemes."""
+
+    label: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A histogram of equal bins, with the levels to draw over it."""
+
+    title: str
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    levels: tuple[float, ...] = ()
+
+
+def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
+    """Return against bit width, with intervals, and the fp32 return as a line."""
+    with _fixed_style():
+        figure = Figure((6.4, 3.4), layout="constrained")
+        axes = figure.subplots()
+        axes.axhline(reference, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label="fp32", zorder=1)
+        for index, curve in enumerate(curves):
+            points = sorted(curve.points, key=lambda point: point.bits)
+            color = SERIES[index % len(SERIES)]
+            shift = 0.08 * (index - (len(curves) - 1) / 2)  # so that equal returns do not hide each other
+            bits = [point.bits + shift for point in points]
+            marker = MARKERS[index % len(MARKERS)]
+            values = [point.value for point in points]
+            axes.plot(bits, values, color=color, marker=marker, markersize=4, linewidth=1.2, label=curve.label)
+            for place, point in zip(bits, points, strict=True):
+                if point.low is not None and point.high is not None:
+                    axes.vlines(place, point.low, point.high, color=color, linewidth=1.0)
+        axes.set_xlabel("bits")
+        axes.set_ylabel("mean return")
+        widths = sorted({point.bits for curve in curves for point in curve.points})
+        axes.set_xticks(widths if len(widths) <= 16 else [b for b in widths if b % 2 == 0])
+        _tidy(axes)
+        figure.legend(
+            loc="outside upper center", ncols=3 if len(curves) > 3 else len(curves) + 1, frameon=False, fontsize=8
+        )
+        return figure
+
+
+def draw_weights(histograms: Sequence[Bins]) -> Figure:
+    """Weights per tensor on a logarithmic count axis, the quantizer's levels as lines over them."""
+    with _fixed_style():
+        figure = Figure((6.4, 1.5 * len(histograms) + 0.4), layout="constrained")
+        for axes, bins in zip(figure.subplots(len(histograms), squeeze=False)[:, 0], histograms, strict=True):
+            width = (bins.high - bins.low) / len(bins.counts)
+            edges = [bins.low + width * index for index in range(len(bins.counts) + 1)]
+            axes.stairs(bins.counts, edges, fill=True, color=SERIES[0])
+            top = 2.0 * max(*bins.counts, 1)
+            axes.vlines(bins.levels, 0.5, top, color=SERIES[1], linewidth=0.5 if len(bins.levels) < 32 else 0.2)
+            axes.set_ylim(0.5, top)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")  # the usual one speaks TeX
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.set_title(bins.title, fontsize=9, loc="left")
+            axes.set_ylabel("weights")
+            _tidy(axes)
+        return figure
+
+
+def render_png(figure: Figure) -> bytes:
+    """The figure on white, for a file of its own."""
+    stream = io.BytesIO()
+    with _fixed_style():
+        figure.savefig(stream, format="png", dpi=144, facecolor="white", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def render_svg(figure: Figure, salt: str) -> str:
+    """The figure as an `<svg>` element for a page; `salt` sets its ids apart from those of other figures there."""
+    stream = io.StringIO()
+    silent = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with _fixed_style(), mpl.rc_context({"svg.hashsalt": salt}):
+        figure.savefig(stream, format="svg", transparent=True, metadata=silent)
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]  # an XML declaration has no place inside a page
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # names like axes_1, the same in every figure
+    for color, variable in VARIABLES.items():
+        text = text.replace(color, variable)
+    return text.strip()
+
+
+def _tidy(axes: Axes) -> None:
+    axes.grid(visible=True, axis="y", color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _fixed_style() -> AbstractContextManager[None]:
+    return style.context(["default", FIXED])

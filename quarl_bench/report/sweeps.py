@@ -1,0 +1,23 @@
+"""What `quarl sweep --json` says, as curves."""
+
+from typing import Any
+
+from quarl_bench.report.plots import Curve, Point
+
+FAMILIES = {"w": "weights only", "int": "weights and activations", "fp16": "fp16"}
+
+
+def read_curves(sweep: dict[str, Any]) -> tuple[tuple[Curve, ...], float]:
+    """One curve per family, and the fp32 return; KeyError, TypeError or ValueError when ill-formed."""
+    reference = next(float(row["return"]) for row in sweep["rows"] if row["scheme"] == "fp32")
+    curves = []
+    for family, label in FAMILIES.items():
+        rows = [row for row in sweep["rows"] if row["family"] == family]
+        if rows:
+            curves.append(Curve(label, tuple(_read_point(row) for row in rows)))
+    return tuple(curves), reference
+
+
+def _read_point(row: dict[str, Any]) -> Point:
+    low, high = (None if row[name] is None else float(row[name]) for name in ("low", "high"))
+    return Point(int(row["bits"]), float(row["return"]), low, high)

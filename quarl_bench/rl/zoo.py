@@ -1,0 +1,62 @@
+"""Zoo agents at home: in the living environment of the one they were trained on."""
+
+import contextlib
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.policy.observation import Normalization
+from quarl_bench.policy.spaces import Bounds
+from quarl_bench.policy.zip import FROM_FOLDER, ZooAgent, read_zip
+from quarl_bench.rl.environments import Environment, identify_environment, make_environment
+
+
+def read_agent(
+    path: Path, algo: str | None = None, normalization: Normalization | Path | str | None = FROM_FOLDER
+) -> ZooAgent:
+    """`read_zip`, which may ask the agent's environment for action bounds that the zip prints rounded."""
+    return read_zip(path, algo, normalization, find_bounds)
+
+
+def find_zip(root: Path, algo: str, slug: str) -> Path | None:
+    """The zip below `root`, laid out as rl-baselines3-zoo's `<algo>/<Environment>_1/<Environment>.zip`."""
+    for path in sorted((root / algo).glob("*/*.zip")):
+        with contextlib.suppress(SpecError):  # an environment that no longer lives, or is not known here
+            if identify_environment(path.stem).slug == slug:
+                return path
+    return None
+
+
+def find_bounds(name: str) -> Bounds:
+    """Action bounds of the environment with this id, living or former."""
+    environment = identify_environment(name)
+    bare, _ = make_environment(environment)
+    space = bare.action_space
+    bare.close()
+    if not isinstance(space, gymnasium.spaces.Box):
+        raise PolicyError(f"environment {environment.id} has no bounded actions, so the zip is of another one")
+    return space.low.astype(np.float32), space.high.astype(np.float32)
+
+
+def find_home(agent: ZooAgent) -> Environment:
+    """The agent's environment, made once to see that observations and actions fit; PolicyError when they do not."""
+    if agent.environment is None:
+        raise PolicyError(f"a zip of {agent.algo} that names no environment; name the one it was trained on")
+    environment = identify_environment(agent.environment, time_feature=agent.time_feature)
+    bare, _ = make_environment(environment)
+    observations, actions = bare.observation_space, bare.action_space
+    bare.close()
+    shape, head = agent.policy.transform.shape, agent.policy.head
+    if observations.shape != shape:
+        raise PolicyError(f"an agent of {shape} observations cannot play {environment.id}, which gives {observations}")
+    if head.low is None or head.high is None:
+        fits = isinstance(actions, gymnasium.spaces.Discrete) and actions.n == agent.policy.net.outputs
+    else:
+        fits = isinstance(actions, gymnasium.spaces.Box) and all(
+            np.array_equal(*pair) for pair in ((actions.low, head.low), (actions.high, head.high))
+        )
+    if not fits:
+        raise PolicyError(f"an agent of other actions cannot play {environment.id}, which takes {actions}")
+    return environment

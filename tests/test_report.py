@@ -1,0 +1,291 @@
+"""The HTML page: complete, escaped, self-contained and the same every time."""
+
+import copy
+import html.parser
+import json
+import re
+
+import pytest
+
+from quarl_bench.errors import StoreError
+from quarl_bench.report.html import Document, read_document, render_report
+from quarl_bench.report.plots import Bins, Curve, Point, draw_bits, draw_weights, render_png, render_svg
+from quarl_bench.report.views import MOST, WIDTH, view_claims, view_plots, view_rows
+
+HOSTILE = """<script>alert("x")</script><img src=http://evil.example/x.png onerror='y'>&amp;$\\frac{"""
+VOID = {"meta", "link", "img", "input", "br", "hr"}
+
+
+def make_row(scheme, ratio, verdict, **changes):
+    measured = {"mean": 200.0 * ratio, "policies": 3, "episodes": 100, "distinct_episodes": 99, "agreement": 0.875}
+    return {
+        "nodeid": f"test_x.py::test[{scheme}]",
+        "kind": "case",
+        "id": f"ppo-cartpole-{scheme}",
+        "claim": "table2-cell",
+        "sentence": "it keeps the return",
+        "locus": "Table 2",
+        "algo": "ppo",
+        "env": "cartpole",
+        "scheme": scheme,
+        "origin": "",
+        "board": "",
+        "versions": {"torch": "2.13.0"},
+        "measured": measured,
+        "reference": measured | {"mean": 200.0, "agreement": None},
+        "paper": {"reference": 500.0, "value": 488.0},
+        "source": "measured",
+        "known": "",
+        "verdict": verdict,
+        "estimate": ratio,
+        "interval": [ratio - 0.04, ratio + 0.04],
+        "threshold": 0.95,
+        "needed": "",
+        "caveats": ["barring any rare collapse"],
+        "missing": [],
+        "line": f"{verdict}: ...",
+        "regression": "same",
+    } | changes
+
+
+CLAIM = {
+    "nodeid": "test_x.py::test_mean",
+    "kind": "claim",
+    "id": "ppo-table2-w8",
+    "claim": "table2-mean",
+    "sentence": "it holds on average",
+    "algo": "ppo",
+    "scheme": "w8",
+    "measured": {},
+    "reference": {},
+    "paper": None,
+    "verdict": "partial",
+    "estimate": None,
+    "interval": None,
+    "threshold": 0.05,
+    "missing": ["ppo-pong-w8"],
+}
+ROWS = [
+    make_row("w8", 0.99, "supported"),
+    make_row("w2", 0.30, "refuted", known="two bits are too few", regression="moved"),
+    make_row("w4", 0.96, "inconclusive", needed="about 5 policies"),
+    CLAIM,
+]
+
+
+def make_document(rows=ROWS, **changes):
+    data = {
+        "schema_version": 1,
+        "machine": {"processor": "a chip"},
+        "commit": "abc123",
+        "settings": {"profile": "nightly"},
+        "rows": rows,
+        "skipped": [{"nodeid": "test_x.py::test_y", "reason": "no baseline for y"}],
+        "notes": ["training z"],
+    }
+    return Document("results.json", data | changes)
+
+
+SWEEP = Document(
+    "sweep.json",
+    {
+        "kind": "sweep",
+        "policy": "mine",
+        "environment": "CartPole-v1",
+        "episodes": 20,
+        "rows": [
+            {"scheme": scheme, "family": family, "bits": bits, "return": value, "low": low, "high": value}
+            for scheme, family, bits, value, low in [("fp32", "fp32", 32, 9.0, None), ("w2", "w", 2, 5.0, 4.0)]
+        ],
+    },
+)
+WEIGHTS = Document(
+    "weights.json",
+    {
+        "kind": "weights",
+        "policy": "mine",
+        "scheme": "w4",
+        "rows": [{"name": "layers.0.weight", "count": 3, "kl": None, "std": 0.5}],
+        "histograms": [
+            {"name": "layers.0.weight", "low": -1, "high": 1, "counts": [1, 0, 2], "levels": [-1, 0, 0.5]},
+            {"name": "all", "low": 0, "high": 0, "counts": [0], "levels": []},
+        ],
+    },
+)
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects what a page holds, and sees that its elements close in order."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.cells, self.text, self.ids = [], [], [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] not in (["style"], ["script"]):
+            self.text.append(data.strip())
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_the_page_holds_every_row_and_where_it_is_from():
+    text = " ".join(read(render_report([make_document(), SWEEP, WEIGHTS])).text)
+    for row in ROWS:
+        assert row["id"] in text
+        assert row["claim"] in text
+        assert row["sentence"] in text
+        assert row["verdict"] in text
+    for part in (
+        "two bits are too few", "moved", "87.50%", "500 → 488", "0.99 [0.95, 1.03] against 0.95", "Table 2", "measured",
+        "3 policies x 100 episodes (99 distinct), deterministic", "about 5 policies", "missing: ppo-pong-w8",
+        "barring any rare collapse", "no baseline for y", "training z", "a chip", "abc123", "nightly", "torch 2.13.0",
+        "mine on CartPole-v1", "mine under w4", "layers.0.weight",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_claims_count_their_cells_and_name_the_worst():
+    cell, mean = view_claims(ROWS)
+    assert (cell.id, cell.locus) == ("table2-cell", "Table 2")
+    assert cell.counts == (("refuted", 1), ("inconclusive", 1), ("supported", 1))
+    assert (cell.worst.id, cell.verdict) == ("ppo-cartpole-w2", "refuted")
+    assert (mean.worst.id, mean.counts) == ("ppo-table2-w8", (("partial", 1),))
+
+
+def test_bars_share_a_scale_and_stay_inside():
+    bars = {view.id: view.bar for view in view_rows(ROWS)}
+    assert bars["ppo-table2-w8"] is None
+    good, bad = bars["ppo-cartpole-w8"], bars["ppo-cartpole-w2"]
+    assert good.threshold == bad.threshold
+    assert good.threshold < good.estimate < good.high <= WIDTH
+    assert 0 <= bad.low == bad.estimate < bad.threshold  # further than MOST away: cut off
+    assert ROWS[1]["threshold"] - ROWS[1]["interval"][1] > MOST
+
+
+def test_plots_show_returns_and_only_intervals_that_are_theirs():
+    (plot,) = view_plots(ROWS)
+    assert (plot.title, plot.reference) == ("ppo / cartpole", 200.0)
+    (curve,) = plot.curves
+    assert [point.bits for point in sorted(curve.points, key=lambda p: p.bits)] == [2, 4, 8]
+    point = next(point for point in curve.points if point.bits == 8)
+    assert (point.value, point.low, point.high) == pytest.approx((198.0, 190.0, 206.0))
+    other = [make_row("w8", 0.5, "refuted", interval=[0.9, 1.0]), make_row("w4", 0.5, "refuted", interval=None)]
+    (plot,) = view_plots(other)
+    assert all(point.low is None for point in plot.curves[0].points)
+    assert list(view_plots([make_row("fp32", 1.0, "supported"), make_row("w8", 1.0, "supported")])) == []
+
+
+def test_nothing_in_a_file_becomes_markup():
+    hostile = copy.deepcopy(ROWS)
+    for row in hostile:
+        row.update(dict.fromkeys(("id", "claim", "sentence", "locus", "known", "source", "regression"), HOSTILE))
+        row.update(dict.fromkeys(("needed", "algo", "env", "board"), HOSTILE), caveats=[HOSTILE], missing=[HOSTILE])
+    hostile[0] |= {"verdict": HOSTILE, "versions": {HOSTILE: HOSTILE}}
+    skipped = [{"nodeid": HOSTILE, "reason": HOSTILE}]
+    results = make_document(hostile, machine={HOSTILE: HOSTILE}, commit=HOSTILE, skipped=skipped, notes=[HOSTILE])
+    weights = copy.deepcopy(WEIGHTS.data) | {"policy": HOSTILE, "scheme": HOSTILE}
+    weights["rows"] = [{HOSTILE: HOSTILE}]
+    weights["histograms"][0]["name"] = HOSTILE
+    sweep = SWEEP.data | {"policy": HOSTILE, "environment": HOSTILE, "source": HOSTILE}
+    page = render_report([results, Document(HOSTILE, sweep), Document(HOSTILE, weights)])
+    reader = read(page)
+    assert reader.tags.count("script") == 1
+    assert "img" not in reader.tags
+    assert not [name for _, name, _ in reader.attributes if name.startswith("on")]
+    assert "".join(reader.text).count("alert(") > 20
+
+
+def test_the_page_needs_nothing_but_itself():
+    page = render_report([make_document(), SWEEP, WEIGHTS])
+    reader = read(page)
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(reader.tags)
+    references = [value for _, name, value in reader.attributes if name in ("src", "href", "xlink:href", "srcset")]
+    assert references
+    assert all(value.startswith("#") for value in references)
+    assert {value[1:] for value in references} <= set(reader.ids)
+    assert "http" not in page
+    assert set(re.findall(r"url\((.)", page)) <= {"#"}
+    assert "@import" not in page
+    assert len(reader.ids) == len(set(reader.ids))  # figures do not take each other's clip paths
+
+
+def test_the_same_rows_give_the_same_page():
+    assert render_report([make_document(), SWEEP, WEIGHTS]) == render_report([make_document(), SWEEP, WEIGHTS])
+    assert render_report([make_document(ROWS[::-1])]).count("<tr>") == render_report([make_document()]).count("<tr>")
+
+
+def test_an_empty_run_is_a_page_too():
+    assert "no rows" in " ".join(read(render_report([make_document([])])).text)
+    assert read(render_report([])).tags[0] == "html"
+
+
+def test_figures_follow_the_page_s_colours_and_nobody_s_settings():
+    import matplotlib as mpl
+
+    curves = [Curve("w", (Point(2, 1.0, 0.5, 1.5), Point(8, 2.0)))]
+    plain = render_svg(draw_bits(curves, 2.0), "a"), render_png(draw_weights([Bins("x", 0, 1, (1, 2))]))
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert (render_svg(draw_bits(curves, 2.0), "a"), render_png(draw_weights([Bins("x", 0, 1, (1, 2))]))) == plain
+    assert plain[1].startswith(b"\x89PNG")
+    assert "currentColor" in plain[0]
+    assert "#101418" not in plain[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "holds no rows"),
+        ('{"rows": 3}', "holds no rows"),
+        ('{"rows": [], "schema_version": 99}', "schema_version is not 1"),
+        ('{"rows": [], "kind": "poem"}', "unknown kind 'poem'"),
+    ],
+)
+def test_other_files_are_refused_by_name(tmp_path, content, message):
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(StoreError, match=rf"x\.json: .*{message}"):
+        read_document(path)
+    with pytest.raises(StoreError, match="No such file"):
+        read_document(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{}, {"id": "x"}, make_row("w8", 1.0, "supported", interval=[1]), make_row("w8", 1.0, "supported", measured={}), 3],
+)
+def test_an_ill_formed_row_is_one_line(row):
+    with pytest.raises(StoreError, match=r"results\.json: a row is ill-formed"):
+        render_report([make_document([row])])
+
+
+def test_pytest_writes_the_page(pytester):
+    pytester.makepyfile(f"def test_x(quarl_record):\n    quarl_record({ROWS[0] | {'nodeid': 'x'}!r})\n")
+    result = pytester.runpytest_subprocess("--quarl-html=page.html", "--quarl-json=rows.json", "-p", "no:cacheprovider")
+    assert result.ret == 0
+    text = " ".join(read((pytester.path / "page.html").read_text()).text)
+    assert "ppo-cartpole-w8" in text
+    assert json.loads((pytester.path / "rows.json").read_text())["rows"]
+    refused = pytester.runpytest_subprocess("--quarl-html=no/such/page.html")
+    refused.stderr.fnmatch_lines(["*--quarl-html no/such/page.html: the folder * does not exist; make it*"])
