@@ -10,7 +10,8 @@ from quarl_bench.cli.opening import open_policy, open_task, quantize_policy, use
 from quarl_bench.cli.printing import print_result
 from quarl_bench.errors import StoreError
 
-KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip_sha256")  # of the source's manifest; its scores are not ours
+# Of the source's manifest; its scores are not those of the quantized policy.
+KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip_sha256")
 
 
 def add_command(commands: Any) -> None:
