@@ -20,6 +20,7 @@ def add_command(commands: Any) -> None:
     command.add_argument("algo", help="algorithm, for example ppo")
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--seed", type=read_natural, default=0, help="training seed. Default: 0.")
+    command.add_argument("--origin", default="", help="control: the recipe's controlled variant. Default: none.")
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
@@ -33,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
-    spec = PolicySpec(options.algo, options.environment, options.seed)
-    recipe = find_recipe(spec.algo, spec.environment)
+    spec = PolicySpec(options.algo, options.environment, options.seed, options.origin)
+    recipe = find_recipe(spec.algo, spec.environment, spec.origin)
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     settings = Options(options.resume, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))

@@ -15,9 +15,9 @@ from quarl_bench.policy.policy import Policy
 from quarl_bench.quant.affine import Integers
 from quarl_bench.quant.parameters import ActivationFormat
 
-# Float32 sums differ between libraries in their order, and round as their summands do, not as their result: two artefacts
-# of one net agree to this share of its largest golden output, or to this much where that is below 1. Integers agree
-# exactly.
+# Float32 sums differ between libraries in their order, and round as their summands do, not as their result: two
+# artefacts of one net agree to this share of its largest golden output, or to this much where that is below 1. Integers
+# agree exactly.
 TOLERANCE = 1e-5
 ONE = np.float32(1)
 
