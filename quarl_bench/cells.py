@@ -80,11 +80,6 @@ class Cells:
             members.append(Member(stored, _returning(stored.policy)))
         return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
 
-    def has_policies(self, case: Case) -> bool:
-        """True when the cell can be measured without training."""
-        seeds = range(self._count(case))
-        return all(self.store.has_policy(PolicySpec(case.algo, case.environment, s, case.origin)) for s in seeds)
-
     def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
         """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>."""
         parsed = Scheme.parse(scheme)

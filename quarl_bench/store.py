@@ -84,12 +84,6 @@ class Store:
             self._policies[spec] = self._find_policy(spec)
         return self._policies[spec]
 
-    def has_policy(self, spec: PolicySpec) -> bool:
-        """True when `policy` would return without training."""
-        if spec.origin == ZOO:
-            return self._find_zip(spec) is not None
-        return spec in self._policies or any(path.exists() for path in self._policy_folders(spec))
-
     def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
         """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
         text = json.dumps(key, sort_keys=True)
@@ -132,11 +126,6 @@ class Store:
             stored = self._trainer(spec, recipe, folder, folder.with_suffix(".checkpoint"))
             write_file(folder.with_suffix(".run"), self.run)
             return stored
-
-    def _policy_folders(self, spec: PolicySpec) -> Iterator[Path]:
-        if self.places.baselines is not None:
-            yield self.places.baselines / "policies" / spec.name
-        yield self._cached_policy(spec, find_recipe(spec.algo, spec.environment, spec.origin))
 
     def _cached_policy(self, spec: PolicySpec, recipe: Recipe) -> Path:
         epoch = code_epoch(*TRAINING_CODE)

@@ -4,7 +4,7 @@ from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.census import judge_most_cells, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
-from quarl_bench.claims.verdict import judge_retention
+from quarl_bench.claims.verdict import judge_retention, weigh_retention
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Verdict
 
@@ -17,6 +17,12 @@ def judge_case(judged: JudgedCase, reference: Measurement, measured: Measurement
     """The verdict on one cell."""
     cap = find_environment(judged.case.environment).cap
     return judge_retention(reference, measured, margin=judged.claim.threshold, cap=cap)
+
+
+def weigh_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> tuple[float, float]:
+    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells."""
+    cap = find_environment(judged.case.environment).cap
+    return weigh_retention(reference, measured, margin=judged.claim.threshold, cap=cap)
 
 
 def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:

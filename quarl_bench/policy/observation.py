@@ -1,6 +1,6 @@
 """From the raw observation of an environment to the float32 input of the net."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,3 @@ class ObservationTransform:
         if observations.dtype.kind not in wanted or (self.image and observations.dtype != np.uint8):
             kind = "uint8 images" if self.image else "real numbers"
             raise PolicyError(f"observations of dtype {observations.dtype} for a policy that takes {kind}")
-
-    def without_normalization(self) -> "ObservationTransform":
-        """The same transform on raw values."""
-        return replace(self, normalization=None)

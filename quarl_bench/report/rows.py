@@ -5,7 +5,7 @@ from typing import Any
 from quarl_bench.cells import runtime_versions
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.collect import MeasuredCells
-from quarl_bench.claims.judge import describe
+from quarl_bench.claims.judge import describe, weigh_case
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Source, Verdict
@@ -33,6 +33,7 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
         "measured": summarise(measured),
         "reference": summarise(reference),
         "paper": judged.paper_values,
+        "p_values": list(weigh_case(judged, reference, measured)),
         "source": str(measured.source),
     } | _judged(judged, verdict)
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from quarl_bench.report.rows import Row
+from quarl_bench.stats import star_discoveries
 
 ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
 
 
 def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
     """One line per claim with its counts and worst case; per-case lines when asked for, or when something is wrong."""
+    stars = star_rows(rows)
     for claim in dict.fromkeys(row["claim"] for row in rows):
         members = sorted((r for r in rows if r["claim"] == claim), key=_badness)
         counts = ", ".join(f"{n} {name}" for name in ORDER if (n := sum(r["verdict"] == name for r in members)))
@@ -16,11 +18,23 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
         yield f"{claim}: {len(members)} {_plural(worst['kind'], len(members))}: {counts}; worst {_state(worst)}"
         for row in members:
             if verbose or row["regression"] == "moved" or (row["verdict"] == "refuted" and not row["known"]):
-                yield from _list_case(row)
+                yield from _list_case(row, "*" if row["nodeid"] in stars else "")
+    if verbose and stars:
+        yield "* survives a false discovery rate of 5% over the cases of this run: may be quoted singly"
 
 
-def _list_case(row: Row) -> Iterator[str]:
-    yield f"  {row['id']}: {row['line']}"
+def star_rows(rows: list[Row]) -> set[str]:
+    """Node ids of the cases whose verdict may be quoted singly (directional Benjamini-Hochberg)."""
+    cases = [row for row in rows if row.get("p_values")]
+    if not cases:
+        return set()
+    supported, refuted = ([row["p_values"][side] for row in cases] for side in (0, 1))
+    signs = star_discoveries(supported, refuted)
+    return {str(row["nodeid"]) for row, sign in zip(cases, signs, strict=True) if sign}
+
+
+def _list_case(row: Row, star: str) -> Iterator[str]:
+    yield f"  {row['id']}{star}: {row['line']}"
     if row["kind"] == "case":
         paper = row["paper"]
         theirs = f"; paper {paper['reference']:g} -> {paper['value']:g}" if paper else ""

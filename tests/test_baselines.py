@@ -1,0 +1,41 @@
+"""Committed policies play as their manifests say, and as well as the published ones; weaker ones are not committed."""
+
+import math
+from collections import defaultdict
+
+import pytest
+
+from quarl_bench.policy.files import load_policy
+from quarl_bench.rl.environments import identify_environment
+from quarl_bench.rl.evaluate import roll_out
+from tests.conftest import POLICIES
+
+FOLDERS = sorted(POLICIES.glob("*-seed*")) if POLICIES.is_dir() else []
+EPISODES = 20
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_return_is_the_manifests(folder):
+    stored = load_policy(folder)
+    score = stored.about["return"]
+    first = score["first_environment_seed"]
+    environment = identify_environment(stored.about["environment"])
+    returns = roll_out(stored.policy, environment, range(first, first + EPISODES)).returns
+    # The first of the same episodes: their mean scatters by the manifest's SD around the manifest's mean.
+    assert abs(returns.mean() - score["mean"]) <= 4 * score["sd"] / math.sqrt(EPISODES) + 1e-6 * abs(score["mean"])
+    assert stored.about["curve"][-1]["timesteps"] >= stored.about["recipe"]["timesteps"]
+
+
+def test_every_cell_reaches_its_published_score_less_one_sd():
+    cells = defaultdict(list)
+    for folder in FOLDERS:
+        about = load_policy(folder).about
+        if about["published"] is not None:
+            cells[folder.name.rpartition("-")[0]].append(about)
+    if not cells:
+        pytest.skip(f"no baselines in {POLICIES}")
+    for name, members in cells.items():
+        published = members[0]["published"]
+        # MountainCarContinuous is published without a usable SD; 90 is what counts as solved there.
+        bar = 90.0 if "mountaincarcontinuous" in name else published["mean"] - published["sd"]
+        assert sum(about["return"]["mean"] for about in members) / len(members) >= bar, name
