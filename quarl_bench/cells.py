@@ -7,14 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.errors import QuarlError
+from quarl_bench.errors import MissingBaseline, QuarlError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.policy import Policy, PolicyNet, deployable
 from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.atari import PRESET
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
-from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec
-from quarl_bench.store import Store, code_epoch
+from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, is_sampled
+from quarl_bench.store import Store, Train, code_epoch
 
 EVALUATION_CODE = (
     "net.py",
@@ -25,15 +26,33 @@ EVALUATION_CODE = (
     "rl/environments.py",
     "rl/environments.toml",
 )
-EVALUATION_LOOP = ("rl/dynamics.py", "rl/episodes.py", "rl/evaluate.py", "rl/wrappers.py")
+EVALUATION_LOOP = (
+    "rl/atari.py",
+    "rl/dynamics.py",
+    "rl/episodes.py",
+    "rl/evaluate.py",
+    "rl/noise.py",
+    "rl/wrappers.py",
+)
+LIBRARIES = {  # that decide what an environment does, by the extra that brings it
+    "atari": ("ale-py", "opencv-python-headless"),
+    "bullet": ("pybullet",),
+    "dmc": ("dm-control", "mujoco"),
+    "mujoco": ("mujoco",),
+}
+CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
 CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, in 20 episodes or more
 FP32 = "fp32"
+MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
 LOCAL = "local"  # the board that every machine has: this one
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How cells are evaluated: policies (training seeds 0, 1, ...) and episodes for each."""
+    """How cells are evaluated: episodes per policy, and how many policies are trained where training is allowed.
+
+    Where it is not, a cell has all the policies that are there (training seeds 0, 1, ...), at least one.
+    """
 
     policies: int
     episodes: int
@@ -84,6 +103,8 @@ class Cells:
         """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>."""
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
+        if parsed.trained:
+            raise MissingBaseline(f"no baseline for {case.id}: no policy has been trained with this quantizer yet")
 
         def quantizing(stored: StoredPolicy) -> Callable[[], Policy]:
             return lambda: deployable(self._quantize(stored, parsed, find_home(stored, case)))
@@ -112,12 +133,28 @@ class Cells:
         return PolicySet(case, tuple(Member(member.stored, deploying(member)) for member in policies.members))
 
     def measure(self, policies: PolicySet) -> Measurement:
-        """Returns of every policy of the cell on the protocol's environment seeds, and agreement with fp32."""
+        """Returns of every policy of the cell on the protocol's environment seeds, and agreement with fp32.
+
+        Where the claim has to hold with sampled actions as well, those are in `sampled`.
+        """
+        case = policies.case
+        argmax = self._measure(policies, sampled=False)
+        if not is_sampled(case.algo, atari=find_environment(case.environment).atari):
+            return argmax
+        return replace(argmax, sampled=self._measure(policies, sampled=True))
+
+    def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
         seeds = range(TEST_SEEDS, TEST_SEEDS + self.protocol.episodes)
         case = policies.case
         single = [
             measure_member(
-                self.store, member, find_home(member.stored, case), seeds, scheme=case.scheme, board=case.board
+                self.store,
+                member,
+                find_home(member.stored, case),
+                seeds,
+                scheme=case.scheme,
+                board=case.board,
+                sampled=sampled,
             )
             for member in policies.members
         ]
@@ -130,11 +167,14 @@ class Cells:
             returns=tuple(m.returns[0] for m in single),
             lengths=tuple(m.lengths[0] for m in single),
             agreement=tuple(a[0] for a in agreements) if agreements else None,
+            deterministic=not sampled,
         )
 
     def _count(self, case: Case) -> int:
-        """Policies of a cell; of a zoo agent there is one."""
-        return 1 if case.origin == ZOO else self.protocol.policies
+        """Policies of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`."""
+        there = self.store.count_policies(PolicySpec(case.algo, case.environment, 0, case.origin))
+        wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies
+        return min(max(there, wanted), MOST)
 
     def _quantize(self, stored: StoredPolicy, scheme: Scheme, environment: Environment) -> Policy:
         observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
@@ -152,7 +192,14 @@ def find_home(stored: StoredPolicy, case: Case) -> Environment:
 
 
 def measure_member(
-    store: Store, member: Member, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = ""
+    store: Store,
+    member: Member,
+    environment: Environment,
+    seeds: Sequence[int],
+    *,
+    scheme: str,
+    board: str = "",
+    sampled: bool = False,
 ) -> Measurement:
     """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it."""
     key = {
@@ -162,29 +209,52 @@ def measure_member(
         "scheme": scheme,
         "board": board,
         "seeds": [seeds[0], len(seeds)],
-        "calibration": [CALIBRATION_SEEDS, CALIBRATION_STATES],
+        "sampled": sampled,
+        "preprocessing": name_preprocessing(environment),
+        "calibration": [CALIBRATION_SEEDS, count_calibration(environment)],
         "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *(("deploy",) if board else ())),
-        "versions": _list_versions(board),
+        "versions": _list_versions(environment, board),
     }
     references = None if scheme == FP32 and not board else [member.stored.policy]
     return store.measurement(
-        key, lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references)
+        key,
+        lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled),
     )
 
 
 def calibrate(policy: PolicyNet, environment: Environment) -> Any:
     """The states on which every integer form of `policy` is calibrated."""
-    return collect_observations(policy, environment, CALIBRATION_STATES, CALIBRATION_SEEDS)
+    return collect_observations(policy, environment, count_calibration(environment), CALIBRATION_SEEDS)
+
+
+def count_calibration(environment: Environment) -> int:
+    """How many states calibrate a policy here."""
+    return CALIBRATION_IMAGES if environment.atari else CALIBRATION_STATES
+
+
+def name_preprocessing(environment: Environment) -> str:
+    """What stands between the environment and the policy's observation."""
+    if environment.atari:
+        return PRESET
+    return "time-feature" if environment.time_feature else "none"
 
 
 def runtime_versions(case: Case) -> dict[str, str]:
     """Public versions of the libraries that a number of this case depends on; builds of one version count as one."""
-    return _list_versions(case.board)
+    return _list_versions(find_environment(case.environment), case.board)
 
 
-def _list_versions(board: str) -> dict[str, str]:
-    names = ["torch", "numpy", "gymnasium"] + (["ai-edge-litert"] if board else [])
-    return {name: importlib.metadata.version(name).partition("+")[0] for name in names}
+def _list_versions(environment: Environment, board: str) -> dict[str, str]:
+    names = ["torch", "numpy", "gymnasium", *LIBRARIES.get(environment.extra, ())]
+    names += ["ai-edge-litert"] if board else []
+    return {name: _read_version(name) for name in names}
+
+
+def _read_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
 
 
 def _returning(policy: PolicyNet) -> Callable[[], Policy]:

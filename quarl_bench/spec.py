@@ -13,7 +13,16 @@ from quarl_bench.errors import SpecError
 
 ID_PART = re.compile(r"[a-z0-9]+")
 OUR_BASELINES = ""  # the origin of a case that runs on this project's own policies
+ACTOR_CRITIC = ("a2c", "ppo")
 ZOO = "zoo"  # of one that runs on stable-baselines3 agents that others trained
+
+
+def is_sampled(algo: str, *, atari: bool) -> bool:
+    """Whether a policy is also judged with sampled actions: its outputs are logits, and the game is deterministic.
+
+    The argmax policy of an actor-critic can be caught in a loop that coarser weights happen to leave.
+    """
+    return atari and algo in ACTOR_CRITIC
 
 
 class Source(StrEnum):
@@ -88,6 +97,7 @@ class Measurement:
     agreement: tuple[float, ...] | None = None  # per policy: share of visited states with fp32's action
     deterministic: bool = True
     source: Source = Source.MEASURED
+    sampled: "Measurement | None" = None  # the same cell with sampled actions, where a claim has to hold on both
 
     @property
     def distinct_episodes(self) -> int:
@@ -100,9 +110,15 @@ class Measurement:
         cells = [value for row in self.returns for value in row]
         return sum(cells) / len(cells)
 
+    def find_error(self, other: "Measurement") -> float:
+        """Relative loss of `other`'s mean return against this one's: (mean - other mean) / |mean|."""
+        return (self.mean - other.mean) / abs(self.mean)
+
     def as_dict(self) -> dict[str, Any]:
-        """Built-in types only, as stored in JSON."""
-        return dataclasses.asdict(self) | {"source": str(self.source)}
+        """Built-in types only, as stored in JSON; without `sampled`, which is stored as a measurement of its own."""
+        data = dataclasses.asdict(self) | {"source": str(self.source)}
+        del data["sampled"]
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -6,6 +6,7 @@ forgets either is too narrow, and percentile bootstraps of a handful of policies
 one-sided errors of `ERROR` each, that is, it is a two-sided 90% interval.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -23,6 +24,8 @@ ERROR = 0.05  # probability of a wrong definite verdict, per side
 POWER = 0.80  # what a planned sample size is to reach
 WEIGHT_DRAWS = 4000
 WEIGHT_SEED = 20200901
+EXACT_ORDERS = 8  # 8! orders of ranks are enumerated, more are drawn
+PERMUTATIONS = 20_000
 MAX_FLIPS = 20  # 2**20 sign patterns are enumerated in well under a second
 
 
@@ -220,6 +223,31 @@ def flip_signs(values: ArrayLike) -> tuple[float, float]:
     slack = 1e-12 * float(np.abs(observed).sum())
     total = float(observed.sum())
     return float((sums >= total - slack).mean()), float((sums <= total + slack).mean())
+
+
+def correlate_ranks(first: ArrayLike, second: ArrayLike) -> tuple[float, tuple[float, float]]:
+    """Spearman's correlation of two arrays (n,), and one-sided permutation p-values (of above 0, of below 0).
+
+    All n! orders up to n = 8, else `PERMUTATIONS` random ones with a fixed seed, the observed order counted among them.
+    """
+    ranks = [stats.rankdata(check_finite(values, "rank correlation")) for values in (first, second)]
+    if len(ranks[0]) != len(ranks[1]) or len(ranks[0]) < 2:
+        raise QuarlError(f"rank correlation: {len(ranks[0])} and {len(ranks[1])} values; need pairs, two at least")
+    centred = [rank - rank.mean() for rank in ranks]
+    norm = float(np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
+    if norm == 0.0:
+        return 0.0, (1.0, 1.0)
+    observed = float(centred[0] @ centred[1])
+    if len(ranks[0]) <= EXACT_ORDERS:
+        products = np.array([*itertools.permutations(centred[1])]) @ centred[0]
+        extra = 0
+    else:
+        orders = np.random.default_rng(PERMUTATIONS).permuted(np.tile(centred[1], (PERMUTATIONS, 1)), axis=1)
+        products, extra = orders @ centred[0], 1
+    slack = 1e-9 * norm
+    tails = [int((sign * products >= sign * observed - slack).sum()) for sign in (1, -1)]
+    above, below = ((count + extra) / (len(products) + extra) for count in tails)
+    return observed / norm, (above, below)
 
 
 def star_discoveries(p_supported: ArrayLike, p_refuted: ArrayLike, rate: float = ERROR) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import importlib.resources
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 from filelock import FileLock
 
 from quarl_bench.atomic import write_file
-from quarl_bench.errors import MissingBaseline, PolicyError, StoreError
+from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.recipes import Recipe, find_recipe
 from quarl_bench.rl.zoo import find_zip, read_agent
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
@@ -84,6 +85,13 @@ class Store:
             self._policies[spec] = self._find_policy(spec)
         return self._policies[spec]
 
+    def count_policies(self, spec: PolicySpec) -> int:
+        """How many training seeds of this kind of policy, from 0 on without a gap, are there to be used."""
+        count = 0
+        while self._has(replace(spec, seed=count)):
+            count += 1
+        return count
+
     def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
         """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
         text = json.dumps(key, sort_keys=True)
@@ -91,6 +99,20 @@ class Store:
         if name not in self._measurements:
             self._measurements[name] = self._find_measurement(name, key, compute)
         return self._measurements[name]
+
+    def _has(self, spec: PolicySpec) -> bool:
+        if spec.origin == ZOO:
+            return spec.seed == 0 and self._find_zip(spec) is not None
+        if self.train is Train.ALWAYS:
+            return False
+        baselines = self.places.baselines
+        if baselines is not None and (baselines / "policies" / spec.name).exists():
+            return True
+        try:
+            recipe = find_recipe(spec.algo, spec.environment, spec.origin)
+        except SpecError:
+            return False
+        return self._cached_policy(spec, recipe).exists()
 
     def _find_zip(self, spec: PolicySpec) -> Path | None:
         return None if self.places.zoo is None else find_zip(self.places.zoo, spec.algo, spec.environment)
@@ -104,11 +126,11 @@ class Store:
                     "<algo>/<Environment>_1/<Environment>.zip"
                 )
             return read_agent(path, spec.algo).store()
-        recipe = find_recipe(spec.algo, spec.environment, spec.origin)
         if self.train is not Train.ALWAYS and self.places.baselines is not None:
             folder = self.places.baselines / "policies" / spec.name
             if folder.exists():
                 return load_policy(folder)
+        recipe = _find_recipe(spec)
         folder = self._cached_policy(spec, recipe)
         with self._locked(folder):
             if folder.exists() and self._is_current(folder):
@@ -169,6 +191,15 @@ class Store:
             yield
         finally:
             guard.release()
+
+
+def _find_recipe(spec: PolicySpec) -> Recipe:
+    """The recipe of a policy; without one, a cell of a real task lacks its baseline and nothing is misspelt."""
+    find_environment(spec.environment)
+    try:
+        return find_recipe(spec.algo, spec.environment, spec.origin)
+    except SpecError as error:
+        raise MissingBaseline(f"no baseline for {spec.name}, and no recipe to train it: {error}") from error
 
 
 def _read_measurement(path: Path, key: dict[str, Any]) -> Measurement:

@@ -115,8 +115,8 @@ def test_episodes_are_those_of_the_golden_model(baseline: Callable[[str], Stored
     policy = require_integer(stored.policy.quantize(Scheme.parse("int8"), observations))
     deployed = export_policy(policy, tmp_path / "a", observations, scheme="int8", source_sha256=stored.sha256)
     seeds = range(TEST_SEEDS, TEST_SEEDS + 100)
-    ours = roll_out(deployed, environment, seeds, reference=policy, keep_observations=True)
-    golden = roll_out(policy, environment, seeds, reference=deployed, keep_observations=True)
+    ours = roll_out(deployed, environment, seeds, reference=policy, keep_every=1)
+    golden = roll_out(policy, environment, seeds, reference=deployed, keep_every=1)
     assert ours.agreement == golden.agreement == 1.0
     np.testing.assert_array_equal(ours.returns, golden.returns)
     np.testing.assert_array_equal(ours.observations, golden.observations)

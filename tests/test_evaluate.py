@@ -68,7 +68,7 @@ def test_an_episode_does_not_depend_on_what_is_played_beside_it(monkeypatch: pyt
         assert other.returns.tolist() == [together.returns[seeds.index(seed)] for seed in order]
         assert other.starts == tuple(together.starts[seeds.index(seed)] for seed in order)
     monkeypatch.setattr(evaluate, "SIDE_BY_SIDE", 7)
-    chunked = roll_out(UNSTEADY, CARTPOLE, seeds, reference=LEFT, keep_observations=True)
+    chunked = roll_out(UNSTEADY, CARTPOLE, seeds, reference=LEFT, keep_every=1)
     assert chunked.returns.tolist() == together.returns.tolist()
     assert chunked.starts == together.starts
     assert chunked.observations is not None
@@ -89,7 +89,7 @@ def test_a_policy_agrees_with_itself(environment: Environment) -> None:
 
 
 def test_agreement_is_the_share_of_visited_states() -> None:
-    rollouts = roll_out(UNSTEADY, CARTPOLE, range(20), reference=LEFT, keep_observations=True)
+    rollouts = roll_out(UNSTEADY, CARTPOLE, range(20), reference=LEFT, keep_every=1)
     assert rollouts.observations is not None
     assert rollouts.agreement == pytest.approx((UNSTEADY.act(rollouts.observations) == 0).mean(), abs=1e-12)
     assert 0.2 < rollouts.agreement < 0.8
@@ -108,7 +108,7 @@ def test_continuous_actions_agree_within_one_percent_of_the_range(offset: float,
 
 
 def test_visited_states_begin_with_the_starts() -> None:
-    rollouts = roll_out(UNSTEADY, CARTPOLE, [5, 6], keep_observations=True)
+    rollouts = roll_out(UNSTEADY, CARTPOLE, [5, 6], keep_every=1)
     env = gymnasium.make("CartPole-v1")
     assert rollouts.observations is not None
     for row, seed in enumerate((5, 6)):
@@ -172,7 +172,7 @@ def test_calibration_states(count: int) -> None:
     assert states.shape == (count, 4)
     assert states.dtype == np.float32
     np.testing.assert_array_equal(
-        states[0], roll_out(UNSTEADY, CARTPOLE, [CALIBRATION_SEEDS], keep_observations=True).observations[0]
+        states[0], roll_out(UNSTEADY, CARTPOLE, [CALIBRATION_SEEDS], keep_every=1).observations[0]
     )
 
 

@@ -17,7 +17,13 @@ from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.recipes import ALGORITHMS
 from quarl_bench.spec import ID_PART, Case
 
-KINDS = {"case": ("retention",), "aggregate": ("mean_error", "equivalence", "most_cells", "wider")}
+KINDS = {
+    "case": ("retention",),
+    "aggregate": ("mean_error", "equivalence", "most_cells", "wider", "loses", "tracks", "count"),
+}
+COMPARING = ("equivalence", "wider", "loses", "tracks")  # rules that need `against`
+COUNTING = ("count",)  # rules whose threshold is a number of cases
+ALL = "all"  # the scheme part of an item that is about all schemes of its claim
 STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
 OPTIONAL = {
@@ -38,8 +44,9 @@ PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "fp32": "fp32"}  # bot
 class Claim:
     """One sentence of a paper. `known` maps ids that do not reproduce to the reason.
 
-    `schemes` are what is judged; for the rule "wider" they are statistics of weights. `against` is the scheme
-    ("equivalence") or the algorithm ("wider") that they are compared with. `slug` is the middle part of an item's id.
+    `schemes` are what is judged; for the rule "wider" they are statistics of weights. `against` is what they are
+    compared with: the scheme ("equivalence", "loses"), the algorithm ("wider") or the statistic of weights ("tracks").
+    `slug` is the middle part of an item's id.
     """
 
     id: str
@@ -150,10 +157,17 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
 
 
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
-    """One item per scheme, and per algorithm unless it is pooled, of a claim of kind `aggregate`."""
-    for algo in ("all",) if claim.pooled else dict.fromkeys(algo for algo, _ in claim.cells):
+    """One item per scheme, and per algorithm unless it is pooled, of a claim of kind `aggregate`.
+
+    A count is one item over all cells and schemes.
+    """
+    if claim.rule in COUNTING:
+        cases = tuple(Case(algo, environment, s) for algo, environment in claim.cells for s in claim.schemes)
+        yield JudgedClaim(claim, ALL, ALL, cases)
+        return
+    for algo in (ALL,) if claim.pooled else dict.fromkeys(algo for algo, _ in claim.cells):
         for scheme in claim.schemes:
-            cases = tuple(Case(a, environment, scheme) for a, environment in claim.cells if algo in (a, "all"))
+            cases = tuple(Case(a, environment, scheme) for a, environment in claim.cells if algo in (a, ALL))
             yield JudgedClaim(claim, algo, scheme, cases)
 
 
@@ -172,7 +186,7 @@ class _Entry:
         entry = self.entry
         if entry["kind"] not in KINDS or entry["rule"] not in KINDS[entry["kind"]]:
             raise self._error("rule", f"kind and rule must be one of {KINDS}")
-        if not 0 < entry["threshold"] < 1:
+        if entry["rule"] not in COUNTING and not 0 < entry["threshold"] < 1:
             raise self._error("threshold", "must lie between 0 and 1")
         self._check_compared(entry)
         return Claim(
@@ -211,7 +225,7 @@ class _Entry:
     def _check_compared(self, entry: dict[str, Any]) -> None:
         """`schemes` and `against` mean what the rule compares."""
         against = entry.get("against")
-        if entry["rule"] in ("equivalence", "wider") and against is None:
+        if entry["rule"] in COMPARING and against is None:
             raise self._error("rule", f"{entry['rule']} needs the key 'against'")
         if entry["rule"] == "wider":
             if any(name not in STATISTICS for name in entry["schemes"]):
@@ -219,7 +233,10 @@ class _Entry:
             if against not in ALGORITHMS:
                 raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
             return
-        for key, names in (("schemes", entry["schemes"]), ("against", [] if against is None else [against])):
+        compared = [] if against is None or entry["rule"] == "tracks" else [against]
+        if entry["rule"] == "tracks" and against not in STATISTICS:
+            raise self._error("against", f"must be a statistic of weights: {', '.join(STATISTICS)}")
+        for key, names in (("schemes", entry["schemes"]), ("against", compared)):
             for name in names:
                 try:
                     Scheme.parse(name)

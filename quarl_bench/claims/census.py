@@ -12,6 +12,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
 NO_SPREAD = 1e-9  # of logarithms: equal ratios give no interval
+FEWEST_TASKS = 6  # fewer ranks cannot be surprising enough to be worth a claim
 SHARE = 0.8  # "consistently" and "in most cells" mean at least this share of them
 
 
@@ -85,6 +86,55 @@ def judge_wider(
             f"wider in {int((logs > 0).sum())} of {len(logs)} tasks",
             "about a typical task; algorithms differ in network size, initialisation and steps as well",
         ),
+        missing=tuple(missing),
+    )
+
+
+def judge_tracks(
+    points: Mapping[str, tuple[float, float]], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.05
+) -> Verdict:
+    """Judge "the error grows with the spread of the weights": Spearman's rank correlation over tasks is positive.
+
+    `points` maps a task to (spread, relative error). One-sided permutation test at level `threshold`, exact for few
+    tasks; refuted when the same test finds a negative correlation. The estimate is the correlation; a rank
+    correlation of so few tasks has no useful interval. Fewer than six tasks cannot decide.
+    """
+    spreads, errors = (np.array([point[i] for point in points.values()]) for i in (0, 1))
+    outcome, rho, weights = Outcome.INCONCLUSIVE, None, (1.0, 1.0)
+    if len(points) >= FEWEST_TASKS:
+        rho, weights = stats.correlate_ranks(spreads, errors)
+        outcome = Outcome.SUPPORTED if weights[0] <= threshold else outcome
+        outcome = Outcome.REFUTED if weights[1] <= threshold else outcome
+    return Verdict(
+        outcome=Outcome.PARTIAL if missing else outcome,
+        estimate=rho,
+        low=None,
+        high=None,
+        threshold=0.0,
+        scope="tasks like these",
+        policies=policies,
+        episodes=0,
+        distinct_episodes=0,
+        needed="" if len(points) >= FEWEST_TASKS else f"at least {FEWEST_TASKS} tasks; {len(points)} are here",
+        caveats=(f"permutation p-value {weights[0]:.3g} over {len(points)} tasks",),
+        missing=tuple(missing),
+    )
+
+
+def judge_count(present: int, *, threshold: float, missing: Sequence[str] = ()) -> Verdict:
+    """Judge "more than `threshold` experiments": cases that have policies, which nobody needs an interval for."""
+    return Verdict(
+        outcome=Outcome.SUPPORTED if present > threshold else Outcome.PARTIAL if missing else Outcome.REFUTED,
+        estimate=float(present),
+        low=None,
+        high=None,
+        threshold=threshold,
+        scope="cases of the catalog",
+        policies=0,
+        episodes=0,
+        distinct_episodes=0,
+        needed=f"policies for {len(missing)} more cases" if missing else "",
+        caveats=(f"{present} of {present + len(missing)} cases have policies",),
         missing=tuple(missing),
     )
 

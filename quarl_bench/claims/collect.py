@@ -13,13 +13,15 @@ from quarl_bench.quant.weights import WeightStatistics, measure_weights
 from quarl_bench.spec import Case, Measurement
 
 RELATIVE_RMSE_SCHEME = "w8"
+ABSENT = (MissingBaseline, MissingExtra, SpecError)  # SpecError: no recipe yet for a cell of the paper
 
 
 @dataclass(frozen=True)
 class MeasuredCells:
     """What a claim item judges: measurements, fp32 first, or ratios of this algorithm's spread over the other's."""
 
-    measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)  # argmax; `sampled` is inside
+    spreads: dict[str, float] = field(default_factory=dict)  # of the fp32 weights, per cell, where the rule asks
     ratios: dict[str, float] = field(default_factory=dict)
     policies: int = 0
     missing: tuple[str, ...] = ()
@@ -29,14 +31,22 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
     """Measure every cell of `judged` that has policies, training them if that is allowed; list the others."""
     if judged.claim.rule == "wider":
         return _collect_spreads(cells, judged)
+    if judged.claim.rule == "count":
+        return _count(cells, judged)
     measurements: dict[str, tuple[Measurement, ...]] = {}
+    spreads: dict[str, float] = {}
     missing: list[str] = []
-    schemes = (FP32, judged.scheme, *((judged.claim.against,) if judged.claim.against else ()))
+    tracks = judged.claim.rule == "tracks"
+    schemes = (FP32, judged.scheme, *((judged.claim.against,) if judged.claim.against and not tracks else ()))
     for case in judged.cases:
         policies = _find(cells, case, missing)
-        if policies is not None:
-            measurements[case.id] = tuple(cells.measure(cells.quantize(policies, scheme)) for scheme in schemes)
-    return MeasuredCells(measurements, policies=cells.protocol.policies, missing=tuple(missing))
+        if policies is None:
+            continue
+        measurements[case.id] = tuple(cells.measure(cells.quantize(policies, scheme)) for scheme in schemes)
+        if tracks:
+            spreads[case.id] = measure_spread(policies, judged.claim.against)
+    fewest = min((len(group[0].policies) for group in measurements.values()), default=0)
+    return MeasuredCells(measurements, spreads, policies=fewest, missing=tuple(missing))
 
 
 def measure_spread(policies: PolicySet, statistic: str) -> float:
@@ -44,9 +54,21 @@ def measure_spread(policies: PolicySet, statistic: str) -> float:
     return float(np.mean([_read(_pool(policy.net), statistic) for policy in policies.policies]))
 
 
+def _count(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+    """Which cases have policies; nothing is measured."""
+    missing: list[str] = []
+    for case in judged.cases:
+        try:
+            cells.quantize(cells.find_policies(case), case.scheme)
+        except ABSENT:
+            missing.append(case.id)
+    return MeasuredCells(missing=tuple(missing))
+
+
 def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
     ratios: dict[str, float] = {}
     missing: list[str] = []
+    counts: list[int] = []
     for case in judged.cases:
         wide, narrow = (
             _find(cells, Case(algo, case.environment, FP32, origin), missing)
@@ -56,14 +78,15 @@ def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
             )
         )
         if wide is not None and narrow is not None:
+            counts += [len(wide.members), len(narrow.members)]
             ratios[case.environment] = measure_spread(wide, judged.scheme) / measure_spread(narrow, judged.scheme)
-    return MeasuredCells(ratios=ratios, policies=cells.protocol.policies, missing=tuple(missing))
+    return MeasuredCells(ratios=ratios, policies=min(counts, default=0), missing=tuple(missing))
 
 
 def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:
     try:
         return cells.find_policies(case)
-    except (MissingBaseline, MissingExtra, SpecError):  # SpecError: no recipe yet for a cell of the paper
+    except ABSENT:
         missing.append(case.id)
         return None
 

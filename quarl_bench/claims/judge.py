@@ -1,12 +1,16 @@
 """From a claim's rule to the judgement that applies it, and what a refuted claim raises."""
 
+from dataclasses import replace
+
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.census import judge_most_cells, judge_wider
+from quarl_bench.claims.census import judge_count, judge_most_cells, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
-from quarl_bench.claims.verdict import judge_retention, weigh_retention
+from quarl_bench.claims.verdict import judge_loss, judge_retention, weigh_retention
 from quarl_bench.rl.environments import find_environment
-from quarl_bench.spec import Measurement, Verdict
+from quarl_bench.spec import Measurement, Outcome, Verdict
+
+STRENGTH = (Outcome.REFUTED, Outcome.PARTIAL, Outcome.INCONCLUSIVE, Outcome.SUPPORTED)
 
 
 class ClaimRefuted(AssertionError):
@@ -14,29 +18,79 @@ class ClaimRefuted(AssertionError):
 
 
 def judge_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> Verdict:
-    """The verdict on one cell."""
+    """The verdict on one cell: the weaker one, where it was measured with sampled actions as well."""
     cap = find_environment(judged.case.environment).cap
-    return judge_retention(reference, measured, margin=judged.claim.threshold, cap=cap)
+    return _weaken(
+        [
+            judge_retention(before, after, margin=judged.claim.threshold, cap=cap)
+            for before, after in _split_modes(reference, measured)
+        ]
+    )
 
 
 def weigh_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> tuple[float, float]:
-    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells."""
+    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells.
+
+    Supported needs both ways of acting, so the larger p-value; refuted either, so twice the smaller.
+    """
     cap = find_environment(judged.case.environment).cap
-    return weigh_retention(reference, measured, margin=judged.claim.threshold, cap=cap)
+    weights = [
+        weigh_retention(before, after, margin=judged.claim.threshold, cap=cap)
+        for before, after in _split_modes(reference, measured)
+    ]
+    return max(w[0] for w in weights), min(1.0, len(weights) * min(w[1] for w in weights))
 
 
 def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
-    """The verdict on one sentence over many cells."""
-    rule, threshold, missing = judged.claim.rule, judged.claim.threshold, cells.missing
+    """The verdict on one sentence over many cells; the weaker one, as in `judge_case`."""
+    rule, threshold = judged.claim.rule, judged.claim.threshold
     if rule == "wider":
-        return judge_wider(cells.ratios, policies=cells.policies, missing=missing)
+        return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing)
+    if rule == "count":
+        return judge_count(len(judged.cases) - len(cells.missing), threshold=threshold, missing=cells.missing)
+    modes = [cells.measurements]
+    if any(measurement.sampled for group in cells.measurements.values() for measurement in group):
+        modes.append({name: tuple(m.sampled or m for m in group) for name, group in cells.measurements.items()})
+    return _weaken([_judge_cells(judged, measurements, cells) for measurements in modes])
+
+
+def _judge_cells(
+    judged: JudgedClaim, measurements: dict[str, tuple[Measurement, ...]], cells: MeasuredCells
+) -> Verdict:
+    rule, threshold, missing = judged.claim.rule, judged.claim.threshold, cells.missing
+    if rule == "tracks":
+        errors = {name: m[0].find_error(m[1]) for name, m in measurements.items()}
+        points = {name: (spread, errors[name]) for name, spread in cells.spreads.items()}
+        return judge_tracks(points, policies=cells.policies, missing=missing, threshold=threshold)
     if rule == "equivalence":
-        triples = {name: (m[0], m[1], m[2]) for name, m in cells.measurements.items()}
+        triples = {name: (m[0], m[1], m[2]) for name, m in measurements.items()}
         return judge_equivalence(triples, margin=threshold, missing=missing)
-    pairs = {name: (m[0], m[1]) for name, m in cells.measurements.items()}
+    if rule == "loses":
+        triple = next(iter(measurements.values()), None)
+        return judge_loss(None if triple is None else (triple[2], triple[1]), margin=threshold, missing=missing)
+    pairs = {name: (m[0], m[1]) for name, m in measurements.items()}
     if rule == "most_cells":
         return judge_most_cells(pairs, margin=threshold, missing=missing)
     return judge_mean_error(pairs, threshold=threshold, missing=missing)
+
+
+def _split_modes(reference: Measurement, measured: Measurement) -> list[tuple[Measurement, Measurement]]:
+    """(reference, measured) of argmax actions and, where there are, of sampled ones."""
+    modes = [(reference, measured)]
+    if reference.sampled is not None and measured.sampled is not None:
+        modes.append((reference.sampled, measured.sampled))
+    return modes
+
+
+def _weaken(verdicts: list[Verdict]) -> Verdict:
+    """The weakest of the verdicts on argmax and on sampled actions; the other stands in its caveats."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    names = ("argmax", "sampled")
+    chosen = min(range(len(verdicts)), key=lambda index: STRENGTH.index(verdicts[index].outcome))
+    other = 1 - chosen
+    note = f"of {names[chosen]} actions; {names[other]} actions are {describe(verdicts[other])}"
+    return replace(verdicts[chosen], caveats=(note, *verdicts[chosen].caveats))
 
 
 def describe(verdict: Verdict) -> str:

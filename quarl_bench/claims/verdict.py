@@ -1,6 +1,8 @@
 """The verdict on one cell: an interval first, then which side of the threshold it lies on."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from quarl_bench import stats
 from quarl_bench.claims.pairs import (
@@ -75,6 +77,20 @@ def judge_retention(
         needed=needed if outcome is Outcome.INCONCLUSIVE else "",
         caveats=tuple(caveats),
     )
+
+
+def judge_loss(
+    pair: tuple[Measurement, Measurement] | None, *, margin: float = 0.05, missing: Sequence[str] = ()
+) -> Verdict:
+    """Judge "the candidate loses more than `margin` of the reference's return" on one cell; see `judge_retention`.
+
+    `pair` is (reference, candidate), or None when the cell is missing: then the outcome is partial.
+    """
+    if pair is None:
+        return Verdict(Outcome.PARTIAL, None, None, None, 1.0 - margin, name_scope(0), 0, 0, 0, missing=tuple(missing))
+    kept = judge_retention(*pair, margin=margin)
+    opposite = {Outcome.SUPPORTED: Outcome.REFUTED, Outcome.REFUTED: Outcome.SUPPORTED}
+    return replace(kept, outcome=opposite.get(kept.outcome, kept.outcome))
 
 
 def weigh_retention(

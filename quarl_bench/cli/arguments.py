@@ -31,7 +31,8 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "policy",
         type=Path,
-        help="folder with policy.safetensors and manifest.json, or a .zip of stable-baselines3",
+        help="folder with policy.safetensors and manifest.json, a .zip of stable-baselines3, or one of the Hugging "
+        "Face hub: hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]",
     )
     command.add_argument("--algo", help="algorithm of a .zip, for example ppo. Default: what the file says.")
     command.add_argument(

@@ -39,8 +39,10 @@ class MetricsRegression(DataFrameRegressionFixture):
         __tracebackhide__ = True
         judged: JudgedCase = self.request.getfixturevalue("case")
         versions = runtime_versions(judged.case)
-        self._identity = ["policy", "episodes", *versions]
-        frame = tabulate(measured, versions)
+        self._identity = ["policy", "actions", "episodes", *versions]
+        frame = pd.concat(
+            [tabulate(mode, versions) for mode in (measured, measured.sampled) if mode is not None], ignore_index=True
+        )
         basename = f"{judged.id}.{self._profile}"
         option = self.request.config.getoption
         stored = self.original_datadir / f"{basename}.csv"
@@ -96,6 +98,7 @@ def tabulate(measured: Measurement, versions: dict[str, str]) -> pd.DataFrame:
     spread = returns.std(axis=1, ddof=1) if episodes > 1 else np.zeros(len(returns))
     columns: dict[str, Any] = {
         "policy": [name[:16] for name in measured.policies],
+        "actions": ["argmax" if measured.deterministic else "sampled"] * len(returns),
         "episodes": [episodes] * len(returns),
         "distinct_episodes": [measured.distinct_episodes] * len(returns),
         "return_mean": returns.mean(axis=1),

@@ -1,6 +1,6 @@
 """A quantization scheme and its name, which is also an id part: `fp32`, `w8`, `w8floor`, `int8`, `int4pc`, ...
 
-Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options>`. Options, each at most once, in any order:
+Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options> | qat<2..8>`. Options, each at most once, in any order:
 
     sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
     narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
@@ -28,6 +28,7 @@ class Family(StrEnum):
     FP16 = "fp16"  # weights and biases, IEEE 754 binary16
     WEIGHT_ONLY = "w"  # weights, uniform affine; QuaRL's post-training quantization
     INTEGER = "int"  # weights and activations, integer from end to end
+    AWARE = "qat"  # the same, trained with the quantizer in place
 
 
 class Rounding(StrEnum):
@@ -52,11 +53,11 @@ class ObserverKind(StrEnum):
     PERCENTILE = "percentile"
 
 
-BITS = {Family.WEIGHT_ONLY: range(2, 33), Family.INTEGER: range(2, 9)}
+BITS = {Family.WEIGHT_ONLY: range(2, 33), Family.INTEGER: range(2, 9), Family.AWARE: range(2, 9)}
 # pct stands before pc, which is its beginning
 OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor")
-NAME = re.compile(rf"(w|int)([1-9][0-9]?)((?:{OPTION.pattern})*)")
-KNOWN = "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor)"
+NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
+KNOWN = "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor), qat2..qat8"
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class Scheme:
             allowed = BITS[family]
             raise SpecError(f"scheme {name!r}: {family}<bits> takes {allowed[0]}..{allowed[-1]} bits, not {bits}")
         options = OPTION.findall(match[3])
+        if family is Family.AWARE:
+            if options:
+                raise SpecError(f"scheme {name!r}: qat<bits> takes no options; it is trained as it is deployed")
+            return cls(family, bits, narrow_range=True)
         _refuse_conflicts(name, family, options)
         percentiles = [o[3:] for o in options if o.startswith("pct")]
         return cls(
@@ -111,6 +116,8 @@ class Scheme:
         """The canonical name: options in the order of the grammar, defaults left out."""
         if self.family in (Family.FP32, Family.FP16):
             return str(self.family)
+        if self.trained:
+            return f"{self.family}{self.bit_width}"
         weight_only = self.family is Family.WEIGHT_ONLY
         width = {(True, True): "narrow", (False, False): "wide"}.get((self.narrow_range, weight_only), "")
         observer = {ObserverKind.MIN_MAX: "", ObserverKind.MOVING_AVERAGE: "ema"}.get(
@@ -130,7 +137,12 @@ class Scheme:
     @property
     def integer(self) -> bool:
         """True when activations are quantized too, so that an IntegerPolicy exists."""
-        return self.family is Family.INTEGER
+        return self.family in (Family.INTEGER, Family.AWARE)
+
+    @property
+    def trained(self) -> bool:
+        """True when the policy is trained with the quantizer; such a scheme cannot be applied afterwards."""
+        return self.family is Family.AWARE
 
     def granularity_of(self, convolution: bool) -> Granularity:
         """Per_tensor for Linear and per_channel for Conv2d (QuaRL, section 3) unless the name says otherwise."""

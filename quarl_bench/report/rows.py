@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quarl_bench.cells import runtime_versions
+from quarl_bench.cells import name_preprocessing, runtime_versions
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, weigh_case
@@ -27,7 +27,7 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
         "origin": case.origin,
         "board": case.board,
         "environment_id": find_environment(case.environment).id,
-        "preprocessing": "none",
+        "preprocessing": name_preprocessing(find_environment(case.environment)),
         "rounding": str(Scheme.parse(case.scheme).rounding),
         "versions": runtime_versions(case),
         "measured": summarise(measured),
@@ -42,7 +42,7 @@ def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict)
     """The row of one sentence over many cells; `errors` are relative losses of mean returns, per cell."""
     measurements = cells.measurements
     sources = sorted({str(m.source) for group in measurements.values() for m in group})
-    errors = {name: (m[0].mean - m[1].mean) / abs(m[0].mean) for name, m in measurements.items() if m[0].mean}
+    errors = {name: m[0].find_error(m[1]) for name, m in measurements.items() if m[0].mean}
     return {
         "kind": "claim",
         "id": judged.id,
@@ -78,7 +78,7 @@ def summarise(measurement: Measurement) -> Row:
         "first_environment_seed": measurement.environment_seeds[0],
         "deterministic": measurement.deterministic,
         "agreement": None if agreement is None else sum(agreement) / len(agreement),
-    }
+    } | ({} if measurement.sampled is None else {"sampled": summarise(measurement.sampled)})
 
 
 def _judged(judged: JudgedCase | JudgedClaim, verdict: Verdict) -> Row:

@@ -16,6 +16,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.rl.wrappers import STDERR, STDOUT, QuietReset, TimeFeature, silence
 
+ATARI = "atari"  # the extra whose games `rl/atari.py` plays
 BULLET, MUJOCO = "bullet", "mujoco"  # extras whose libraries talk
 BOOKKEEPING = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
 
@@ -33,6 +34,11 @@ class Environment:
     extra: str = ""
     formerly: tuple[str, ...] = ()
     time_feature: bool = False
+
+    @property
+    def atari(self) -> bool:
+        """Whether this is an Atari game, seen through stable-baselines3's preprocessing."""
+        return self.extra == ATARI
 
 
 def find_environment(slug: str) -> Environment:

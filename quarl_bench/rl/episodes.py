@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.rl.atari import GAMES, count_noops
 from quarl_bench.rl.dynamics import DYNAMICS, Bools, Rewards, State
 from quarl_bench.rl.environments import Environment, make_environment
 
@@ -32,8 +33,18 @@ class Episodes(Protocol):
         """Release the environments."""
 
 
+def name_starts(environment: Environment, seeds: Sequence[int]) -> tuple[str, ...] | None:
+    """What distinguishes the episodes of these seeds before anybody acts; None where only playing tells.
+
+    Without sticky actions an Atari game depends on its number of no-ops alone: equal names, equal games.
+    """
+    return tuple(f"noops-{count_noops(int(seed))}" for seed in seeds) if environment.atari else None
+
+
 def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
     """Vectorised where the dynamics are our own, else one by one."""
+    if environment.atari:
+        return GameEpisodes(environment, seeds)
     ours = environment.id in DYNAMICS and not environment.time_feature
     kind = VectorEpisodes if ours else SteppedEpisodes
     return kind(environment, seeds)
@@ -98,3 +109,38 @@ class VectorEpisodes:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class GameEpisodes:
+    """An Atari game per seed, played to its end through all its lives; rewards are not clipped."""
+
+    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
+        self._id = environment.id
+        self._noops = [count_noops(int(seed)) for seed in seeds]
+        self._games = GAMES.borrow(self._id, len(seeds))
+        self._owed = np.zeros(len(seeds), dtype=np.float64)  # scored before the first action of the game
+
+    def reset(self) -> NDArray[Any]:
+        starts = [game.begin_game(noops) for game, noops in zip(self._games, self._noops, strict=True)]
+        observations, rewards, _ = zip(*starts, strict=True)
+        self._owed[:] = rewards
+        return np.stack(observations)
+
+    def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
+        results = [self._play(i, action) for i, action in zip(active, actions.tolist(), strict=True)]
+        observations, rewards, done = zip(*results, strict=True)
+        gained = np.array(rewards, dtype=np.float64) + self._owed[active]
+        self._owed[active] = 0.0
+        return np.stack(observations), gained, np.array(done, dtype=np.bool_)
+
+    def close(self) -> None:
+        GAMES.give_back(self._id, self._games)
+        self._games = []
+
+    def _play(self, index: int, action: int) -> tuple[NDArray[Any], float, bool]:
+        game = self._games[index]
+        observation, reward, ended = game.step(action)
+        if ended and not game.over:  # a life was lost, the game goes on
+            observation, gained, over = game.begin_life(self._noops[index])
+            return observation, reward + gained, over
+        return observation, reward, game.over

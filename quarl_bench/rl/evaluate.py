@@ -1,4 +1,7 @@
-"""Playing a deterministic policy: one process, a batch of episodes, every episode counted once.
+"""Playing a policy: one process, a batch of episodes, every episode counted once.
+
+Policies act deterministically, or, where their outputs are logits, by sampling with noise that depends on the
+environment seed and the step alone, so that every scheme of a cell sees the same noise.
 
 Whoever starts a process gives torch one thread (`torch.set_num_threads(1)`): nets are small, cores are for processes.
 """
@@ -14,8 +17,10 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 from quarl_bench.policy.head import ActionHead
 from quarl_bench.policy.policy import Policy
+from quarl_bench.rl.atari import STACK
 from quarl_bench.rl.environments import Environment
-from quarl_bench.rl.episodes import Episodes, start_episodes
+from quarl_bench.rl.episodes import Episodes, name_starts, start_episodes
+from quarl_bench.rl.noise import Noise
 from quarl_bench.spec import Measurement
 
 # Disjoint ranges of environment seeds: what selects or calibrates a policy never scores it.
@@ -23,7 +28,9 @@ TEST_SEEDS = 10_000
 VALIDATION_SEEDS = 20_000
 CALIBRATION_SEEDS = 30_000
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
+IMAGES = 32  # the same where observations are images: a larger batch falls out of the cache
 BATCH = 16  # episodes that are played for observations at a time
+IMAGE_BATCH = 4  # the same for images, of which every `STACK`-th is kept: the frames between are in its stack
 NEAR = 0.01  # continuous actions agree when they differ by at most this share of the action range
 
 
@@ -45,23 +52,34 @@ def roll_out(
     seeds: Sequence[int],
     *,
     reference: Policy | None = None,
-    keep_observations: bool = False,
+    keep_every: int = 0,
+    sampled: bool = False,
 ) -> Rollouts:
-    """Play one episode per environment seed, deterministically; `reference` is asked in the states visited."""
+    """Play one episode per environment seed; `reference` is asked in the states visited.
+
+    Deterministic episodes that are known to be the same are played once. With `sampled` the outputs of the policy are
+    logits of actions. Agreement is that of the episodes played, and so are the observations, of which every
+    `keep_every`-th is kept (0: none).
+    """
     if not seeds:
         raise PolicyError("no environment seeds; evaluate at least one episode")
+    names = None if sampled else name_starts(environment, seeds)
+    places = {name: place for place, name in enumerate(dict.fromkeys(names or ()))}
+    order = [places[name] for name in names] if names else [*range(len(seeds))]
+    played = [seeds[order.index(place)] for place in range(max(order) + 1)]
+    side_by_side = IMAGES if environment.atari else SIDE_BY_SIDE
     chunks = [
-        _play(policy, environment, seeds[i : i + SIDE_BY_SIDE], reference, keep_observations)
-        for i in range(0, len(seeds), SIDE_BY_SIDE)
+        _play(policy, environment, played[i : i + side_by_side], reference, keep_every, sampled)
+        for i in range(0, len(played), side_by_side)
     ]
     lengths = np.concatenate([chunk.lengths for chunk in chunks])
     weighted = [chunk.agreement * chunk.lengths.sum() for chunk in chunks if chunk.agreement is not None]
     visited = [chunk.observations for chunk in chunks if chunk.observations is not None]
     return Rollouts(
         seeds=tuple(seeds),
-        starts=tuple(start for chunk in chunks for start in chunk.starts),
-        returns=np.concatenate([chunk.returns for chunk in chunks]),
-        lengths=lengths,
+        starts=names or tuple(start for chunk in chunks for start in chunk.starts),
+        returns=np.concatenate([chunk.returns for chunk in chunks])[order],
+        lengths=lengths[order],
         agreement=float(sum(weighted) / lengths.sum()) if weighted else None,
         observations=np.concatenate(visited) if visited else None,
     )
@@ -72,49 +90,71 @@ def measure(
     environment: Environment,
     seeds: Sequence[int],
     references: Sequence[Policy] | None = None,
+    *,
+    sampled: bool = False,
 ) -> Measurement:
     """Returns of several policies, given as (name, policy), on the same environment seeds."""
     rollouts = [
-        roll_out(policy, environment, seeds, reference=None if references is None else references[index])
+        roll_out(
+            policy,
+            environment,
+            seeds,
+            reference=None if references is None else references[index],
+            sampled=sampled,
+        )
         for index, (_, policy) in enumerate(policies)
     ]
     return Measurement(
         policies=tuple(name for name, _ in policies),
         environment_seeds=tuple(int(seed) for seed in seeds),
-        episodes=rollouts[0].starts,
+        # Sampled episodes differ by their noise: a seed is an episode.
+        episodes=tuple(f"seed-{seed}" for seed in seeds) if sampled else rollouts[0].starts,
         returns=tuple(tuple(r.returns.tolist()) for r in rollouts),
         lengths=tuple(tuple(r.lengths.tolist()) for r in rollouts),
         agreement=None if references is None else tuple(float(r.agreement or 0.0) for r in rollouts),
+        deterministic=not sampled,
     )
 
 
 def collect_observations(policy: Policy, environment: Environment, count: int, first_seed: int) -> NDArray[Any]:
     """At least one and at most `count` states that `policy` visits, in order, from seeds `first_seed` on."""
+    batch, every = (IMAGE_BATCH, STACK) if environment.atari else (BATCH, 1)
     visited: list[NDArray[Any]] = []
     seed, total = first_seed, 0
     while total < count:
-        rollouts = roll_out(policy, environment, range(seed, seed + BATCH), keep_observations=True)
+        rollouts = roll_out(policy, environment, range(seed, seed + batch), keep_every=every)
         assert rollouts.observations is not None
         visited.append(rollouts.observations)
         total += len(rollouts.observations)
-        seed += BATCH
+        seed += batch
     states: NDArray[Any] = np.concatenate(visited)[:count]
     return states
 
 
 def _play(
-    policy: Policy, environment: Environment, seeds: Sequence[int], reference: Policy | None, keep: bool
+    policy: Policy,
+    environment: Environment,
+    seeds: Sequence[int],
+    reference: Policy | None,
+    keep_every: int,
+    sampled: bool,
 ) -> Rollouts:
     episodes = start_episodes(environment, seeds)
     try:
-        return _play_out(policy, episodes, seeds, reference, keep)
+        return _play_out(policy, episodes, seeds, reference, keep_every, sampled)
     finally:
         episodes.close()
 
 
 def _play_out(
-    policy: Policy, episodes: Episodes, seeds: Sequence[int], reference: Policy | None, keep: bool
+    policy: Policy,
+    episodes: Episodes,
+    seeds: Sequence[int],
+    reference: Policy | None,
+    keep_every: int,
+    sampled: bool,
 ) -> Rollouts:
+    noise = Noise(seeds, policy.net.outputs) if sampled else None
     observations = episodes.reset()
     starts = tuple(hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations)
     active = np.arange(len(seeds))
@@ -123,10 +163,11 @@ def _play_out(
     agreed = steps = 0
     visited = []
     while len(active):
-        actions = policy.act(observations)
+        drawn = None if noise is None else noise.draw(active)
+        actions = _act(policy, observations, drawn)
         if reference is not None:
-            agreed += count_agreement(actions, reference.act(observations), reference.head)
-        if keep:
+            agreed += count_agreement(actions, _act(reference, observations, drawn), reference.head)
+        if keep_every and steps % keep_every == 0:
             visited.append(observations)
         observations, rewards, done = episodes.step(active, actions)
         totals += rewards
@@ -140,8 +181,16 @@ def _play_out(
         returns=returns,
         lengths=lengths,
         agreement=None if reference is None else agreed / int(lengths.sum()),
-        observations=np.concatenate(visited) if keep else None,
+        observations=np.concatenate(visited) if visited else None,
     )
+
+
+def _act(policy: Policy, observations: NDArray[Any], drawn: NDArray[np.float64] | None) -> NDArray[Any]:
+    """Deterministic actions, or actions sampled with the noise `drawn`."""
+    if drawn is None:
+        return policy.act(observations)
+    actions: NDArray[np.int64] = (policy.outputs(observations) + drawn).argmax(axis=1)
+    return actions
 
 
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:

@@ -20,7 +20,6 @@ import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -30,10 +29,13 @@ from quarl_bench.atomic import new_folder
 from quarl_bench.errors import StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy, save_policy
 from quarl_bench.policy.sb3 import extract
-from quarl_bench.rl.environments import Environment, find_environment, make_environment
+from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.episodes import start_episodes
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.mixed import POLICIES, MixedNatureCNN
 from quarl_bench.rl.recipes import Recipe, schedule
-from quarl_bench.spec import PolicySpec
+from quarl_bench.rl.vector import make_vector
+from quarl_bench.spec import PolicySpec, is_sampled
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
@@ -42,7 +44,9 @@ ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
 NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
+GAMES = 8  # the same for Atari, where an episode takes seconds
 SCORE_EPISODES = 100
+BF16 = "bf16"
 STATE = "state.json"
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
 
@@ -71,7 +75,7 @@ def train_policy(
     if checkpoint.exists() and not options.resume:
         raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
     environment = find_environment(spec.environment)
-    make_environment(environment)[0].close()  # a missing extra ends the run here, in one line
+    start_episodes(environment, [VALIDATION_SEEDS]).close()  # a missing extra ends the run here, in one line
     run = _Run(spec, recipe, environment, checkpoint, options)
     resumed = (checkpoint / STATE).exists()
     model, curve = run.load() if resumed else (run.new(), [])
@@ -103,7 +107,7 @@ class _Run:
         """A fresh model of the recipe."""
         hyperparameters = copy.deepcopy(self.recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
         arguments = {key: schedule(value) for key, value in hyperparameters.items()}
-        kwargs = arguments.get("policy_kwargs", {})
+        kwargs = arguments.setdefault("policy_kwargs", {})
         if "activation_fn" in kwargs:
             kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
         vector = self._vector()
@@ -111,8 +115,12 @@ class _Run:
             kind, sd = self.recipe.noise
             zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
             arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
+        policy: Any = self.recipe.policy
+        if self.recipe.precision == BF16:
+            policy = POLICIES[self.spec.algo]
+            kwargs["features_extractor_class"] = MixedNatureCNN
         algorithm = ALGORITHMS[self.spec.algo]
-        return algorithm(self.recipe.policy, vector, seed=self.spec.seed, device="cpu", **arguments)
+        return algorithm(policy, vector, seed=self.spec.seed, device="cpu", **arguments)
 
     def save(self, model: BaseAlgorithm, curve: list[dict[str, float]], best: StoredPolicy) -> None:
         """Replace the checkpoint by the present state."""
@@ -140,11 +148,20 @@ class _Run:
             model.load_replay_buffer(self.checkpoint / "replay.pkl")
         return model, state["curve"]
 
+    @property
+    def sampled(self) -> bool:
+        """Whether validation episodes are sampled, as they are in training."""
+        return is_sampled(self.spec.algo, atari=self.environment.atari)
+
+    @property
+    def validation_seeds(self) -> range:
+        """Environment seeds that select the policy."""
+        return range(VALIDATION_SEEDS, VALIDATION_SEEDS + (GAMES if self.environment.atari else VALIDATION_EPISODES))
+
     def describe(self, best: StoredPolicy, curve: list[dict[str, float]]) -> dict[str, Any]:
         """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
-        seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
-        returns = roll_out(best.policy, self.environment, seeds).returns
         published = self.recipe.published
+        modes = {"return": False} | ({"sampled_return": True} if self.sampled else {})
         return {
             "algo": self.spec.algo,
             "environment": self.environment.id,
@@ -156,29 +173,24 @@ class _Run:
                 "timesteps": self.recipe.timesteps,
                 "environments": self.recipe.environments,
                 "normalize": self.recipe.normalize,
+                "precision": self.recipe.precision,
                 "noise": None if self.recipe.noise is None else list(self.recipe.noise),
                 "hyperparameters": self.recipe.hyperparameters,
             },
-            "return": {
-                "mean": float(returns.mean()),
-                "sd": float(returns.std(ddof=1)),
-                "episodes": SCORE_EPISODES,
-                "first_environment_seed": TEST_SEEDS,
-                "deterministic": True,
-            },
             "published": None if published is None else vars(published),
             "selection": {
-                "rule": "best mean return on validation seeds",
-                "episodes": VALIDATION_EPISODES,
+                "rule": f"best mean return on validation seeds, {'sampled' if self.sampled else 'deterministic'}",
+                "episodes": len(self.validation_seeds),
                 "timesteps": best.about["timesteps"],
             },
             "curve": curve,
+            **{name: _score(best, self.environment, sampled=sampled) for name, sampled in modes.items()},
             "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
             | {"python": platform.python_version()},
         }
 
     def _vector(self, statistics: Path | None = None) -> VecEnv:
-        vector: VecEnv = make_vec_env(self.environment.id, self.recipe.environments, seed=self.spec.seed)
+        vector = make_vector(self.environment, self.recipe.environments, self.spec.seed)
         if not self.recipe.normalize:
             return vector
         if statistics is not None:
@@ -217,8 +229,8 @@ class _Checkpoints(BaseCallback):
     def evaluate(self) -> None:
         """One point of the curve; the best policy so far, ties going to the later one, is kept with it."""
         policy = extract(self.model)
-        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + VALIDATION_EPISODES)
-        returns = roll_out(policy, self.run.environment, seeds).returns
+        run = self.run
+        returns = roll_out(policy, run.environment, run.validation_seeds, sampled=run.sampled).returns
         point = {
             "timesteps": int(self.model.num_timesteps),
             "mean": float(returns.mean()),
@@ -230,6 +242,19 @@ class _Checkpoints(BaseCallback):
         kept = self.run.checkpoint / "best"
         best = StoredPolicy(policy, "", {"timesteps": point["timesteps"]}) if is_best else load_policy(kept)
         self.run.save(self.model, self.curve, best)
+
+
+def _score(best: StoredPolicy, environment: Environment, *, sampled: bool) -> dict[str, Any]:
+    """The return on test seeds, as a manifest states it."""
+    seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
+    rollouts = roll_out(best.policy, environment, seeds, sampled=sampled)
+    return {
+        "mean": float(rollouts.returns.mean()),
+        "sd": float(rollouts.returns.std(ddof=1)),
+        "episodes": SCORE_EPISODES,
+        "first_environment_seed": TEST_SEEDS,
+        "deterministic": not sampled,
+    }
 
 
 def _close(model: BaseAlgorithm) -> None:

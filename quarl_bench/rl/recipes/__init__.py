@@ -37,6 +37,7 @@ class Recipe:
     environments: int
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     policy: str = "MlpPolicy"
+    precision: str = "fp32"  # of training's convolutions: fp32, or bf16 with fp32 master weights
     normalize: bool = False
     noise: tuple[str, float] | None = None  # exploration of DDPG and TD3: (normal or ou, SD)
     published: Published | None = None
@@ -46,6 +47,7 @@ class Recipe:
         """Hash of everything that changes the trained policy."""
         facts: list[Any] = [self.algo, self.environment, self.timesteps, self.environments, self.policy, self.normalize]
         facts += self.noise or ()
+        facts += [] if self.precision == "fp32" else [self.precision]
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 

@@ -1,0 +1,13 @@
+"""QuaRL, Table 3 and Figure 2: what 8 bits do to DQN on Breakout, and whether the spread of the weights tells."""
+
+import pytest
+
+
+@pytest.mark.claim("table3-rescue")
+def test_16_bits_rescue_dqn_on_breakout(claim, cells, verdict):
+    verdict.check_cells(cells)
+
+
+@pytest.mark.claim("figure2-tracks")
+def test_error_grows_with_the_spread(claim, cells, verdict):
+    verdict.check_cells(cells)

@@ -1,0 +1,109 @@
+"""What stable-baselines3 trains on: its own vector environments, and Atari games without their wrappers."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+from quarl_bench.rl.atari import GAMES, SIDE, STACK, draw_noops
+from quarl_bench.rl.environments import Environment
+
+
+def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:
+    """`count` environments to train on, stepped in this process."""
+    if environment.atari:
+        return GameVector(environment, count, seed)
+    vector: VecEnv = make_vec_env(environment.id, count, seed=seed)
+    return vector
+
+
+class GameVector(VecEnv):
+    """Atari games as training sees them: an episode is one life, and a reward is its sign.
+
+    `infos` carry what Monitor adds: return and length of whole games, unclipped.
+    """
+
+    def __init__(self, environment: Environment, count: int, seed: int) -> None:
+        self._id = environment.id
+        self._games = GAMES.borrow(self._id, count)
+        super().__init__(
+            count,
+            gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8),
+            gymnasium.spaces.Discrete(len(self._games[0].actions)),
+        )
+        self._generators = [np.random.default_rng([seed, index]) for index in range(count)]
+        self._returns, self._lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
+        self._actions: NDArray[Any] = np.zeros(count, dtype=np.int64)
+        self._began = time.time()
+
+    def reset(self) -> VecEnvObs:
+        """The start of a new game in every environment."""
+        starts = [
+            game.begin_game(draw_noops(generator))
+            for game, generator in zip(self._games, self._generators, strict=True)
+        ]
+        self._returns[:] = [reward for _, reward, _ in starts]
+        self._lengths[:] = 0
+        return np.stack([observation for observation, _, _ in starts])
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Remember the actions."""
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Step every game; where a life ended the observation is the first of the next."""
+        results = [self._advance(index, int(action)) for index, action in enumerate(self._actions)]
+        observations, rewards, dones, infos = zip(*results, strict=True)
+        return np.stack(observations), np.array(rewards, dtype=np.float32), np.array(dones), list(infos)
+
+    def close(self) -> None:
+        """Hand the games to whoever plays next."""
+        GAMES.give_back(self._id, self._games)
+        self._games = []
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """An attribute of this vector, once per game (`render_mode` is all that is asked)."""
+        return [getattr(self, attr_name, None) for _ in self._list(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Games have nothing to set."""
+        raise NotImplementedError(attr_name)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Games have no methods to call from outside."""
+        raise NotImplementedError(method_name)
+
+    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: VecEnvIndices = None) -> list[bool]:  # noqa: ARG002
+        """Games do without wrappers."""
+        return [False for _ in self._list(indices)]
+
+    def _list(self, indices: VecEnvIndices) -> Iterable[int]:
+        return self._get_indices(indices)
+
+    def _advance(self, index: int, action: int) -> tuple[NDArray[Any], float, bool, dict[str, Any]]:
+        game, info = self._games[index], {"TimeLimit.truncated": False}
+        observation, reward, ended = game.step(action)
+        self._returns[index] += reward
+        self._lengths[index] += 1
+        if not ended:
+            return observation, float(np.sign(reward)), False, info
+        if game.over:
+            self._report(index, info)
+        first, gained, over = game.begin_life(draw_noops(self._generators[index]))
+        if over:  # the last life ended on the way to the next
+            self._report(index, info)
+        self._returns[index] += gained
+        return first, float(np.sign(reward)), True, info | {"terminal_observation": observation}
+
+    def _report(self, index: int, info: dict[str, Any]) -> None:
+        elapsed = time.time() - self._began
+        info["episode"] = {"r": float(self._returns[index]), "l": int(self._lengths[index]), "t": elapsed}
+        self._returns[index], self._lengths[index] = 0.0, 0
