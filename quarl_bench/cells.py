@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.errors import MissingBaseline, QuarlError
+from quarl_bench.errors import QuarlError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.policy import Policy, PolicyNet, deployable
+from quarl_bench.policy.stored import Stored
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.atari import PRESET
 from quarl_bench.rl.environments import Environment, find_environment
@@ -62,7 +63,7 @@ class Protocol:
 class Member:
     """One policy of a cell under its scheme; built only when it has to act."""
 
-    stored: StoredPolicy
+    stored: Stored
     build: Callable[[], Policy]
 
     @cached_property
@@ -104,9 +105,9 @@ class Cells:
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
         if parsed.trained:
-            raise MissingBaseline(f"no baseline for {case.id}: no policy has been trained with this quantizer yet")
+            return PolicySet(case, tuple(self._find_integers(case, seed) for seed in range(len(policies.members))))
 
-        def quantizing(stored: StoredPolicy) -> Callable[[], Policy]:
+        def quantizing(stored: Stored) -> Callable[[], Policy]:
             return lambda: deployable(self._quantize(stored, parsed, find_home(stored, case)))
 
         return PolicySet(case, tuple(Member(member.stored, quantizing(member.stored)) for member in policies.members))
@@ -170,23 +171,35 @@ class Cells:
             deterministic=not sampled,
         )
 
+    def _find_integers(self, case: Case, seed: int) -> Member:
+        stored = self.store.integers(PolicySpec(case.algo, case.environment, seed, case.origin, case.scheme))
+        return Member(stored, _returning(stored.policy))
+
     def _count(self, case: Case) -> int:
-        """Policies of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`."""
-        there = self.store.count_policies(PolicySpec(case.algo, case.environment, 0, case.origin))
+        """Policies of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
+
+        A trained scheme is compared with fp32 policies of the same training seeds.
+        """
+        spec = PolicySpec(case.algo, case.environment, 0, case.origin)
+        there = self.store.count_policies(spec)
+        if Scheme.parse(case.scheme).trained:
+            there = min(there, self.store.count_policies(replace(spec, scheme=case.scheme)))
         wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies
         return min(max(there, wanted), MOST)
 
-    def _quantize(self, stored: StoredPolicy, scheme: Scheme, environment: Environment) -> Policy:
+    def _quantize(self, stored: Stored, scheme: Scheme, environment: Environment) -> Policy:
+        if not isinstance(stored.policy, PolicyNet):
+            raise QuarlError(f"{stored.sha256[:12]} holds integers already; quantize an fp32 policy")
         observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
         return stored.policy.quantize(scheme, observations)
 
-    def _calibration(self, stored: StoredPolicy, environment: Environment) -> Any:
+    def _calibration(self, stored: Stored, environment: Environment) -> Any:
         if stored.sha256 not in self._calibrations:
             self._calibrations[stored.sha256] = calibrate(stored.policy, environment)
         return self._calibrations[stored.sha256]
 
 
-def find_home(stored: StoredPolicy, case: Case) -> Environment:
+def find_home(stored: Stored, case: Case) -> Environment:
     """The case's environment as the policy saw it in training."""
     return replace(find_environment(case.environment), time_feature=bool(stored.about.get("time_feature", False)))
 
@@ -215,14 +228,16 @@ def measure_member(
         "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *(("deploy",) if board else ())),
         "versions": _list_versions(environment, board),
     }
-    references = None if scheme == FP32 and not board else [member.stored.policy]
+    # What is not an fp32 policy's own has no fp32 action to agree with.
+    own = isinstance(member.stored, StoredPolicy) and (scheme != FP32 or board)
+    references = [member.stored.policy] if own else None
     return store.measurement(
         key,
         lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled),
     )
 
 
-def calibrate(policy: PolicyNet, environment: Environment) -> Any:
+def calibrate(policy: Policy, environment: Environment) -> Any:
     """The states on which every integer form of `policy` is calibrated."""
     return collect_observations(policy, environment, count_calibration(environment), CALIBRATION_SEEDS)
 
@@ -257,5 +272,5 @@ def _read_version(name: str) -> str:
         return "absent"
 
 
-def _returning(policy: PolicyNet) -> Callable[[], Policy]:
+def _returning(policy: Policy) -> Callable[[], Policy]:
     return lambda: policy

@@ -45,17 +45,19 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class PolicySpec:
-    """Which trained policy: algorithm, environment slug, training seed, and who trained it."""
+    """Which trained policy: algorithm, environment slug, training seed, who trained it, and with which quantizer."""
 
     algo: str
     environment: str
     seed: int
     origin: str = OUR_BASELINES
+    scheme: str = ""  # qat<bits>, of a quantization-aware trained one
 
     @property
     def name(self) -> str:
-        """`ppo-cartpole-seed0`, or `ppo-cartpole-zoo-seed0` for another origin."""
-        return "-".join(part for part in (self.algo, self.environment, self.origin, f"seed{self.seed}") if part)
+        """`ppo-cartpole-seed0`, `ppo-cartpole-zoo-seed0` for another origin, `ppo-cartpole-qat4-seed0`."""
+        parts = (self.algo, self.environment, self.scheme, self.origin, f"seed{self.seed}")
+        return "-".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, order=True)

@@ -19,14 +19,18 @@ from filelock import FileLock
 
 from quarl_bench.atomic import write_file
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
-from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.policy.files import StoredPolicy
+from quarl_bench.policy.integers import StoredIntegers
+from quarl_bench.policy.stored import Stored, load_stored
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.recipes import Recipe, find_recipe
 from quarl_bench.rl.zoo import find_zip, read_agent
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
 
-TRAINING_CODE = ("rl/train.py", "rl/recipes/__init__.py", "policy/sb3.py")
-Trainer = Callable[[PolicySpec, Recipe, Path, Path], StoredPolicy]
+TRAINING_CODE = ("rl/train.py", "rl/models.py", "rl/recipes/__init__.py", "policy/sb3.py")
+AWARE_CODE = ("rl/aware.py", "quant")  # of quantization-aware runs as well
+EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
+Trainer = Callable[[PolicySpec, Recipe, Path, Path], Stored]
 
 
 class Train(StrEnum):
@@ -76,11 +80,24 @@ class Store:
     ) -> None:
         self.places, self.train, self.run = places, train, run
         self._trainer, self._note = trainer, note
-        self._policies: dict[PolicySpec, StoredPolicy] = {}
+        self._policies: dict[PolicySpec, Stored] = {}
         self._measurements: dict[str, Measurement] = {}
 
     def policy(self, spec: PolicySpec) -> StoredPolicy:
-        """The trained policy of `spec`; MissingBaseline when there is none and training is not allowed."""
+        """The fp32 policy of `spec`; MissingBaseline when there is none and training is not allowed."""
+        stored = self._find(spec)
+        if not isinstance(stored, StoredPolicy):
+            raise StoreError(f"{spec.name} holds integers, not fp32 weights; restore it")
+        return stored
+
+    def integers(self, spec: PolicySpec) -> StoredIntegers:
+        """The quantization-aware policy of `spec`, which has a scheme; MissingBaseline as for `policy`."""
+        stored = self._find(spec)
+        if not isinstance(stored, StoredIntegers):
+            raise StoreError(f"{spec.name} holds fp32 weights, not integers; restore it")
+        return stored
+
+    def _find(self, spec: PolicySpec) -> Stored:
         if spec not in self._policies:
             self._policies[spec] = self._find_policy(spec)
         return self._policies[spec]
@@ -109,7 +126,7 @@ class Store:
         if baselines is not None and (baselines / "policies" / spec.name).exists():
             return True
         try:
-            recipe = find_recipe(spec.algo, spec.environment, spec.origin)
+            recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
         except SpecError:
             return False
         return self._cached_policy(spec, recipe).exists()
@@ -117,7 +134,7 @@ class Store:
     def _find_zip(self, spec: PolicySpec) -> Path | None:
         return None if self.places.zoo is None else find_zip(self.places.zoo, spec.algo, spec.environment)
 
-    def _find_policy(self, spec: PolicySpec) -> StoredPolicy:
+    def _find_policy(self, spec: PolicySpec) -> Stored:
         if spec.origin == ZOO:
             path = self._find_zip(spec)
             if path is None:
@@ -129,19 +146,22 @@ class Store:
         if self.train is not Train.ALWAYS and self.places.baselines is not None:
             folder = self.places.baselines / "policies" / spec.name
             if folder.exists():
-                return load_policy(folder)
+                return load_stored(folder)
         recipe = _find_recipe(spec)
         folder = self._cached_policy(spec, recipe)
         with self._locked(folder):
             if folder.exists() and self._is_current(folder):
                 try:
-                    return load_policy(folder)
+                    return load_stored(folder)
                 except PolicyError as error:
                     self._note(f"stored policy was damaged and is made again: {error}")
             if self.train is Train.NEVER or self._trainer is None:
+                options = "".join(
+                    f" --{name} {value}" for name, value in vars(spec).items() if name in EXTRAS and value
+                )
                 raise MissingBaseline(
                     f"no baseline for {spec.name}: train it with `quarl train {spec.algo} {spec.environment} "
-                    f"--seed {spec.seed}{f' --origin {spec.origin}' if spec.origin else ''}`, or allow it with "
+                    f"--seed {spec.seed}{options}`, or allow it with "
                     "--quarl-train missing"
                 )
             self._note(f"training {spec.name}: {recipe.timesteps:,} steps")
@@ -150,7 +170,7 @@ class Store:
             return stored
 
     def _cached_policy(self, spec: PolicySpec, recipe: Recipe) -> Path:
-        epoch = code_epoch(*TRAINING_CODE)
+        epoch = code_epoch(*TRAINING_CODE, *(AWARE_CODE if spec.scheme else ()))
         return self.places.cache / "policies" / f"{spec.name}-{recipe.sha256[:12]}-{epoch}"
 
     def _is_current(self, folder: Path) -> bool:
@@ -197,7 +217,7 @@ def _find_recipe(spec: PolicySpec) -> Recipe:
     """The recipe of a policy; without one, a cell of a real task lacks its baseline and nothing is misspelt."""
     find_environment(spec.environment)
     try:
-        return find_recipe(spec.algo, spec.environment, spec.origin)
+        return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     except SpecError as error:
         raise MissingBaseline(f"no baseline for {spec.name}, and no recipe to train it: {error}") from error
 

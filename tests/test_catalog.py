@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarl_bench.claims.catalog import expand_cases, expand_claims, parse_claims, read_catalog
@@ -121,6 +121,7 @@ VALUES = st.sampled_from(
 )
 
 
+@settings(max_examples=500)
 @given(st.data())
 def test_mutated_files_raise_nothing_but_spec_errors(data):
     lines = GOOD.splitlines()

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
+from quarl_bench import stats
 from quarl_bench.claims.catalog import parse_claims
 from quarl_bench.claims.census import judge_most_cells, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, judge_claim
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.spec import Measurement, Outcome
 
 
@@ -142,3 +144,26 @@ def test_every_rule_has_a_judge(rule, scheme, against):
 def test_what_a_rule_cannot_compare_is_refused(rule, scheme, against, key):
     with pytest.raises(SpecError, match=f"key '{key}'"):
         parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
+
+
+@pytest.mark.parametrize("size", [5, 8, 12])
+def test_rank_correlations_are_spearmans(size):
+    rng = np.random.default_rng(size)
+    first, second = rng.normal(size=size), rng.integers(0, 4, size=size)
+    rho, (above, below) = stats.correlate_ranks(first, second)
+    assert rho == pytest.approx(scipy.stats.spearmanr(first, second).statistic)
+    assert above + below >= 1.0
+
+
+def test_ranks_in_perfect_order_are_as_surprising_as_their_number_allows():
+    assert stats.correlate_ranks(range(5), range(5)) == (pytest.approx(1.0), (1 / 120, 1.0))
+    assert stats.correlate_ranks(range(5), [1] * 5) == (0.0, (1.0, 1.0))
+    assert stats.correlate_ranks(range(12), range(12))[1][0] == 1 / 20_001
+    with pytest.raises(QuarlError, match="need pairs"):
+        stats.correlate_ranks([1.0], [1.0])
+
+
+def test_permutations_reject_true_nulls_in_their_share():
+    rng = np.random.default_rng(0)
+    draws = [stats.correlate_ranks(*rng.normal(size=(2, 7)))[1][0] for _ in range(400)]
+    assert np.mean(np.array(draws) <= 0.05) == pytest.approx(0.05, abs=0.03)

@@ -12,10 +12,14 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.policy.policy import Policy
+from quarl_bench.net import Activation, Conv2d, Linear, Net
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.policy import Policy, PolicyNet
 from quarl_bench.policy.sb3 import extract
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl import evaluate
+from quarl_bench.rl.atari import STACK, count_noops
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.evaluate import (
     CALIBRATION_SEEDS,
@@ -26,13 +30,14 @@ from quarl_bench.rl.evaluate import (
     measure,
     roll_out,
 )
-from tests.strategies import make_linear_policy
+from tests.strategies import make_linear_policy, normal
 
 CARTPOLE = Environment("cartpole", "CartPole-v1")
 PENDULUM = Environment("pendulum", "Pendulum-v1")
 UNSTEADY = make_linear_policy(np.array([[0, 0, 0, 0], [-1, 0, 5, 0.5]]))  # some 100 to 400 steps
 LEFT = make_linear_policy(np.array([[0, 0, 0, 0], [0, 0, 0, 0]]))  # action 0, about 9 steps
 SWINGING = make_linear_policy(np.array([[0.0, 1.0, -0.7]]), (-2, 2))
+HESITATING = make_linear_policy(np.array([[0, 0, 0, 0], [-0.1, 0, 1, 0.1]]))  # logits that leave both actions likely
 
 
 def play_alone(policy: Policy, environment: Environment, seed: int) -> tuple[float, int]:
@@ -196,3 +201,116 @@ def test_two_bits_hurt_a_committed_policy(baseline) -> None:
     }
     assert min(means["w8"], means["int8"]) > 450
     assert means["int2"] < 100
+
+
+def make_image_policy(seed: int) -> PolicyNet:
+    """Breakout, badly: a life lasts some 20 to 80 steps."""
+    rng = np.random.default_rng(seed)
+    layers = (
+        Conv2d(normal(rng, 4, 4, 8, 8, spread=1 / 16), normal(rng, 4, spread=0.1), 8, Activation.RELU),
+        Linear(normal(rng, 4, 400, spread=1 / 20), normal(rng, 4, spread=0.1)),
+    )
+    transform = ObservationTransform((4, 84, 84), image=True)
+    return PolicyNet(transform, Net((4, 84, 84), layers), ActionHead(HeadKind.ARGMAX))
+
+
+def make_constant_policy(*logits: float) -> PolicyNet:
+    layer = Linear(np.zeros((len(logits), 4), np.float32), np.float32(logits))
+    return PolicyNet(ObservationTransform((4,)), Net((4,), (layer,)), ActionHead(HeadKind.ARGMAX))
+
+
+@pytest.fixture
+def breakout() -> Environment:
+    for module in ("ale_py", "cv2"):
+        pytest.importorskip(module, reason="needs the atari extra")
+    return find_environment("breakout")
+
+
+def test_games_of_equal_starts_are_played_once(breakout: Environment) -> None:
+    seeds = [1, 20_000, 0, 20_001, 2, 3, 1]
+    policy, other = make_image_policy(2), make_image_policy(3)
+    noops = [count_noops(seed) for seed in seeds]
+    distinct = [noops.index(count) for count in dict.fromkeys(noops)]
+    assert len(distinct) < len(set(seeds))  # two seeds share a start
+    together = roll_out(policy, breakout, seeds, reference=other, keep_every=1)
+    alone = [roll_out(policy, breakout, [seed], reference=other) for seed in seeds]
+    assert together.seeds == tuple(seeds)
+    assert together.starts == tuple(f"noops-{count}" for count in noops)
+    assert together.returns.tolist() == [rollout.returns[0] for rollout in alone]
+    assert together.lengths.tolist() == [rollout.lengths[0] for rollout in alone]
+    assert len(set(together.lengths.tolist())) > 1
+    assert together.observations is not None
+    assert len(together.observations) == together.lengths[distinct].sum()
+    agreed = sum(alone[i].agreement * alone[i].lengths[0] for i in distinct)
+    assert together.agreement == pytest.approx(agreed / together.lengths[distinct].sum(), abs=1e-12)
+
+
+def test_sampled_games_of_equal_starts_are_different_episodes(breakout: Environment) -> None:
+    seeds = [20_000, 1, 20_001]
+    policy = make_image_policy(2)
+    assert count_noops(1) == count_noops(20_000)
+    first, again = (roll_out(policy, breakout, order, sampled=True) for order in (seeds, seeds[::-1]))
+    assert first.lengths[0] != first.lengths[1]
+    assert first.returns.tolist() == again.returns[::-1].tolist()
+    assert first.lengths.tolist() == again.lengths[::-1].tolist()
+
+
+def test_calibration_images_are_every_fourth(breakout: Environment) -> None:
+    policy = make_image_policy(2)
+    states = collect_observations(policy, breakout, 150, CALIBRATION_SEEDS)
+    assert (states.shape, states.dtype) == ((150, STACK, 84, 84), np.uint8)
+    seeds = range(CALIBRATION_SEEDS, CALIBRATION_SEEDS + 4)
+    visited = roll_out(policy, breakout, seeds, keep_every=1)
+    assert visited.observations is not None
+    assert visited.lengths.min() > 100  # so that all four run side by side in these steps
+    steps = visited.observations[: 100 * 4].reshape(100, 4, STACK, 84, 84)
+    assert np.array_equal(states[:100], steps[::STACK].reshape(100, STACK, 84, 84))
+
+
+def test_sampled_episodes_depend_on_their_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = list(range(100, 120))
+    together = roll_out(HESITATING, CARTPOLE, seeds, sampled=True)
+    assert together.lengths.tolist() != roll_out(HESITATING, CARTPOLE, seeds).lengths.tolist()
+    for order in (seeds, seeds[::-1], seeds[5:9], seeds[:1]):
+        other = roll_out(HESITATING, CARTPOLE, order, sampled=True)
+        assert other.lengths.tolist() == [together.lengths[seeds.index(seed)] for seed in order]
+        assert other.starts == tuple(together.starts[seeds.index(seed)] for seed in order)
+    monkeypatch.setattr(evaluate, "SIDE_BY_SIDE", 7)
+    assert roll_out(HESITATING, CARTPOLE, seeds, sampled=True).lengths.tolist() == together.lengths.tolist()
+
+
+def test_all_policies_are_sampled_with_the_same_noise() -> None:
+    # With noise of its own each would choose for itself: at even odds two coins agree half of the time.
+    near = HESITATING.quantize(Scheme.parse("w8"))
+    seeds = range(50)
+    rollouts = [roll_out(policy, CARTPOLE, seeds, reference=near, sampled=True) for policy in (HESITATING, near)]
+    assert rollouts[0].agreement is not None
+    assert 0.98 < rollouts[0].agreement <= rollouts[1].agreement == 1.0
+    copy = make_linear_policy(HESITATING.net.layers[0].weight.copy())
+    assert roll_out(copy, CARTPOLE, seeds, sampled=True).lengths.tolist() == rollouts[0].lengths.tolist()
+
+
+@pytest.mark.parametrize("logits, share", [((0.0, 0.0), 0.5), ((0.0, 0.0, -50.0), 0.5), ((np.log(3.0), 0.0), 0.75)])
+def test_actions_are_sampled_by_their_softmax(logits: tuple[float, ...], share: float) -> None:
+    # The reference always acts 0; over more than 15,000 steps a share has a standard error of less than 0.004.
+    always = make_constant_policy(50.0, *[0.0] * (len(logits) - 1))
+    rollouts = roll_out(make_constant_policy(*logits), CARTPOLE, range(1500), reference=always, sampled=True)
+    assert rollouts.lengths.sum() > 15_000
+    assert rollouts.agreement == pytest.approx(share, abs=0.015)
+
+
+def test_a_sampled_measurement_has_an_episode_per_seed() -> None:
+    measurement = measure([("a", HESITATING), ("b", LEFT)], CARTPOLE, [3, 4], [HESITATING, HESITATING], sampled=True)
+    rows = [roll_out(p, CARTPOLE, [3, 4], reference=HESITATING, sampled=True) for p in (HESITATING, LEFT)]
+    assert measurement.episodes == ("seed-3", "seed-4")
+    assert measurement.returns == tuple(tuple(row.returns.tolist()) for row in rows)
+    assert measurement.agreement == (1.0, rows[1].agreement)
+    assert not measurement.deterministic
+    assert type(measurement).from_dict(measurement.as_dict()) == measurement
+    assert measure([("a", LEFT)], CARTPOLE, [3]).deterministic
+
+
+def test_a_deterministic_measurement_of_games_names_their_starts(breakout: Environment) -> None:
+    measurement = measure([("a", make_image_policy(2))], breakout, [1, 20_000])
+    assert measurement.episodes == (f"noops-{count_noops(1)}",) * 2
+    assert len(measurement.returns[0]) == 2

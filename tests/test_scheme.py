@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from quarl_bench.errors import SpecError
@@ -26,11 +26,12 @@ INTEGER = [
         ("", "pow2"),
     )
 ]
-TOKENS = ["w", "int", "fp", "fp32", "8", "2", "32", "sym", "narrow", "wide", "pt", "pc", "ema", "pct", "pct99", "99"]
+AWARE = [f"qat{bits}" for bits in range(2, 9)]
+TOKENS = ["qat", "w", "int", "fp", "fp32", "8", "2", "32", "sym", "narrow", "wide", "pt", "pc", "ema", "pct", "pct99", "99"]
 TOKENS += ["uncal", "pow2", "floor", " ", "-"]
 
 
-@pytest.mark.parametrize("names", [["fp32", "fp16"], WEIGHT_ONLY, INTEGER], ids=["float", "weight_only", "integer"])
+@pytest.mark.parametrize("names", [["fp32", "fp16"], WEIGHT_ONLY, INTEGER, AWARE], ids=["float", "weight_only", "integer", "aware"])
 def test_every_canonical_name_is_the_name_of_its_scheme(names: list[str]) -> None:
     schemes = [Scheme.parse(name) for name in names]
     assert [scheme.name for scheme in schemes] == names
@@ -74,6 +75,16 @@ def test_defaults_are_left_out_of_the_name(name: str, canonical: str) -> None:
 def test_a_name_means(name: str, scheme: Scheme) -> None:
     assert Scheme.parse(name) == scheme
     assert scheme.integer is (scheme.family is Family.INTEGER)
+    assert not scheme.trained
+
+
+def test_a_trained_scheme_is_integer_and_takes_no_options() -> None:
+    scheme = Scheme.parse("qat4")
+    assert (scheme.integer, scheme.trained, scheme.bit_width) == (True, True, 4)
+    with pytest.raises(SpecError, match="takes no options"):
+        Scheme.parse("qat4sym")
+    with pytest.raises(SpecError, match="2..8 bits, not 9"):
+        Scheme.parse("qat9")
 
 
 @pytest.mark.parametrize("convolution", [False, True])
@@ -114,6 +125,7 @@ def test_refused(name: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@settings(max_examples=1000)
 @given(st.text() | st.lists(st.sampled_from(TOKENS), max_size=7).map("".join))
 @example("int8pctpc")
 def test_any_text_is_a_scheme_with_a_name_or_a_spec_error(text: str) -> None:

@@ -98,7 +98,7 @@ def test_an_earlier_policy_can_be_the_best(begin: Callable[..., Run], monkeypatc
     """Returns as given: 3, 9, 9, 1; of equal ones the later is kept, and its weights with it."""
     given, kept = iter([3.0, 9.0, 9.0, 1.0, 5.0]), []
 
-    def score(policy: Any, _: Any, seeds: Any) -> Any:
+    def score(policy: Any, _: Any, seeds: Any, **_options: Any) -> Any:
         kept.append(policy)
         return type("Rollouts", (), {"returns": np.full(len(seeds), next(given))})
 

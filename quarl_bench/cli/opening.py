@@ -12,19 +12,17 @@ if TYPE_CHECKING:  # torch takes seconds to import; `--help` and usage errors do
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.rl.environments import Environment
 
+HUB = "hub:"  # what the address of an agent on the Hugging Face hub begins with
+
 
 def open_policy(options: argparse.Namespace) -> "StoredPolicy":
     """The policy in a folder of this package, in a .zip of stable-baselines3, or on the Hugging Face hub."""
     from quarl_bench.policy.files import load_policy
     from quarl_bench.policy.integers import INTEGERS
-    from quarl_bench.rl.hub import PREFIX, load_agent
-    from quarl_bench.rl.zoo import read_agent
 
     path: Path = options.policy
-    if str(path).startswith(PREFIX):
-        return load_agent(str(path), options.algo, _find_statistics(options))
-    if path.suffix == ".zip" and not path.is_dir():
-        return read_agent(path, options.algo, _find_statistics(options)).store()
+    if str(path).startswith(HUB) or (path.suffix == ".zip" and not path.is_dir()):
+        return _open_agent(path, options.algo, options.normalization)
     if (path / INTEGERS).exists():
         raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
     return load_policy(path)
@@ -62,7 +60,12 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _find_statistics(options: argparse.Namespace) -> Path | str | None:
+def _open_agent(path: Path, algo: str | None, normalization: str | None) -> "StoredPolicy":
     from quarl_bench.policy.zip import FROM_FOLDER
+    from quarl_bench.rl.hub import load_agent
+    from quarl_bench.rl.zoo import read_agent
 
-    return {None: FROM_FOLDER, "none": None}.get(options.normalization, Path(options.normalization or ""))
+    statistics = {None: FROM_FOLDER, "none": None}.get(normalization, Path(normalization or ""))
+    if str(path).startswith(HUB):
+        return load_agent(str(path), algo, statistics)
+    return read_agent(path, algo, statistics).store()

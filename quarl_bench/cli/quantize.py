@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     }
     about = {key: stored.about[key] for key in KEPT if key in stored.about} | {"quantization": quantization}
     if isinstance(policy, IntegerPolicy):
-        name, sha256 = INTEGERS, save_integers(policy, options.output, about)
+        name, sha256 = INTEGERS, save_integers(policy, options.output, about).sha256
     elif isinstance(policy, PolicyNet):
         name, sha256 = WEIGHTS, save_policy(policy, options.output, about).sha256
     size = (options.output / name).stat().st_size

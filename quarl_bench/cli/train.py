@@ -21,6 +21,10 @@ def add_command(commands: Any) -> None:
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--seed", type=read_natural, default=0, help="training seed. Default: 0.")
     command.add_argument("--origin", default="", help="control: the recipe's controlled variant. Default: none.")
+    command.add_argument("--scheme", default="", help="qat8..qat2: train with the quantizer. Default: fp32.")
+    command.add_argument(
+        "--quant-delay", type=read_natural, metavar="STEPS", help="environment steps before it rounds. Default: half."
+    )
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
@@ -28,14 +32,18 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, and say how well it plays."""
-    from quarl_bench.errors import StoreError
+    from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.rl.recipes import find_recipe
     from quarl_bench.rl.train import Interrupted, Options, train_policy
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
-    spec = PolicySpec(options.algo, options.environment, options.seed, options.origin)
-    recipe = find_recipe(spec.algo, spec.environment, spec.origin)
+    spec = PolicySpec(options.algo, options.environment, options.seed, options.origin, options.scheme)
+    recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
+    if options.quant_delay is not None:
+        if options.output is None or not spec.scheme:
+            raise SpecError("--quant-delay: pass --scheme and --output too; the cache holds the recipes' own delays")
+        recipe = recipe.train_aware(spec.scheme, options.quant_delay)
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     settings = Options(options.resume, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))
@@ -49,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
                 trainer=lambda s, r, target, checkpoint: train_policy(s, r, target, checkpoint, settings),
                 note=say,
             )
-            stored = store.policy(spec)
+            stored = store.integers(spec) if spec.scheme else store.policy(spec)
         else:
             folder = options.output
             if folder.exists() and not options.force:

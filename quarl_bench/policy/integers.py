@@ -6,6 +6,7 @@ not at all; the manifest names the file's sha256.
 
 import hashlib
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,23 @@ from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quant.requantize import Requantization
 
 SCHEMA_VERSION = 1
+FORM = "integer"
+OWN_KEYS = ("schema_version", "form", "sha256", "architecture")
 INTEGERS = "integers.safetensors"
 KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
 
 
-def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) -> str:
-    """Write `policy` to `folder`, replacing one of this kind; `about` joins the manifest. The sha256 is returned."""
+@dataclass(frozen=True, eq=False)
+class StoredIntegers:
+    """An integer policy, the content hash that names it, and what its manifest says about its origin."""
+
+    policy: IntegerPolicy
+    sha256: str
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) -> StoredIntegers:
+    """Write `policy` to `folder`, replacing one of this kind; `about` joins the manifest."""
     tensors = end_tensors(policy.transform, policy.head)
     for index, layer in enumerate(policy.net.layers):
         names = {"weight": layer.weight, "bias": layer.bias, "weight_scale": layer.weight_scale}
@@ -46,7 +58,7 @@ def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) ->
     sha256 = hashlib.sha256(numbers).hexdigest()
     manifest = {
         "schema_version": SCHEMA_VERSION,
-        "form": "integer",
+        "form": FORM,
         "sha256": sha256,
         "architecture": {
             "observation": describe_observation(policy.transform),
@@ -60,10 +72,10 @@ def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) ->
     with new_folder(folder, MANIFEST) as work:
         (work / INTEGERS).write_bytes(numbers)
         (work / MANIFEST).write_text(text)
-    return sha256
+    return StoredIntegers(policy, _hash(manifest), about)
 
 
-def load_integers(folder: Path) -> IntegerPolicy:
+def load_integers(folder: Path) -> StoredIntegers:
     """Read a folder of `save_integers`; PolicyError, naming the file and the remedy, for anything else."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
@@ -79,11 +91,20 @@ def load_integers(folder: Path) -> IntegerPolicy:
             f"{folder / INTEGERS}: its sha256 is not the manifest's, so the file is truncated; restore it"
         )
     try:
-        return _build(manifest["architecture"], load(numbers))
+        policy = _build(manifest["architecture"], load(numbers))
     except SafetensorError as error:
         raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
+    about = {key: value for key, value in manifest.items() if key not in OWN_KEYS}
+    return StoredIntegers(policy, _hash(manifest), about)
+
+
+def _hash(manifest: dict[str, Any]) -> str:
+    """Of everything that decides the policy's actions: its numbers and its architecture."""
+    return hashlib.sha256(
+        json.dumps([manifest["sha256"], manifest["architecture"]], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def _build(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:

@@ -13,20 +13,28 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
 from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
+from stable_baselines3.dqn.policies import QNetwork
+from stable_baselines3.sac.policies import Actor as SACActor
+from stable_baselines3.td3.policies import Actor as TD3Actor
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import Normalization, ObservationTransform
-from quarl_bench.policy.policy import PolicyNet
+from quarl_bench.policy.policy import PolicyNet, QuantizedPolicy
+from quarl_bench.quant.aware import AwareReLU, AwareTanh
+from quarl_bench.quant.path import find_path
 
 FROM_ENVIRONMENT: Final = "from the model's environment"
 ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
     torch.nn.ReLU: Activation.RELU,
     torch.nn.Tanh: Activation.TANH,
+    AwareReLU: Activation.RELU,
+    AwareTanh: Activation.TANH,
 }
 
 
@@ -48,6 +56,13 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
     image = bool(model.policy.normalize_images) and is_image_space(space)
     transform = ObservationTransform(tuple(map(int, space.shape)), image, normalization)
     return PolicyNet(transform, Net(transform.input_shape, tuple(_read_layers(modules))), head)
+
+
+def extract_quantized(model: BaseAlgorithm) -> QuantizedPolicy:
+    """The policy of a model trained with quantizers in place: the integers that its frozen forward computes with."""
+    policy = extract(model)
+    modules, _ = _split(model)
+    return QuantizedPolicy(policy.transform, find_path(modules).export(policy.net), policy.head)
 
 
 def read_normalization(environment: VecNormalize) -> Normalization | None:
@@ -76,24 +91,42 @@ def _statistics_of(model: BaseAlgorithm) -> Normalization | None:
     return None if wrapper is None else read_normalization(wrapper)
 
 
+def list_modules(network: Any) -> list[torch.nn.Module]:
+    """The leaf modules from observation to outputs, in order, of an actor-critic policy, a Q-network or an actor."""
+    if isinstance(network, ActorCriticPolicy):
+        shared = network.share_features_extractor
+        extractor = network.features_extractor if shared else network.pi_features_extractor
+        modules = [extractor, network.mlp_extractor.policy_net, network.action_net]
+    elif isinstance(network, QNetwork):
+        modules = [network.features_extractor, network.q_net]
+    elif isinstance(network, TD3Actor):
+        *layers, squash = network.mu
+        if not isinstance(squash, torch.nn.Tanh):
+            raise PolicyError(f"the actor ends in {squash}, not in a Tanh; use squash_output=True")
+        modules = [network.features_extractor, *layers]
+    elif isinstance(network, SACActor):
+        mean: list[torch.nn.Module] = (
+            [*network.mu][:-1] if isinstance(network.mu, torch.nn.Sequential) else [network.mu]
+        )
+        modules = [network.features_extractor, network.latent_pi, *mean]
+    else:
+        raise PolicyError(f"{type(network).__name__} is not a network of A2C, PPO, DQN, DDPG, TD3 or SAC")
+    return list(_flatten(modules))
+
+
 def _split(model: BaseAlgorithm) -> tuple[list[torch.nn.Module], ActionHead]:
     """The modules on the way from observation to outputs, and the head behind them."""
     policy: Any = model.policy
     if isinstance(model, OnPolicyAlgorithm):
-        extractor = policy.features_extractor if policy.share_features_extractor else policy.pi_features_extractor
-        modules = [extractor, policy.mlp_extractor.policy_net, policy.action_net]
-        return modules, _head(model, HeadKind.TANH if policy.squash_output else HeadKind.CLIP)
+        return list_modules(policy), _head(model, HeadKind.TANH if policy.squash_output else HeadKind.CLIP)
     if isinstance(model, DQN):
-        return [policy.q_net.features_extractor, policy.q_net.q_net], _head(model, HeadKind.CLIP)
+        return list_modules(policy.q_net), _head(model, HeadKind.CLIP)
     if isinstance(model, TD3):  # and DDPG, its subclass
-        *layers, squash = policy.actor.mu
-        if not isinstance(squash, torch.nn.Tanh):
-            raise PolicyError(f"the actor ends in {squash}, not in a Tanh; use squash_output=True")
-        return [policy.actor.features_extractor, torch.nn.Sequential(*layers)], _head(model, HeadKind.TANH)
+        return list_modules(policy.actor), _head(model, HeadKind.TANH)
     if isinstance(model, SAC):
-        *mean, limit = policy.actor.mu if isinstance(policy.actor.mu, torch.nn.Sequential) else (policy.actor.mu, None)
-        modules = [policy.actor.features_extractor, policy.actor.latent_pi, *mean]
-        return modules, _head(model, HeadKind.TANH, limit.max_val if isinstance(limit, torch.nn.Hardtanh) else None)
+        limit = policy.actor.mu[-1] if isinstance(policy.actor.mu, torch.nn.Sequential) else None
+        bound = limit.max_val if isinstance(limit, torch.nn.Hardtanh) else None
+        return list_modules(policy.actor), _head(model, HeadKind.TANH, bound)
     raise PolicyError(f"{type(model).__name__} is not one of A2C, PPO, DQN, DDPG, TD3, SAC")
 
 
@@ -111,7 +144,7 @@ def _head(model: BaseAlgorithm, continuous: HeadKind, mean_limit: float | None =
 def _read_layers(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
     """Affine modules with the activation that follows them."""
     pending: Layer | None = None
-    for module in _flatten(modules):
+    for module in modules:
         if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
             if pending is not None:
                 yield pending

@@ -1,6 +1,6 @@
 """Post-training quantization of a net: weights only, or weights and activations down to integers."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -28,11 +28,15 @@ def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net 
         return _with_layers(net, [_to_fp16(layer, index) for index, layer in enumerate(net.layers)])
     if scheme.family is Family.WEIGHT_ONLY:
         return _with_layers(net, [_round_weights(layer, scheme) for layer in net.layers])
+    if scheme.trained:
+        raise QuantizationError(
+            f"{scheme.name} is trained, not applied; use int{scheme.bit_width} for a trained policy"
+        )
     if not scheme.calibrated:
         inputs = np.random.default_rng(0).standard_normal((1000, *net.input_shape)).astype(np.float32)
     if inputs is None or len(inputs) == 0:
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
-    return _quantize_activations(net, scheme, inputs)
+    return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs))
 
 
 def count_levels(weight: Floats, per_channel: bool) -> int:
@@ -69,10 +73,26 @@ def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
     return layer.weight.min(axes, keepdims=True, initial=0.0), layer.weight.max(axes, keepdims=True, initial=0.0)
 
 
-def _quantize_activations(net: Net, scheme: Scheme, inputs: Floats) -> QuantizedNet:
-    activation_format = IntegerFormat(scheme.bit_width)
-    source = _activation_format(observe(inputs, scheme.observer, scheme.percentile), activation_format, scheme)
-    first, layers = source, []
+@dataclass(frozen=True)
+class Ranges:
+    """What the activations of a net cover: its input, and every layer's output (in front of a Tanh, behind a ReLU)."""
+
+    input: Range
+    outputs: tuple[Range, ...]
+
+
+def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
+    """`net` with integer weights and activations, whose formats cover `ranges`."""
+    first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
+    layers = []
+    for layer, span in zip(net.layers, ranges.outputs, strict=True):
+        layers.append(_quantize_layer(layer, scheme, source, span))
+        source = layers[-1].result
+    return QuantizedNet(net.input_shape, first, tuple(layers))
+
+
+def _observe_activations(net: Net, scheme: Scheme, inputs: Floats) -> Ranges:
+    spans = []
     values = torch.from_numpy(inputs)
     for layer, (weight, bias) in zip(net.layers, net.tensors, strict=True):
         with torch.inference_mode():
@@ -80,11 +100,8 @@ def _quantize_activations(net: Net, scheme: Scheme, inputs: Floats) -> Quantized
             values = APPLY[layer.activation](affine)
         # The range in front of a Tanh is its own; a ReLU is fused, so the range behind it counts.
         seen = affine if layer.activation is Activation.TANH else values
-        span = observe(seen.numpy(), scheme.observer, scheme.percentile)
-        quantized = _quantize_layer(layer, scheme, source, span)
-        layers.append(quantized)
-        source = quantized.result
-    return QuantizedNet(net.input_shape, first, tuple(layers))
+        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile))
+    return Ranges(observe(inputs, scheme.observer, scheme.percentile), tuple(spans))
 
 
 def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span: Range) -> QuantizedLayer:

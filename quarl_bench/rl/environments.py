@@ -1,6 +1,7 @@
 """The environments cases may name, and how to make one that steps without wrappers."""
 
 import contextlib
+import difflib
 import importlib
 import importlib.resources
 import tomllib
@@ -11,21 +12,27 @@ from functools import cache
 from typing import Any
 
 import gymnasium
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.errors import MissingExtra, SpecError
-from quarl_bench.rl.wrappers import STDERR, STDOUT, QuietReset, TimeFeature, silence
+from quarl_bench.rl.atari import FRAME_LIMIT, SKIP
+from quarl_bench.rl.wrappers import STDERR, STDOUT, GameSpaces, SwiftBullet, TimeFeature, silence
 
-ATARI = "atari"  # the extra whose games `rl/atari.py` plays
-BULLET, MUJOCO = "bullet", "mujoco"  # extras whose libraries talk
+ATARI, BULLET, DMC, MUJOCO = "atari", "bullet", "dmc", "mujoco"  # extras whose environments need more than a name
+LIBRARIES = {BULLET: ("pybullet_envs_gymnasium",), DMC: ("dm_control", "shimmy"), MUJOCO: ("mujoco",)}
 BOOKKEEPING = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
+RESETTABLE = (DMC, MUJOCO)  # nothing of an episode is left behind a reset; Bullet's AntBullet, for one, remembers
+SIDE_BY_SIDE = {ATARI: 32, BULLET: 4, DMC: 32, MUJOCO: 32}  # more fall out of the cache; one of Bullet takes 32 MB
+NEAR = 0.7  # how alike a name must be to be proposed
+Made = tuple[gymnasium.Env[Any, Any], int]
 
 
 @dataclass(frozen=True)
 class Environment:
     """A task: its id part, its Gymnasium id, and its highest possible return, if any.
 
-    With `time_feature` the remaining time is appended to every observation.
+    `limit` is the number of steps after which an episode ends, where the id is registered without one. With
+    `time_feature` the remaining time is appended to every observation.
     """
 
     slug: str
@@ -33,6 +40,7 @@ class Environment:
     cap: float | None = None
     extra: str = ""
     formerly: tuple[str, ...] = ()
+    limit: int | None = None
     time_feature: bool = False
 
     @property
@@ -40,12 +48,17 @@ class Environment:
         """Whether this is an Atari game, seen through stable-baselines3's preprocessing."""
         return self.extra == ATARI
 
+    @property
+    def side_by_side(self) -> int | None:
+        """How many episodes are played at once, where that is limited."""
+        return SIDE_BY_SIDE.get(self.extra)
+
 
 def find_environment(slug: str) -> Environment:
-    """The environment called `slug`; SpecError with the known ones when there is none."""
+    """The environment called `slug`; SpecError with near and known ones when there is none."""
     known = _read_environments()
     if slug not in known:
-        raise SpecError(f"unknown environment {slug!r}; known are {', '.join(sorted(known))}")
+        raise _name_others(slug)
     return known[slug]
 
 
@@ -58,37 +71,79 @@ def identify_environment(name: str, *, time_feature: bool = False) -> Environmen
     listed = {key: entry for entry in known.values() for key in (entry.id, *entry.formerly)}
     environment = known.get(name) or listed.get(name)
     if environment is None and name in gymnasium.registry:
-        environment = Environment("".join(c for c in name.lower() if c.isalnum()), name)
+        environment = Environment(_shorten(name), name)
     if environment is None:
-        raise SpecError(f"unknown environment {name!r}; known are {', '.join(sorted(known))} and Gymnasium's own ids")
+        raise _name_others(name, " and Gymnasium's own ids")
     return replace(environment, time_feature=time_feature)
 
 
-def make_environment(environment: Environment) -> tuple[gymnasium.Env[Any, Any], int]:
-    """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced."""
-    bullet = environment.extra == BULLET
+def make_environment(environment: Environment) -> Made:
+    """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced.
+
+    Of an Atari game there are only the spaces: `rl/episodes.py` plays it without Gymnasium.
+    """
+    bare, limit = _make_game(environment) if environment.atari else _make_bare(environment)
+    if environment.extra == BULLET:
+        bare = SwiftBullet(bare)
+    if environment.extra == DMC:
+        bare = FlattenObservation(bare)
+    if environment.time_feature:
+        bare = TimeFeature(bare, limit)
+    return bare, limit
+
+
+class Pool:
+    """Environments that wait for their next episode: making one takes as long as a hundred steps, or a thousand.
+
+    Only those are kept that a reset makes as good as new, and only of the task that was played last.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[Environment, list[Made]] = {}
+
+    def borrow(self, environment: Environment, count: int) -> list[Made]:
+        """`count` environments and their step limits, made if need be."""
+        for other in self._idle.keys() - {environment}:
+            _close(self._idle.pop(other))
+        idle = self._idle.get(environment, [])
+        return [idle.pop() if idle else make_environment(environment) for _ in range(count)]
+
+    def give_back(self, environment: Environment, made: list[Made]) -> None:
+        """Keep environments for the next borrower, or close them; whatever they were doing is over."""
+        if environment.extra in RESETTABLE:
+            self._idle.setdefault(environment, []).extend(made)
+        else:
+            _close(made)
+
+
+ENVIRONMENTS = Pool()  # of this process
+
+
+def _close(made: list[Made]) -> None:
+    for bare, _ in made:
+        bare.close()
+
+
+def _make_game(environment: Environment) -> Made:
+    return GameSpaces(environment.id), FRAME_LIMIT // SKIP
+
+
+def _make_bare(environment: Environment) -> Made:
     try:
         with _quiet_making(environment):
-            if bullet:
-                importlib.import_module("pybullet_envs_gymnasium")  # registers its ids
-            wrapped = gymnasium.make(environment.id, disable_env_checker=True)
+            bare: gymnasium.Env[Any, Any] = gymnasium.make(environment.id, disable_env_checker=True)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         if not environment.extra:
             raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
         raise MissingExtra(environment.extra, f"environment {environment.slug!r}") from error
     except gymnasium.error.Error as error:
         raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
-    spec = wrapped.spec
-    if spec is None or spec.max_episode_steps is None:
+    limit = environment.limit if bare.spec is None else bare.spec.max_episode_steps or environment.limit
+    if limit is None:
         raise SpecError(f"environment {environment.id} has no step limit; register it with max_episode_steps")
-    bare: gymnasium.Env[Any, Any] = wrapped
     while isinstance(bare, BOOKKEEPING):
         bare = bare.env
-    if bullet:
-        bare = QuietReset(bare)
-    if environment.time_feature:
-        bare = TimeFeature(bare, spec.max_episode_steps)
-    return bare, spec.max_episode_steps
+    return bare, limit
 
 
 @contextlib.contextmanager
@@ -100,14 +155,16 @@ def _quiet_making(environment: Environment) -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)  # v4 is meant
         if environment.extra == BULLET:
             stack.enter_context(silence(STDOUT, STDERR))  # its library says when it was built
-        if environment.extra == MUJOCO:
+        for library in LIBRARIES.get(environment.extra, ()):
+            importlib.import_module(library)  # registers its ids
+        if environment.extra in (DMC, MUJOCO):
             stack.enter_context(_quiet_mujoco())
         yield
 
 
 @contextlib.contextmanager
 def _quiet_mujoco() -> Iterator[None]:
-    """Without MuJoCo's notes on Gymnasium's models, which it also appends to a file in the working directory."""
+    """Without MuJoCo's notes on the models, which it may also append to a file in the working directory."""
     mujoco = importlib.import_module("mujoco")
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
@@ -115,6 +172,19 @@ def _quiet_mujoco() -> Iterator[None]:
         yield
     finally:
         mujoco.set_mju_user_warning(before)
+
+
+def _name_others(name: str, further: str = "") -> SpecError:
+    """The error for an unknown name: what may have been meant, and what there is."""
+    known = sorted(_read_environments())
+    near = difflib.get_close_matches(_shorten(name), known, cutoff=NEAR)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return SpecError(f"unknown environment {name!r}; {hint}known are {', '.join(known)}{further}")
+
+
+def _shorten(name: str) -> str:
+    """`Hopper-v4` -> hopperv4."""
+    return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.rl.atari import GAMES, count_noops
 from quarl_bench.rl.dynamics import DYNAMICS, Bools, Rewards, State
-from quarl_bench.rl.environments import Environment, make_environment
+from quarl_bench.rl.environments import ENVIRONMENTS, Environment, make_environment
 
 
 class Episodes(Protocol):
@@ -54,28 +54,29 @@ class SteppedEpisodes:
     """A bare environment per seed."""
 
     def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
-        made = [make_environment(environment) for _ in seeds]
-        self._environments = [bare for bare, _ in made]
-        self._limit = made[0][1]
-        self._seeds = seeds
-        self._steps = np.zeros(len(seeds), dtype=np.int64)
+        self._environment, self._seeds = environment, seeds
+        self._made = ENVIRONMENTS.borrow(environment, len(seeds))
+        self._environments = [bare for bare, _ in self._made]
+        self._limit = self._made[0][1]
         self._discrete = isinstance(self._environments[0].action_space, gymnasium.spaces.Discrete)
 
     def reset(self) -> NDArray[Any]:
+        self._steps = np.zeros(len(self._seeds), dtype=np.int64)
         pairs = zip(self._environments, self._seeds, strict=True)
         return np.stack([environment.reset(seed=int(seed))[0] for environment, seed in pairs])
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
         choices = actions.tolist() if self._discrete else actions
         results = [self._environments[i].step(action) for i, action in zip(active, choices, strict=True)]
-        observations, rewards, terminated, _, _ = zip(*results, strict=True)
+        observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         self._steps[active] += 1
-        done = np.array(terminated, dtype=np.bool_) | (self._steps[active] >= self._limit)
+        ended = np.array(terminated, dtype=np.bool_) | np.array(truncated, dtype=np.bool_)
+        done = ended | (self._steps[active] >= self._limit)
         return np.stack(observations), np.array(rewards, dtype=np.float64), done
 
     def close(self) -> None:
-        for environment in self._environments:
-            environment.close()
+        ENVIRONMENTS.give_back(self._environment, self._made)
+        self._made, self._environments = [], []
 
 
 class VectorEpisodes:

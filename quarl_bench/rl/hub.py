@@ -4,22 +4,24 @@ Of a repository only the agent's zip is downloaded, and what says how it was tra
 `huggingface_hub`, which alone answers where the hub does not, and is read as any stranger's zip: nothing is unpickled.
 """
 
+import contextlib
+import logging
 import re
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from quarl_bench.errors import MissingExtra, PolicyError, SpecError
+from quarl_bench.errors import MissingExtra, PolicyError, SpecError, StoreError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.training import ARGS, CONFIG
 from quarl_bench.policy.zip import FROM_FOLDER, LIMIT, STATISTICS
 from quarl_bench.rl.zoo import read_agent
 
-PREFIX = "hub:"
 ADDRESS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:/([^@\n]+\.zip))?(?:@([\w./-]+))?", re.ASCII)
 BESIDE = {CONFIG: CONFIG, ARGS: ARGS, "vec_normalize.pkl": STATISTICS, STATISTICS: STATISTICS}  # the hub's name: ours
 METRICS = "train_eval_metrics.zip"  # the one zip that is no agent where rl-baselines3-zoo has pushed
@@ -55,12 +57,13 @@ def load_agent(
     address = parse_address(text)
     snapshot, file = _fetch(address)
     with tempfile.TemporaryDirectory() as folder:
-        path = _lay_out(snapshot, file, Path(folder))
         try:
-            stored = read_agent(path, algo, normalization).store()
+            stored = read_agent(_lay_out(snapshot, file, Path(folder)), algo, normalization).store()
         except PolicyError as error:
-            where = PREFIX + str(PurePosixPath(address.repository, file).parent)
+            where = f"hub:{PurePosixPath(address.repository, file).parent}"
             raise PolicyError(str(error).replace(folder, where)) from error
+        except OSError as error:
+            raise StoreError(f"cannot write to {folder}: {error.strerror}; free some space, or set TMPDIR") from error
     return replace(stored, about=stored.about | {"hub": f"{address.repository}/{file}@{snapshot.name}"})
 
 
@@ -71,7 +74,8 @@ def _fetch(address: Address) -> tuple[Path, str]:
     except ImportError as error:
         raise MissingExtra("hub", "an agent of the Hugging Face hub") from error
     try:
-        return _download(address)
+        with warnings.catch_warnings(action="ignore"):  # of what then fails, in more words
+            return _download(address)
     except HFValidationError as error:
         raise SpecError(f"{address.text}: {error}") from error
     except RepositoryNotFoundError as error:
@@ -83,18 +87,19 @@ def _fetch(address: Address) -> tuple[Path, str]:
             f"{address.text}: no branch, tag or commit {address.revision!r}; leave it out for the newest"
         ) from error
     except (OSError, ValueError) as error:  # no network, a hub that fails or talks nonsense, a full disk
-        return _find_cached(address, " ".join(str(error).split())[:160])
+        return _find_cached(address, getattr(error, "strerror", None) or type(error).__name__)
 
 
 def _download(address: Address) -> tuple[Path, str]:
     from huggingface_hub import HfApi, hf_hub_download, snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every retry; one line says the outcome
     if not sys.stderr.isatty():
         disable_progress_bars()
     info = HfApi().model_info(address.repository, revision=address.revision, files_metadata=True, timeout=TIMEOUT)
     sizes = {entry.rfilename: entry.size or 0 for entry in info.siblings or ()}
-    file = _choose_zip(address, sizes, "the repository")
+    file = _choose_zip(address, sizes)
     beside = [str(PurePosixPath(file).with_name(name)) for name in BESIDE]
     if max(sizes.get(name, 0) for name in (file, *beside)) > LIMIT:
         raise PolicyError(f"{address.text}: larger than the {LIMIT} bytes of any policy; it is not downloaded")
@@ -106,25 +111,26 @@ def _download(address: Address) -> tuple[Path, str]:
 def _find_cached(address: Address, reason: str) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
-    try:
+    snapshot, files = Path(), []
+    with contextlib.suppress(OSError):
         snapshot = Path(snapshot_download(address.repository, revision=address.revision, local_files_only=True))
-    except OSError as error:
+        files = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.zip")]
+    if not any(address.file in (None, name) for name in files):
         raise PolicyError(
             f"{address.text}: not in the cache, and not to be had from the hub ({reason}); try again, or pass a .zip"
-        ) from error
-    files = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.zip")]
-    return snapshot, _choose_zip(address, files, f"without the hub ({reason}), the cache")
+        )
+    return snapshot, _choose_zip(address, files)
 
 
-def _choose_zip(address: Address, files: Iterable[str], holder: str) -> str:
+def _choose_zip(address: Address, files: Iterable[str]) -> str:
     zips = sorted(name for name in files if name.endswith(".zip") and PurePosixPath(name).name != METRICS)
     chosen = [name for name in zips if address.file in (None, name)]
     if len(chosen) == 1:
         return chosen[0]
-    said = ", ".join(zips[:20]) or "none"
-    if chosen:
-        raise PolicyError(f"{address.text}: several zips; name one of them: {said}")
-    raise PolicyError(f"{address.text}: {holder} has no such .zip of stable-baselines3; zips there: {said}")
+    if not zips:
+        raise PolicyError(f"{address.text}: no .zip there, so no agent of stable-baselines3; name another repository")
+    wrong = "several zips; name one of them" if chosen else "no such file; name one of its zips"
+    raise PolicyError(f"{address.text}: {wrong}: {', '.join(zips[:20])}")
 
 
 def _lay_out(snapshot: Path, file: str, folder: Path) -> Path:

@@ -10,6 +10,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureC
 from stable_baselines3.dqn.policies import CnnPolicy, QNetwork
 
 WHITE = 255
+NAME = "mixed"  # of the policies below, where stable-baselines3's are called MlpPolicy and CnnPolicy
 
 
 class MixedNatureCNN(NatureCNN):

@@ -1,52 +1,46 @@
 """Training one policy through stable-baselines3 by its recipe, with checkpoints that survive `kill -9`.
 
-A run goes on where its last checkpoint was: model, optimizer, statistics and learning curve are restored; the random
-stream is not, so a resumed run is a valid run of the recipe, not the same one. The policy kept is the one with the best
-mean return on validation seeds, which never score it.
+A run goes on where its last checkpoint was: model, optimizer, statistics, replay buffer and learning curve are
+restored; the random stream is not, so a resumed run is a valid run of the recipe, not the same one. A buffer of images
+is gigabytes: it is not saved but filled again, as at the start of a run, before learning goes on. The policy kept is
+the one with the best mean return on validation seeds, which never score it.
 """
 
-import copy
 import importlib.metadata
 import json
 import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from tqdm import tqdm
 
 from quarl_bench.atomic import new_folder
-from quarl_bench.errors import StoreError
-from quarl_bench.policy.files import StoredPolicy, load_policy, save_policy
-from quarl_bench.policy.sb3 import extract
+from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
+from quarl_bench.policy.sb3 import extract, extract_quantized
+from quarl_bench.policy.stored import Stored, load_stored, save_stored
+from quarl_bench.rl.aware import freeze, is_frozen
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.episodes import start_episodes
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
-from quarl_bench.rl.mixed import POLICIES, MixedNatureCNN
-from quarl_bench.rl.recipes import Recipe, schedule
+from quarl_bench.rl.models import load_model, make_model
+from quarl_bench.rl.recipes import Recipe
 from quarl_bench.rl.vector import make_vector
 from quarl_bench.spec import PolicySpec, is_sampled
 
-ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
-    name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
-}
-ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
-NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
 GAMES = 8  # the same for Atari, where an episode takes seconds
 SCORE_EPISODES = 100
-BF16 = "bf16"
 STATE = "state.json"
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
 
@@ -66,7 +60,7 @@ class Options:
 
 def train_policy(
     spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path, options: Options | None = None
-) -> StoredPolicy:
+) -> Stored:
     """Train, publish to `folder`, and remove `checkpoint`; a finished `folder` is replaced only then.
 
     Raises StoreError when `checkpoint` exists and `options.resume` is not set, Interrupted when asked to stop.
@@ -74,7 +68,7 @@ def train_policy(
     options = options or Options()
     if checkpoint.exists() and not options.resume:
         raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
-    environment = find_environment(spec.environment)
+    environment = replace(find_environment(spec.environment), time_feature=recipe.time_feature)
     start_episodes(environment, [VALIDATION_SEEDS]).close()  # a missing extra ends the run here, in one line
     run = _Run(spec, recipe, environment, checkpoint, options)
     resumed = (checkpoint / STATE).exists()
@@ -86,13 +80,24 @@ def train_policy(
         model.learn(remaining, callback=callback, reset_num_timesteps=not resumed)
     if callback.stopped:
         raise Interrupted(f"stopped at {model.num_timesteps:,} of {recipe.timesteps:,} steps; --resume goes on")
+    if recipe.scheme and not is_frozen(model):
+        raise SpecError(f"quant_delay {recipe.quant_delay:,}: no rollout began behind it; shorten it")
     if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
         callback.evaluate()
-    best = load_policy(checkpoint / "best")
-    stored = save_policy(best.policy, folder, run.describe(best, curve))
+    best = load_stored(checkpoint / "best")
+    stored = save_stored(best.policy, folder, run.describe(best, curve))
     _close(model)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return stored
+
+
+Curve = list[dict[str, Any]]  # points of timesteps, mean and sd; `quantized` once a quantizer rounds
+
+
+@dataclass(frozen=True)
+class _Best:
+    policy: PolicyNet | IntegerPolicy
+    timesteps: int
 
 
 @dataclass(frozen=True)
@@ -105,36 +110,21 @@ class _Run:
 
     def new(self) -> BaseAlgorithm:
         """A fresh model of the recipe."""
-        hyperparameters = copy.deepcopy(self.recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
-        arguments = {key: schedule(value) for key, value in hyperparameters.items()}
-        kwargs = arguments.setdefault("policy_kwargs", {})
-        if "activation_fn" in kwargs:
-            kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
-        vector = self._vector()
-        if self.recipe.noise is not None:
-            kind, sd = self.recipe.noise
-            zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
-            arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
-        policy: Any = self.recipe.policy
-        if self.recipe.precision == BF16:
-            policy = POLICIES[self.spec.algo]
-            kwargs["features_extractor_class"] = MixedNatureCNN
-        algorithm = ALGORITHMS[self.spec.algo]
-        return algorithm(policy, vector, seed=self.spec.seed, device="cpu", **arguments)
+        return make_model(self.recipe, self._vector(), self.spec.seed)
 
-    def save(self, model: BaseAlgorithm, curve: list[dict[str, float]], best: StoredPolicy) -> None:
+    def save(self, model: BaseAlgorithm, curve: Curve, best: _Best) -> None:
         """Replace the checkpoint by the present state."""
         with new_folder(self.checkpoint, STATE) as work:
             model.save(work / "model.zip")
-            if isinstance(model, OffPolicyAlgorithm):
+            if isinstance(model, OffPolicyAlgorithm) and not self.environment.atari:
                 model.save_replay_buffer(work / "replay.pkl")
             vector = model.get_vec_normalize_env()
             if vector is not None:
                 vector.save(str(work / "normalize.pkl"))
-            save_policy(best.policy, work / "best", best.about)
+            save_stored(best.policy, work / "best", {"timesteps": best.timesteps})
             (work / STATE).write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
 
-    def load(self) -> tuple[BaseAlgorithm, list[dict[str, float]]]:
+    def load(self) -> tuple[BaseAlgorithm, Curve]:
         """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
         try:
             state = json.loads((self.checkpoint / STATE).read_text())
@@ -143,8 +133,10 @@ class _Run:
         if state["recipe"] != self.recipe.sha256:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
         vector = self._vector(self.checkpoint / "normalize.pkl")
-        model = ALGORITHMS[self.spec.algo].load(self.checkpoint / "model.zip", env=vector, device="cpu")
-        if isinstance(model, OffPolicyAlgorithm):
+        model = load_model(self.recipe, self.checkpoint / "model.zip", vector)
+        if isinstance(model, OffPolicyAlgorithm) and self.environment.atari:
+            model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
+        elif isinstance(model, OffPolicyAlgorithm):
             model.load_replay_buffer(self.checkpoint / "replay.pkl")
         return model, state["curve"]
 
@@ -158,13 +150,14 @@ class _Run:
         """Environment seeds that select the policy."""
         return range(VALIDATION_SEEDS, VALIDATION_SEEDS + (GAMES if self.environment.atari else VALIDATION_EPISODES))
 
-    def describe(self, best: StoredPolicy, curve: list[dict[str, float]]) -> dict[str, Any]:
+    def describe(self, best: Stored, curve: Curve) -> dict[str, Any]:
         """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
         published = self.recipe.published
         modes = {"return": False} | ({"sampled_return": True} if self.sampled else {})
         return {
             "algo": self.spec.algo,
             "environment": self.environment.id,
+            "time_feature": self.environment.time_feature,
             "seed": self.spec.seed,
             "origin": "trained by quarl_bench",
             "recipe": {
@@ -176,7 +169,8 @@ class _Run:
                 "precision": self.recipe.precision,
                 "noise": None if self.recipe.noise is None else list(self.recipe.noise),
                 "hyperparameters": self.recipe.hyperparameters,
-            },
+            }
+            | ({"scheme": self.recipe.scheme, "quant_delay": self.recipe.quant_delay} if self.recipe.scheme else {}),
             "published": None if published is None else vars(published),
             "selection": {
                 "rule": f"best mean return on validation seeds, {'sampled' if self.sampled else 'deterministic'}",
@@ -201,7 +195,7 @@ class _Run:
 class _Checkpoints(BaseCallback):
     """Evaluates on validation seeds and saves, `CURVE_POINTS` times a run, between two rollouts."""
 
-    def __init__(self, run: _Run, curve: list[dict[str, float]]) -> None:
+    def __init__(self, run: _Run, curve: Curve) -> None:
         super().__init__()
         self.run, self.curve, self.stopped = run, curve, False
         self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
@@ -211,6 +205,8 @@ class _Checkpoints(BaseCallback):
         self.next = (self.num_timesteps // self.interval + 1) * self.interval
 
     def _on_rollout_start(self) -> None:
+        if self.run.recipe.scheme and self.num_timesteps >= self.run.recipe.quant_delay:
+            freeze(self.model)
         if self.num_timesteps >= self.next:
             self.evaluate()
             self.next += self.interval
@@ -227,24 +223,29 @@ class _Checkpoints(BaseCallback):
         self.bar.close()
 
     def evaluate(self) -> None:
-        """One point of the curve; the best policy so far, ties going to the later one, is kept with it."""
-        policy = extract(self.model)
-        run = self.run
+        """One point of the curve; the best policy so far, ties going to the later one, is kept with it.
+
+        Of a quantization-aware run the best is one that is quantized, once there is one.
+        """
+        run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
+        policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
         returns = roll_out(policy, run.environment, run.validation_seeds, sampled=run.sampled).returns
-        point = {
+        point: dict[str, Any] = {
             "timesteps": int(self.model.num_timesteps),
             "mean": float(returns.mean()),
             "sd": float(np.std(returns, ddof=1)),
-        }
+        } | ({"quantized": True} if quantized else {})
         self.curve.append(point)
         self.bar.set_postfix_str(f"return {point['mean']:.1f}")
-        is_best = point["mean"] >= max(p["mean"] for p in self.curve)
-        kept = self.run.checkpoint / "best"
-        best = StoredPolicy(policy, "", {"timesteps": point["timesteps"]}) if is_best else load_policy(kept)
-        self.run.save(self.model, self.curve, best)
+        rivals = [p["mean"] for p in self.curve if p.get("quantized", False) == quantized]
+        best = _Best(policy, point["timesteps"])
+        if point["mean"] < max(rivals):
+            kept = load_stored(run.checkpoint / "best")
+            best = _Best(kept.policy, kept.about["timesteps"])
+        run.save(self.model, self.curve, best)
 
 
-def _score(best: StoredPolicy, environment: Environment, *, sampled: bool) -> dict[str, Any]:
+def _score(best: Stored, environment: Environment, *, sampled: bool) -> dict[str, Any]:
     """The return on test seeds, as a manifest states it."""
     seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
     rollouts = roll_out(best.policy, environment, seeds, sampled=sampled)

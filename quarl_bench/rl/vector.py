@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -12,15 +13,23 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 from quarl_bench.rl.atari import GAMES, SIDE, STACK, draw_noops
-from quarl_bench.rl.environments import Environment
+from quarl_bench.rl.environments import LIBRARIES, Environment, make_environment
 
 
 def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:
     """`count` environments to train on, stepped in this process."""
     if environment.atari:
         return GameVector(environment, count, seed)
-    vector: VecEnv = make_vec_env(environment.id, count, seed=seed)
+    # Trained policies are published of tasks that Gymnasium brings: these stay as it makes them.
+    ours = environment.extra in LIBRARIES or environment.time_feature
+    vector: VecEnv = make_vec_env(partial(_make_limited, environment) if ours else environment.id, count, seed=seed)
     return vector
+
+
+def _make_limited(environment: Environment) -> gymnasium.Env[Any, Any]:
+    """As evaluation steps it, quiet and with the time feature, and cut at its step limit."""
+    bare, limit = make_environment(environment)
+    return gymnasium.wrappers.TimeLimit(bare, limit)
 
 
 class GameVector(VecEnv):

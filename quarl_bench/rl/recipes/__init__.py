@@ -1,6 +1,7 @@
 """Training recipes: one TOML file per algorithm, one table per environment.
 
-A table `<environment>-control` is the arm of a controlled comparison, trained as the origin "control".
+A table `<environment>-control` is the arm of a controlled comparison, trained as the origin "control". A table with
+`like` takes what it does not say, the published score excepted, from the table of that name.
 """
 
 import hashlib
@@ -8,12 +9,14 @@ import importlib.resources
 import json
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from quarl_bench.errors import SpecError
+from quarl_bench.quant.scheme import Scheme
 
+AWARE_KEYS = ("scheme", "quant_delay")  # of a run, never of a recipe's table
 ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 
 
@@ -39,8 +42,26 @@ class Recipe:
     policy: str = "MlpPolicy"
     precision: str = "fp32"  # of training's convolutions: fp32, or bf16 with fp32 master weights
     normalize: bool = False
+    time_feature: bool = False  # the remaining time is appended to the observations
     noise: tuple[str, float] | None = None  # exploration of DDPG and TD3: (normal or ou, SD)
     published: Published | None = None
+    scheme: str = ""  # qat<bits>: trained with the quantizer in place
+    quant_delay: int = 0  # environment steps in full precision before it rounds
+
+    def train_aware(self, scheme: str, quant_delay: int | None = None) -> Self:
+        """This recipe with a quantizer, which rounds behind `quant_delay` environment steps (half of all by default).
+
+        SpecError for a scheme that is not trained, and for a delay that leaves nothing to train.
+        """
+        if not Scheme.parse(scheme).trained:
+            raise SpecError(f"scheme {scheme!r} is applied to trained policies; train with one of qat2..qat8")
+        delay = self.timesteps // 2 if quant_delay is None else quant_delay
+        if not 0 < delay < self.timesteps:
+            raise SpecError(
+                f"quant_delay {delay:,}: the run has {self.timesteps:,} steps, and the quantizer needs some to watch "
+                "and some to round"
+            )
+        return replace(self, scheme=scheme, quant_delay=delay, published=None)
 
     @property
     def sha256(self) -> str:
@@ -48,11 +69,16 @@ class Recipe:
         facts: list[Any] = [self.algo, self.environment, self.timesteps, self.environments, self.policy, self.normalize]
         facts += self.noise or ()
         facts += [] if self.precision == "fp32" else [self.precision]
+        facts += ["time_feature"] if self.time_feature else []
+        facts += [self.scheme, self.quant_delay] if self.scheme else []
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
-def find_recipe(algo: str, environment: str, origin: str = "") -> Recipe:
-    """The recipe of a pair, for origin "control" its variant; SpecError with what exists when there is none."""
+def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
+    """The recipe of a pair, for origin "control" its variant, for a scheme its quantization-aware form.
+
+    SpecError with what exists when there is none.
+    """
     if algo not in ALGORITHMS:
         raise SpecError(f"unknown algorithm {algo!r}; known are {', '.join(ALGORITHMS)}")
     recipes = _read_recipes(algo)
@@ -60,15 +86,17 @@ def find_recipe(algo: str, environment: str, origin: str = "") -> Recipe:
     if name not in recipes:
         known = ", ".join(sorted(recipes)) or "none yet"
         raise SpecError(f"no {algo} recipe for environment {name!r}; known are {known}")
-    entry = dict(recipes[name])
-    published, noise = entry.pop("published", None), entry.pop("noise", None)
-    return Recipe(
-        algo,
-        environment,
-        **entry,
-        noise=None if noise is None else (str(noise["kind"]), float(noise["sd"])),
-        published=None if published is None else Published(**published),
-    )
+    where = f"recipes/{algo}.toml, table [{name}]"
+    entry = {"algo": algo, "environment": environment} | _complete(recipes, name, where)
+    _check_keys(entry, {f.name: _is_required(f) for f in fields(Recipe) if f.name not in AWARE_KEYS}, where)
+    if (noise := entry.get("noise")) is not None:
+        _check_keys(noise, {"kind": True, "sd": True}, f"{where}, noise")
+        entry["noise"] = str(noise["kind"]), float(noise["sd"])
+    if (published := entry.get("published")) is not None:
+        _check_keys(published, {f.name: _is_required(f) for f in fields(Published)}, f"{where}, published")
+        entry["published"] = Published(**published)
+    recipe = Recipe(**entry)
+    return recipe.train_aware(scheme) if scheme else recipe
 
 
 def schedule(value: Any) -> Any:
@@ -86,6 +114,35 @@ def _linear(start: float) -> Callable[[float], float]:
         return progress * start
 
     return remaining
+
+
+def _check_keys(table: Any, keys: dict[str, bool], where: str) -> None:
+    """SpecError for a key that is not among `keys`, or one of them that is required and missing."""
+    if not isinstance(table, dict):
+        raise SpecError(f"{where}: {table!r} is not a table; its keys are {', '.join(keys)}")
+    for key in table.keys() - keys.keys():
+        raise SpecError(f"{where}: unknown key {key!r}; known are {', '.join(keys)}")
+    for key, required in keys.items():
+        if required and key not in table:
+            raise SpecError(f"{where}: the key {key!r} is missing")
+
+
+def _is_required(member: Field[Any]) -> bool:
+    return member.default is MISSING and member.default_factory is MISSING
+
+
+def _complete(recipes: dict[str, dict[str, Any]], name: str, where: str) -> dict[str, Any]:
+    """The table `name` with what it takes from the one it is like."""
+    entry = dict(recipes[name])
+    if "like" not in entry:
+        return entry
+    model = entry.pop("like")
+    if model not in recipes:
+        raise SpecError(f"{where}: there is no table {model!r} to be like")
+    base = dict(recipes[model])
+    base.pop("published", None)
+    hyperparameters = base.get("hyperparameters", {}) | entry.get("hyperparameters", {})
+    return base | entry | {"hyperparameters": hyperparameters}
 
 
 @cache

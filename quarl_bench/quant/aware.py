@@ -1,0 +1,187 @@
+"""Quantization-aware training: modules that watch ranges in full precision and then round as the integers will.
+
+Master weights stay fp32. Until they are frozen, the modules only watch: activations by a moving average of the extremes
+of batches (Jacob et al. 2018), weights not at all. At the freeze every scale is fixed for good, from then on a forward
+computes with the numbers that the integer net has, biases included, and gradients pass the rounding unchanged
+(straight-through estimator; QuaRL, section 3). Weights that leave their frozen range saturate.
+
+All state is in float32 buffers whose names begin with `running_`: stable-baselines3 copies buffers of that name, and no
+others, into target networks.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from quarl_bench.errors import QuantizationError
+from quarl_bench.quant.affine import IntegerFormat
+from quarl_bench.quant.observers import Range
+from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quant.scheme import Scheme
+
+MOMENTUM = 0.01  # weight of the newest batch in an activation's range
+BIAS_LIMIT = 2**31 - 1
+
+
+class _Round(torch.autograd.Function):
+    """Straight-through rounding to clip(round(steps), low, high) * scale."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ARG004
+        x: torch.Tensor,
+        scale: torch.Tensor,
+        low: float,
+        high: float,
+        reciprocal: bool,
+    ) -> torch.Tensor:
+        # As QuantizedNet: activations are multiplied by the reciprocal, weights divided. Never in half precision.
+        steps = x.float() * (1 / scale) if reciprocal else x.float() / scale
+        return torch.clamp(steps.round_(), low, high).mul_(scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:  # noqa: ARG004
+        return gradients[0], None, None, None, None
+
+
+def round_through(x: torch.Tensor, scale: torch.Tensor, low: float, high: float, *, reciprocal: bool) -> torch.Tensor:
+    """`x` on the grid of `scale` between `low` and `high` steps; its gradient is the identity."""
+    rounded: torch.Tensor = _Round.apply(x, scale, low, high, reciprocal)  # type: ignore[no-untyped-call]
+    return rounded
+
+
+class Quantizer(nn.Module):
+    """One activation tensor: watches its range while training, rounds it once frozen."""
+
+    running_range: torch.Tensor  # (2,) lowest and highest
+    running_seen: torch.Tensor  # batches
+    running_format: torch.Tensor  # (scale, lowest step, highest step, zero point); scale 0 until frozen
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, size in (("range", 2), ("seen", 1), ("format", 4)):
+            self.register_buffer(f"running_{name}", torch.zeros(size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`x`, rounded once the format is known."""
+        scale, low, high, _ = self.running_format.tolist()
+        if scale:
+            return round_through(x, self.running_format[0], low, high, reciprocal=True)
+        if self.training:
+            self._watch(x.detach())
+        return x
+
+    @torch.no_grad()
+    def _watch(self, x: torch.Tensor) -> None:
+        extremes = torch.stack(x.aminmax()).float()
+        self.running_range.lerp_(extremes, MOMENTUM if self.running_seen else 1.0)
+        self.running_seen += 1
+
+    def read_range(self) -> Range:
+        """What was watched; QuantizationError when nothing was."""
+        if not self.running_seen:
+            raise QuantizationError("nothing was seen before the quantizers were frozen; use a later quant_delay")
+        return Range(float(self.running_range[0]), float(self.running_range[1]))
+
+    @torch.no_grad()
+    def freeze(self, format: ActivationFormat) -> None:
+        """Round to `format` from now on."""
+        low, high = format.format.minimum - format.zero_point, format.format.maximum - format.zero_point
+        self.running_format.copy_(torch.tensor([float(format.scale), low, high, format.zero_point]))
+
+    def read_format(self, format: IntegerFormat) -> ActivationFormat:
+        """What `freeze` was given."""
+        scale, _, _, zero_point = self.running_format.tolist()
+        return ActivationFormat(format, np.float32(scale), int(zero_point))
+
+
+class _Affine(nn.Module):
+    """What quantization adds to Linear and Conv2d: frozen scales of weight and bias, quantizers around the map."""
+
+    weight: Any  # a parameter
+    bias: Any
+    running_weight_scale: torch.Tensor  # (1,) per tensor or (outputs,) per channel; 0 until frozen
+    running_bias_scale: torch.Tensor
+    before: Quantizer | None
+    after: Quantizer | None
+
+    def equip(self, scheme: Scheme, *, first: bool, last: bool) -> None:
+        """Add the state; `first` rounds its input, `last` (no activation follows) its output."""
+        self.scheme = scheme
+        scales = len(self.weight) if self.weight.ndim == 4 else 1
+        self.register_buffer("running_weight_scale", torch.zeros(scales))
+        self.register_buffer("running_bias_scale", torch.zeros(scales))
+        self.before = Quantizer() if first else None
+        self.after = Quantizer() if last else None
+
+    def rounded(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weight and bias as the integers will be, or as they are until frozen."""
+        if not self.running_weight_scale[0]:
+            return self.weight, self.bias
+        limit = (1 << (self.scheme.bit_width - 1)) - 1
+        scale = self.running_weight_scale.view((-1,) + (1,) * (self.weight.ndim - 1))
+        weight = round_through(self.weight, scale, -limit, limit, reciprocal=False)
+        return weight, round_through(self.bias, self.running_bias_scale, -BIAS_LIMIT, BIAS_LIMIT, reciprocal=False)
+
+    @classmethod
+    def wrap(cls, leaf: Any, scheme: Scheme, *, first: bool, last: bool) -> Self:
+        """An aware layer around the parameters of `leaf`, which optimizers may hold already."""
+        aware = cls(*leaf.weight.shape[1::-1], *((leaf.kernel_size, leaf.stride) if leaf.weight.ndim == 4 else ()))
+        aware.weight, aware.bias = leaf.weight, leaf.bias
+        aware.equip(scheme, first=first, last=last)
+        return aware
+
+    @torch.no_grad()
+    def freeze(self, layer: QuantizedLayer, input_scale: np.float32) -> None:
+        """Use the scales of `layer` from now on."""
+        self.running_weight_scale.copy_(torch.from_numpy(layer.weight_scale))
+        self.running_bias_scale.copy_(torch.from_numpy(input_scale * layer.weight_scale))
+
+
+class AwareLinear(_Affine, nn.Linear):
+    """A Linear layer whose numbers are rounded once frozen."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, outputs) of (n, inputs)."""
+        y = nn.functional.linear(x if self.before is None else self.before(x), *self.rounded())
+        return y if self.after is None else self.after(y)
+
+
+class AwareConv2d(_Affine, nn.Conv2d):
+    """A Conv2d layer whose numbers are rounded once frozen, per output channel."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, outputs, height, width) of (n, inputs, height, width)."""
+        y = nn.functional.conv2d(x if self.before is None else self.before(x), *self.rounded(), self.stride)
+        return y if self.after is None else self.after(y)
+
+
+class AwareReLU(nn.Module):
+    """A ReLU whose result is rounded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after = Quantizer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """max(x, 0), rounded."""
+        result: torch.Tensor = self.after(torch.relu(x))
+        return result
+
+
+class AwareTanh(nn.Module):
+    """A Tanh between two roundings, as an integer table is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after, self.table = Quantizer(), Quantizer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """tanh(x), rounded before and behind."""
+        result: torch.Tensor = self.table(torch.tanh(self.after(x)))
+        return result
+
+
+AWARE = {nn.ReLU: AwareReLU, nn.Tanh: AwareTanh}

@@ -1,0 +1,54 @@
+"""From a recipe to a stable-baselines3 model that can learn it."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.vec_env import VecEnv
+
+from quarl_bench.rl import aware, mixed
+from quarl_bench.rl.recipes import Recipe, schedule
+
+ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
+    name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
+}
+ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
+NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
+BF16 = "bf16"
+
+
+def make_model(recipe: Recipe, vector: VecEnv, seed: int) -> BaseAlgorithm:
+    """A fresh model of `recipe` on the environments of `vector`."""
+    hyperparameters = copy.deepcopy(recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
+    arguments = {key: schedule(value) for key, value in hyperparameters.items()}
+    kwargs = arguments.setdefault("policy_kwargs", {})
+    if "activation_fn" in kwargs:
+        kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
+    if recipe.noise is not None:
+        kind, sd = recipe.noise
+        zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
+        arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
+    algorithm = ALGORITHMS[recipe.algo]
+    return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device="cpu", **arguments)
+
+
+def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
+    """A model that `make_model` made and that was saved to `path`."""
+    return ALGORITHMS[recipe.algo].load(path, env=vector, device="cpu")
+
+
+def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
+    """The policy's class; what it has to be told goes into `kwargs`."""
+    policy = recipe.policy
+    if recipe.precision == BF16:
+        policy = mixed.NAME
+        kwargs["features_extractor_class"] = mixed.MixedNatureCNN
+        kwargs.setdefault("net_arch", [])  # what NatureCNN itself gets: nothing between features and heads
+    if recipe.scheme:
+        kwargs["scheme"] = recipe.scheme
+        return aware.find_policy_class(recipe.algo, policy)
+    return mixed.POLICIES[recipe.algo] if policy == mixed.NAME else policy

@@ -1,0 +1,113 @@
+"""Files of users and strangers, mutated: each is read, or refused in one line, in no time.
+
+Zips and pickles are fuzzed in test_hostile.py, fp32 policies in test_policy_files.py, claims in test_catalog.py, scheme
+names in test_scheme.py; here is the rest of what a command line or a test run reads.
+"""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from quarl_bench.errors import QuarlError
+from quarl_bench.policy.files import MANIFEST
+from quarl_bench.policy.head import HeadKind
+from quarl_bench.policy.integers import load_integers, save_integers
+from quarl_bench.policy.training import ARGS, CONFIG, Training, read_training
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.hub import parse_address
+from quarl_bench.store import Places, Store
+from tests.strategies import make_policy
+from tests.test_policy_files import JSON, _paths
+from tests.test_store import MEASUREMENT
+
+fuzz = settings(deadline=10_000, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+STATES = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
+
+
+def mutate(draw: Any, document: Any, spared: tuple[str, ...] = ("sha256", "schema_version", "key")) -> Any:
+    """`document` with up to three of its values replaced or gone; `spared` keys would end the reading at once."""
+    document = copy.deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        paths = [path for path in _paths(document) if not set(path) & set(spared)]
+        if not paths:
+            break
+        *parents, key = draw(st.sampled_from(paths))
+        place = document
+        for parent in parents:
+            place = place[parent]
+        if draw(st.booleans()):
+            place[key] = draw(JSON)
+        else:
+            del place[key]
+    return document
+
+
+def read(reader: Any, *arguments: Any) -> Any:
+    """What `reader` returns, or None where it refuses in one line."""
+    said, found = "one line", None
+    try:
+        found = reader(*arguments)
+    except QuarlError as error:
+        said = str(error)
+    assert len(said.splitlines()) == 1
+    return found
+
+
+@fuzz
+@given(data=st.data())
+def test_manifests_of_integers(tmp_path: Path, data: st.DataObject) -> None:
+    """What loads must also act."""
+    integers = make_policy(HeadKind.TANH, normalized=True).quantize(Scheme.parse("int8"), STATES).to_integer()
+    save_integers(integers, tmp_path / "policy", {})
+    path = tmp_path / "policy" / MANIFEST
+    path.write_text(json.dumps(mutate(data.draw, json.loads(path.read_text()))))
+    loaded = read(load_integers, path.parent)
+    if loaded is not None:
+        read(loaded.policy.act, STATES)
+
+
+@fuzz
+@given(data=st.data())
+def test_what_is_said_of_a_training(tmp_path: Path, data: st.DataObject) -> None:
+    """As bytes, and as values of the keys that are read."""
+    keys = st.sampled_from(["algo", "env", "env_kwargs", "frame_stack", "env_wrapper", "normalize"])
+    texts = st.dictionaries(keys, JSON, max_size=4).map(json.dumps) | st.text(
+        "{}[]&*:!<-,?|>%@ \n\taé01'\"", max_size=40
+    )
+    tags = st.sampled_from(
+        ["", "!!python/tuple ", "!!python/object/apply:collections.OrderedDict\n", "!!python/name:os "]
+    )
+    for name in (ARGS, CONFIG):
+        (tmp_path / name).write_text(data.draw(tags) + data.draw(texts))
+    training = read(read_training, tmp_path)
+    assert training is None or isinstance(training, Training)
+
+
+@fuzz
+@given(data=st.data())
+def test_a_damaged_measurement_is_made_again(tmp_path: Path, data: st.DataObject) -> None:
+    """What the store accepts is as long as its lists of seeds and policies say."""
+    for old in tmp_path.rglob("*.json"):
+        old.unlink()
+    Store(Places(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
+    (path,) = tmp_path.rglob("*.json")
+    path.write_text(json.dumps(mutate(data.draw, json.loads(path.read_text()))))
+    found = Store(Places(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
+    assert len(found.returns) == len(found.policies)
+
+
+@fuzz
+@given(
+    st.text(max_size=20) | st.lists(st.sampled_from(["hub:", "a", "/", "@", ".zip", "..", "-", " ", "\n"])).map("".join)
+)
+def test_addresses_on_the_hub(text: str) -> None:
+    address = read(parse_address, text)
+    if address is not None:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", address.repository)
+        assert address.text == text

@@ -1,0 +1,185 @@
+"""Mixed precision stays inside the convolutions: what is kept, learned and extracted is fp32."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.envs import FakeImageEnv
+
+from quarl_bench.policy.sb3 import extract
+from quarl_bench.rl import train
+from quarl_bench.rl.environments import find_environment
+from quarl_bench.rl.mixed import POLICIES, MixedNatureCNN, MixedQNetwork
+from quarl_bench.rl.recipes import find_recipe
+from quarl_bench.rl.train import Options
+from quarl_bench.spec import PolicySpec
+
+EPS = 2.0**-7  # of bfloat16: the distance from 1 to the next number
+SETTINGS: dict[str, dict[str, Any]] = {
+    "a2c": {"n_steps": 4},
+    "ppo": {"n_steps": 8, "batch_size": 8, "n_epochs": 1},
+    "dqn": {"buffer_size": 64, "learning_starts": 8, "batch_size": 8, "train_freq": 4, "target_update_interval": 16},
+}
+everywhere = pytest.mark.parametrize("algo", SETTINGS)
+
+
+def make_images() -> FakeImageEnv:
+    return FakeImageEnv(screen_height=84, screen_width=84, n_channels=4, discrete=True, channel_first=True)
+
+
+def make_model(algo: str, *, mixed: bool) -> Any:
+    policy = POLICIES[algo] if mixed else "CnnPolicy"
+    kwargs = {"features_extractor_class": MixedNatureCNN, "net_arch": []} if mixed else {}
+    algorithm = getattr(sb3, algo.upper())
+    return algorithm(policy, make_images(), policy_kwargs=kwargs, seed=1, device="cpu", **SETTINGS[algo])
+
+
+def make_twins(algo: str) -> tuple[Any, Any]:
+    """A mixed model and an fp32 one with its weights, far enough from their start that actions depend on images."""
+    mixed, plain = make_model(algo, mixed=True), make_model(algo, mixed=False)
+    with torch.no_grad():
+        for name, parameter in mixed.policy.named_parameters():
+            if "extractor" not in name:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+            elif parameter.ndim > 1:
+                parameter.mul_(3)
+    plain.policy.load_state_dict(mixed.policy.state_dict())
+    return mixed, plain
+
+
+def draw_images(count: int) -> torch.Tensor:
+    """Of two or three rectangles each: where every pixel is drawn all images look alike to a network."""
+    rng = np.random.default_rng(0)
+    images = np.zeros((count, 4, 84, 84), np.uint8)
+    for image in images:
+        for top, left in rng.integers(0, 60, (rng.integers(2, 4), 2)):
+            image[rng.integers(4), top : top + 24, left : left + 24] = rng.integers(256)
+    return torch.from_numpy(images)
+
+
+def find_network(model: BaseAlgorithm) -> Any:
+    return model.policy.q_net if isinstance(model, sb3.DQN) else model.policy
+
+
+def read_features(model: BaseAlgorithm, images: torch.Tensor) -> torch.Tensor:
+    network = find_network(model)
+    return network.extract_features(images, network.features_extractor)
+
+
+@everywhere
+def test_a_recipe_trains_the_network_of_stable_baselines(algo: str, tmp_path: Path) -> None:
+    for module in ("ale_py", "cv2"):
+        pytest.importorskip(module, reason="needs the atari extra")
+    recipe = find_recipe(algo, "pong")
+    small = {"buffer_size": 64} if algo == "dqn" else {}
+    recipe = replace(recipe, environments=2, hyperparameters=recipe.hyperparameters | small)
+    run = train._Run(PolicySpec(algo, "pong", 1), recipe, find_environment("pong"), tmp_path, Options())
+    mixed = run.new()
+    plain = type(mixed)("CnnPolicy", mixed.get_env(), seed=1, device="cpu", **small)
+    assert type(mixed.policy) is POLICIES[algo]
+    assert type(find_network(mixed).features_extractor) is MixedNatureCNN
+    found, expected = mixed.policy.state_dict(), plain.policy.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)  # equal seeds, equal weights
+
+
+@everywhere
+def test_features_are_those_of_fp32_but_for_rounding(algo: str) -> None:
+    mixed, plain = make_twins(algo)
+    images = draw_images(16)
+    found, expected = read_features(mixed, images), read_features(plain, images)
+    assert found.dtype == expected.dtype == torch.float32
+    error = (found - expected).norm() / expected.norm()
+    assert EPS / 16 < error < EPS  # not fp32 by accident, and no worse than one rounding of everything
+    assert (found - expected).abs().max() < 2 * EPS * expected.abs().max()
+
+
+def test_the_images_are_left_alone() -> None:
+    images = draw_images(4)
+    before = images.clone()
+    read_features(make_model("ppo", mixed=True), images)
+    assert images.equal(before)
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_gradients_and_heads_are_fp32(algo: str) -> None:
+    mixed, plain = make_twins(algo)
+    images, actions = draw_images(16), torch.arange(16) % 6
+    for model in (mixed, plain):
+        values, log_probabilities, entropy = model.policy.evaluate_actions(images, actions)
+        assert {values.dtype, log_probabilities.dtype, entropy.dtype} == {torch.float32}
+        (values.square().mean() - log_probabilities.mean()).backward()
+    features = read_features(mixed, images)
+    logits = mixed.policy.get_distribution(images).distribution.logits
+    expected = torch.log_softmax(torch.nn.functional.linear(features, *mixed.policy.action_net.parameters()), dim=1)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-4)
+    for (name, found), other in zip(mixed.policy.named_parameters(), plain.policy.parameters(), strict=True):
+        assert (found.dtype, found.grad.dtype) == (torch.float32, torch.float32), name
+        cosine = torch.nn.functional.cosine_similarity(found.grad.flatten(), other.grad.flatten(), dim=0)
+        assert cosine > 0.99, name
+
+
+@everywhere
+def test_what_is_learned_is_kept_in_fp32(algo: str) -> None:
+    model = make_model(algo, mixed=True)
+    before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
+    model.learn(32)
+    after = model.policy.state_dict()
+    assert {tensor.dtype for tensor in after.values()} == {torch.float32}
+    assert not any(torch.equal(before[name], after[name]) for name in after if name.endswith("weight"))
+    moments = [value for state in model.policy.optimizer.state.values() for value in state.values()]
+    assert {moment.dtype for moment in moments if torch.is_tensor(moment)} == {torch.float32}
+    rounded = [tensor.bfloat16().float() for tensor in after.values()]
+    assert not all(torch.equal(tensor, other) for tensor, other in zip(after.values(), rounded, strict=True))
+
+
+@everywhere
+def test_the_extracted_policy_acts_as_the_fp32_model(algo: str) -> None:
+    mixed, plain = make_twins(algo)
+    images = draw_images(64).numpy()
+    expected, _ = plain.predict(images, deterministic=True)
+    policy = extract(mixed)
+    assert np.array_equal(policy.act(images), expected)
+    assert len(set(expected.tolist())) == 6
+    assert [layer.weight.dtype for layer in policy.net.layers] == [np.float32] * 5
+    agreed = (mixed.predict(images, deterministic=True)[0] == expected).mean()
+    assert agreed > 0.9  # the same policy, but for close calls
+
+
+@everywhere
+def test_a_saved_model_goes_on(algo: str) -> None:
+    model = make_model(algo, mixed=True)
+    model.learn(32)
+    stream = io.BytesIO()
+    model.save(stream)
+    loaded = type(model).load(stream, env=make_images(), device="cpu")
+    assert type(loaded.policy) is POLICIES[algo]
+    images = draw_images(16)
+    assert read_features(loaded, images).equal(read_features(model, images))
+    found, expected = (m.predict(images.numpy(), deterministic=True)[0] for m in (loaded, model))
+    assert np.array_equal(found, expected)
+    loaded.learn(32, reset_num_timesteps=False)
+    assert loaded.num_timesteps == 64
+
+
+def test_the_target_network_is_another_one_of_its_kind() -> None:
+    model = make_model("dqn", mixed=True)
+    network, target = model.policy.q_net, model.policy.q_net_target
+    assert type(network) is type(target) is MixedQNetwork
+    images = draw_images(4)
+    assert network(images).equal(target(images))
+    with torch.no_grad():
+        network.features_extractor.cnn[0].weight.mul_(2)
+    assert not network(images).equal(target(images))
+    model.learn(8)  # no gradient step yet
+    stream = io.BytesIO()
+    model.save(stream)
+    loaded = sb3.DQN.load(stream, device="cpu").policy
+    assert loaded.q_net(images).equal(network(images))
+    assert loaded.q_net_target(images).equal(target(images))
