@@ -1,8 +1,6 @@
 """Mixed precision stays inside the convolutions: what is kept, learned and extracted is fp32."""
 
 import io
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +9,13 @@ import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.envs import FakeImageEnv
+from stable_baselines3.common.torch_layers import NatureCNN
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from quarl_bench.policy.sb3 import extract
-from quarl_bench.rl import train
-from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.mixed import POLICIES, MixedNatureCNN, MixedQNetwork
-from quarl_bench.rl.recipes import find_recipe
-from quarl_bench.rl.train import Options
-from quarl_bench.spec import PolicySpec
+from quarl_bench.rl.models import make_model
+from quarl_bench.rl.recipes import Recipe
 
 EPS = 2.0**-7  # of bfloat16: the distance from 1 to the next number
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -29,20 +26,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
 everywhere = pytest.mark.parametrize("algo", SETTINGS)
 
 
-def make_images() -> FakeImageEnv:
-    return FakeImageEnv(screen_height=84, screen_width=84, n_channels=4, discrete=True, channel_first=True)
+def make_images() -> VecEnv:
+    sizes = {"screen_height": 84, "screen_width": 84, "n_channels": 4}
+    return DummyVecEnv([lambda: FakeImageEnv(**sizes, discrete=True, channel_first=True)])
 
 
-def make_model(algo: str, *, mixed: bool) -> Any:
-    policy = POLICIES[algo] if mixed else "CnnPolicy"
-    kwargs = {"features_extractor_class": MixedNatureCNN, "net_arch": []} if mixed else {}
-    algorithm = getattr(sb3, algo.upper())
-    return algorithm(policy, make_images(), policy_kwargs=kwargs, seed=1, device="cpu", **SETTINGS[algo])
+def make(algo: str, precision: str) -> Any:
+    recipe = Recipe(algo, "pong", "a test", 64, 1, SETTINGS[algo], policy="CnnPolicy", precision=precision)
+    return make_model(recipe, make_images(), seed=1)
 
 
 def make_twins(algo: str) -> tuple[Any, Any]:
     """A mixed model and an fp32 one with its weights, far enough from their start that actions depend on images."""
-    mixed, plain = make_model(algo, mixed=True), make_model(algo, mixed=False)
+    mixed, plain = make(algo, "bf16"), make(algo, "fp32")
     with torch.no_grad():
         for name, parameter in mixed.policy.named_parameters():
             if "extractor" not in name:
@@ -73,17 +69,11 @@ def read_features(model: BaseAlgorithm, images: torch.Tensor) -> torch.Tensor:
 
 
 @everywhere
-def test_a_recipe_trains_the_network_of_stable_baselines(algo: str, tmp_path: Path) -> None:
-    for module in ("ale_py", "cv2"):
-        pytest.importorskip(module, reason="needs the atari extra")
-    recipe = find_recipe(algo, "pong")
-    small = {"buffer_size": 64} if algo == "dqn" else {}
-    recipe = replace(recipe, environments=2, hyperparameters=recipe.hyperparameters | small)
-    run = train._Run(PolicySpec(algo, "pong", 1), recipe, find_environment("pong"), tmp_path, Options())
-    mixed = run.new()
-    plain = type(mixed)("CnnPolicy", mixed.get_env(), seed=1, device="cpu", **small)
+def test_the_network_is_that_of_stable_baselines(algo: str) -> None:
+    mixed, plain = make(algo, "bf16"), make(algo, "fp32")
     assert type(mixed.policy) is POLICIES[algo]
     assert type(find_network(mixed).features_extractor) is MixedNatureCNN
+    assert type(find_network(plain).features_extractor) is NatureCNN
     found, expected = mixed.policy.state_dict(), plain.policy.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)  # equal seeds, equal weights
@@ -96,15 +86,8 @@ def test_features_are_those_of_fp32_but_for_rounding(algo: str) -> None:
     found, expected = read_features(mixed, images), read_features(plain, images)
     assert found.dtype == expected.dtype == torch.float32
     error = (found - expected).norm() / expected.norm()
-    assert EPS / 16 < error < EPS  # not fp32 by accident, and no worse than one rounding of everything
+    assert EPS / 16 < error < EPS  # measured: 0.6 EPS; fp32 by accident would be next to nothing
     assert (found - expected).abs().max() < 2 * EPS * expected.abs().max()
-
-
-def test_the_images_are_left_alone() -> None:
-    images = draw_images(4)
-    before = images.clone()
-    read_features(make_model("ppo", mixed=True), images)
-    assert images.equal(before)
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
@@ -127,7 +110,7 @@ def test_gradients_and_heads_are_fp32(algo: str) -> None:
 
 @everywhere
 def test_what_is_learned_is_kept_in_fp32(algo: str) -> None:
-    model = make_model(algo, mixed=True)
+    model = make(algo, "bf16")
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     model.learn(32)
     after = model.policy.state_dict()
@@ -154,7 +137,7 @@ def test_the_extracted_policy_acts_as_the_fp32_model(algo: str) -> None:
 
 @everywhere
 def test_a_saved_model_goes_on(algo: str) -> None:
-    model = make_model(algo, mixed=True)
+    model = make(algo, "bf16")
     model.learn(32)
     stream = io.BytesIO()
     model.save(stream)
@@ -169,7 +152,7 @@ def test_a_saved_model_goes_on(algo: str) -> None:
 
 
 def test_the_target_network_is_another_one_of_its_kind() -> None:
-    model = make_model("dqn", mixed=True)
+    model = make("dqn", "bf16")
     network, target = model.policy.q_net, model.policy.q_net_target
     assert type(network) is type(target) is MixedQNetwork
     images = draw_images(4)

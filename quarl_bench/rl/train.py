@@ -12,11 +12,13 @@ import platform
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -32,10 +34,11 @@ from quarl_bench.rl.aware import freeze, is_frozen
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.episodes import start_episodes
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.exploration import collect_random_states, measure_variance, thin_states
 from quarl_bench.rl.models import load_model, make_model
 from quarl_bench.rl.recipes import Recipe
 from quarl_bench.rl.vector import make_vector
-from quarl_bench.spec import PolicySpec, is_sampled
+from quarl_bench.spec import ACTOR_CRITIC, PolicySpec, is_sampled
 
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
@@ -222,6 +225,11 @@ class _Checkpoints(BaseCallback):
     def _on_training_end(self) -> None:
         self.bar.close()
 
+    @cached_property
+    def states(self) -> NDArray[Any]:
+        """The states in which every run on this environment states its variance."""
+        return collect_random_states(extract(self.model), self.run.environment)
+
     def evaluate(self) -> None:
         """One point of the curve; the best policy so far, ties going to the later one, is kept with it.
 
@@ -229,12 +237,25 @@ class _Checkpoints(BaseCallback):
         """
         run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
         policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
-        returns = roll_out(policy, run.environment, run.validation_seeds, sampled=run.sampled).returns
+        explores = policy.head.discrete and run.spec.algo in ACTOR_CRITIC
+        rollouts = roll_out(
+            policy,
+            run.environment,
+            run.validation_seeds,
+            sampled=run.sampled,
+            keep_every=thin_states(run.environment) if explores else 0,
+        )
+        returns = rollouts.returns
         point: dict[str, Any] = {
             "timesteps": int(self.model.num_timesteps),
             "mean": float(returns.mean()),
             "sd": float(np.std(returns, ddof=1)),
         } | ({"quantized": True} if quantized else {})
+        if rollouts.observations is not None:
+            point["variance"] = {
+                "visited": measure_variance(policy, rollouts.observations),
+                "fixed": measure_variance(policy, self.states),
+            }
         self.curve.append(point)
         self.bar.set_postfix_str(f"return {point['mean']:.1f}")
         rivals = [p["mean"] for p in self.curve if p.get("quantized", False) == quantized]
