@@ -83,14 +83,20 @@ def build_model(task: str, environments: int) -> Any:
 
 def make_peer(task: str, environments: int, *, time_feature: bool) -> Any:
     """The environments as stable-baselines3 makes them."""
+    import gymnasium
     from sb3_contrib.common.wrappers import TimeFeatureWrapper
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
     from quarl_bench.rl.environments import find_environment, make_environment
 
+    gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is meant
     environment = find_environment(task)
     make_environment(environment)[0].close()  # registers its id
+    if environment.extra == "mujoco":
+        import mujoco
+
+        mujoco.set_mju_user_warning(lambda _: None)  # it would also write them into a file here
     if environment.atari:
         import ale_py  # noqa: F401 (registers)
 
@@ -149,7 +155,7 @@ def compare(task: str, rounds: int) -> None:
     rates: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, values in rates.items():
-            command = [sys.executable, "-W", "ignore", __file__, "--task", task, "--only", name]
+            command = [sys.executable, __file__, "--task", task, "--only", name]
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             values.append(tuple(map(float, output.splitlines()[-1].split())))  # Bullet says when it was built
     for name, values in rates.items():

@@ -1,10 +1,10 @@
 """Training PPO and A2C on Pong: this package against stable-baselines3 as its users have it.
 
-The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. The peer trains in fp32 on
-`make_atari_env` in a VecFrameStack; we train on our own games with bfloat16 convolutions. Each contender has a process of
-its own with one torch thread, in turns: `python benches/peers/training.py [--algo ppo] [--rounds N] [--steps N]`. Prints
-medians of environment steps per second of CPU time, which other load disturbs less than wall clock, and of their ratio
-within a round. Imports, model building and a first update are not timed, nothing is evaluated.
+The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. The peer trains in fp32
+on `make_atari_env` in a VecFrameStack; we train on our own games with bfloat16 convolutions. Each contender has a
+process of its own with one torch thread, in turns: `python benches/peers/training.py [--algo ppo] [--rounds N] [--steps
+N]`. Prints medians of environment steps per second of CPU time, which other load disturbs less than wall clock, and of
+their ratio within a round. Imports, model building and a first update are not timed, nothing is evaluated.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def time_training(model: Any, steps: int) -> tuple[float, float]:
     import torch
 
     torch.set_num_threads(1)
-    model.learn(1)  # a whole rollout
+    model.learn(model.n_steps * model.n_envs)
     before = model.num_timesteps
     wall, busy = time.perf_counter(), time.process_time()
     model.learn(steps, reset_num_timesteps=False)

@@ -19,10 +19,13 @@ from quarl_bench.spec import ID_PART, Case
 
 KINDS = {
     "case": ("retention",),
-    "aggregate": ("mean_error", "equivalence", "most_cells", "wider", "loses", "tracks", "count"),
-}
-COMPARING = ("equivalence", "wider", "loses", "tracks")  # rules that need `against`
+    "aggregate": (
+        "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count",
+    ),
+}  # fmt: skip
+COMPARING = ("equivalence", "gains", "wider", "loses", "tracks")  # rules that need `against`
 COUNTING = ("count",)  # rules whose threshold is a number of cases
+FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
 STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
@@ -45,7 +48,8 @@ class Claim:
     """One sentence of a paper. `known` maps ids that do not reproduce to the reason.
 
     `schemes` are what is judged; for the rule "wider" they are statistics of weights. `against` is what they are
-    compared with: the scheme ("equivalence", "loses"), the algorithm ("wider") or the statistic of weights ("tracks").
+    compared with: the scheme, or its family ("equivalence", "gains", "loses"), the algorithm ("wider") or the statistic
+    of weights ("tracks").
     `slug` is the middle part of an item's id.
     """
 
@@ -108,6 +112,13 @@ class JudgedClaim:
     def id(self) -> str:
         """The pytest id."""
         return f"{self.algo}-{self.claim.slug}-{self.scheme}"
+
+    @property
+    def against(self) -> str:
+        """The scheme it is compared with; empty where that is none."""
+        if self.claim.against in FAMILIES:
+            return f"{self.claim.against}{Scheme.parse(self.scheme).bit_width}"
+        return self.claim.against if self.claim.rule in ("equivalence", "gains", "loses") else ""
 
     @property
     def known(self) -> str:
@@ -233,7 +244,7 @@ class _Entry:
             if against not in ALGORITHMS:
                 raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
             return
-        compared = [] if against is None or entry["rule"] == "tracks" else [against]
+        compared = [] if against is None or entry["rule"] == "tracks" or against in FAMILIES else [against]
         if entry["rule"] == "tracks" and against not in STATISTICS:
             raise self._error("against", f"must be a statistic of weights: {', '.join(STATISTICS)}")
         for key, names in (("schemes", entry["schemes"]), ("against", compared)):

@@ -90,6 +90,31 @@ def judge_wider(
     )
 
 
+def judge_gains(gains: Mapping[str, float], *, policies: int, missing: Sequence[str] = ()) -> Verdict:
+    """Judge "one scheme loses less than another in a typical cell".
+
+    `gains` maps a cell to the other scheme's relative error minus this one's. Exact sign-flip test on them, whose
+    inversion gives the interval of the typical gain. Cells, not policies, are the units; equal cells count against
+    nobody, and fewer than five cannot decide.
+    """
+    values = np.array([*gains.values()])
+    interval = _invert_flips(values) if len(values) >= 5 else None
+    return Verdict(
+        outcome=Outcome.PARTIAL if missing else conclude(interval, 0.0, math.inf),
+        estimate=float(values.mean()) if len(values) else None,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
+        threshold=0.0,
+        scope="cells like these",
+        policies=policies,
+        episodes=0,
+        distinct_episodes=0,
+        needed="" if len(values) >= 5 else f"at least 5 cells; {len(values)} are here",
+        caveats=(f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} cells",),
+        missing=tuple(missing),
+    )
+
+
 def judge_tracks(
     points: Mapping[str, tuple[float, float]], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.05
 ) -> Verdict:

@@ -37,7 +37,7 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
     spreads: dict[str, float] = {}
     missing: list[str] = []
     tracks = judged.claim.rule == "tracks"
-    schemes = (FP32, judged.scheme, *((judged.claim.against,) if judged.claim.against and not tracks else ()))
+    schemes = (FP32, judged.scheme, *((judged.against,) if judged.against else ()))
     for case in judged.cases:
         policies = _find(cells, case, missing)
         if policies is None:

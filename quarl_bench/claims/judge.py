@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.census import judge_count, judge_most_cells, judge_tracks, judge_wider
+from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
-from quarl_bench.claims.verdict import judge_loss, judge_retention, weigh_retention
+from quarl_bench.claims.verdict import judge_loss, judge_retention, reverse, weigh_retention
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
@@ -65,13 +65,17 @@ def _judge_cells(
     if rule == "equivalence":
         triples = {name: (m[0], m[1], m[2]) for name, m in measurements.items()}
         return judge_equivalence(triples, margin=threshold, missing=missing)
+    if rule == "gains":
+        gains = {name: m[0].find_error(m[2]) - m[0].find_error(m[1]) for name, m in measurements.items()}
+        return judge_gains(gains, policies=cells.policies, missing=missing)
     if rule == "loses":
         triple = next(iter(measurements.values()), None)
         return judge_loss(None if triple is None else (triple[2], triple[1]), margin=threshold, missing=missing)
     pairs = {name: (m[0], m[1]) for name, m in measurements.items()}
     if rule == "most_cells":
         return judge_most_cells(pairs, margin=threshold, missing=missing)
-    return judge_mean_error(pairs, threshold=threshold, missing=missing)
+    verdict = judge_mean_error(pairs, threshold=threshold, missing=missing)
+    return reverse(verdict) if rule == "mean_loss" else verdict
 
 
 def _split_modes(reference: Measurement, measured: Measurement) -> list[tuple[Measurement, Measurement]]:

@@ -88,9 +88,13 @@ def judge_loss(
     """
     if pair is None:
         return Verdict(Outcome.PARTIAL, None, None, None, 1.0 - margin, name_scope(0), 0, 0, 0, missing=tuple(missing))
-    kept = judge_retention(*pair, margin=margin)
+    return reverse(judge_retention(*pair, margin=margin))
+
+
+def reverse(verdict: Verdict) -> Verdict:
+    """The verdict on the opposite sentence: the same interval on the other side of the threshold."""
     opposite = {Outcome.SUPPORTED: Outcome.REFUTED, Outcome.REFUTED: Outcome.SUPPORTED}
-    return replace(kept, outcome=opposite.get(kept.outcome, kept.outcome))
+    return replace(verdict, outcome=opposite.get(verdict.outcome, verdict.outcome))
 
 
 def weigh_retention(

@@ -21,7 +21,7 @@ STATES = 1_000
 
 
 def measure_variance(policy: Policy, observations: NDArray[Any]) -> float:
-    """Mean over states (n, ...) of the variance of softmax(outputs) over A actions: 0 if uniform, (A - 1) / A^2 if sure."""
+    """Mean over states (n, ...) of the variance of A action probabilities: 0 if uniform, (A - 1) / A^2 if sure."""
     probabilities = scipy.special.softmax(policy.outputs(observations).astype(np.float64), axis=1)
     return float(probabilities.var(axis=1).mean())
 
