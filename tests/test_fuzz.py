@@ -11,30 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from quarl_bench.deploy.artefact import GOLDEN, read_artefact
 from quarl_bench.errors import QuarlError
 from quarl_bench.policy.files import MANIFEST
 from quarl_bench.policy.head import HeadKind
 from quarl_bench.policy.integers import load_integers, save_integers
 from quarl_bench.policy.training import ARGS, CONFIG, Training, read_training
 from quarl_bench.quant.scheme import Scheme
+from quarl_bench.report.html import read_document, render_report
 from quarl_bench.rl.hub import parse_address
 from quarl_bench.store import Places, Store
 from tests.strategies import make_policy
 from tests.test_policy_files import JSON, _paths
+from tests.test_report import SWEEP, WEIGHTS, make_document
 from tests.test_store import MEASUREMENT
 
 fuzz = settings(deadline=10_000, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STATES = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
 
 
-def mutate(draw: Any, document: Any, spared: tuple[str, ...] = ("sha256", "schema_version", "key")) -> Any:
-    """`document` with up to three of its values replaced or gone; `spared` keys would end the reading at once."""
+def mutate(draw: Any, document: Any) -> Any:
+    """`document` with up to three of its values replaced or gone, save those that would end the reading at once."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 3))):
-        paths = [path for path in _paths(document) if not set(path) & set(spared)]
+        paths = [path for path in _paths(document) if not {"sha256", "schema_version", "key"} & set(path)]
         if not paths:
             break
         *parents, key = draw(st.sampled_from(paths))
@@ -74,19 +78,48 @@ def test_manifests_of_integers(tmp_path: Path, data: st.DataObject) -> None:
 
 @fuzz
 @given(data=st.data())
+def test_manifests_of_artefacts(tmp_path: Path, data: st.DataObject) -> None:
+    litert = pytest.importorskip("quarl_bench.deploy.litert")
+    pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
+    folder = tmp_path / "artefact"
+    if not (folder / "whole.json").exists():
+        policy = make_policy().quantize(Scheme.parse("int8"), STATES).to_integer()
+        litert.export_policy(policy, folder, STATES, scheme="int8", source_sha256="0" * 64)
+        (folder / MANIFEST).rename(folder / "whole.json")
+    assert (folder / GOLDEN).exists()
+    manifest = mutate(data.draw, json.loads((folder / "whole.json").read_text()))
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    if read(read_artefact, folder) is not None:
+        read(litert.load_artefact, folder)
+
+
+KEYS = st.sampled_from(["algo", "env", "env_kwargs", "frame_stack", "env_wrapper", "normalize"])
+TEXTS = st.dictionaries(KEYS, JSON, max_size=4).map(json.dumps) | st.text("{}[]&*:!<-,?|>%@ \n\taé01'\"", max_size=40)
+TAGS = st.sampled_from(["", "!!python/tuple ", "!!python/object/apply:collections.OrderedDict\n", "!!python/name:os "])
+
+
+@fuzz
+@given(data=st.data())
 def test_what_is_said_of_a_training(tmp_path: Path, data: st.DataObject) -> None:
     """As bytes, and as values of the keys that are read."""
-    keys = st.sampled_from(["algo", "env", "env_kwargs", "frame_stack", "env_wrapper", "normalize"])
-    texts = st.dictionaries(keys, JSON, max_size=4).map(json.dumps) | st.text(
-        "{}[]&*:!<-,?|>%@ \n\taé01'\"", max_size=40
-    )
-    tags = st.sampled_from(
-        ["", "!!python/tuple ", "!!python/object/apply:collections.OrderedDict\n", "!!python/name:os "]
-    )
     for name in (ARGS, CONFIG):
-        (tmp_path / name).write_text(data.draw(tags) + data.draw(texts))
+        (tmp_path / name).write_text(data.draw(TAGS) + data.draw(TEXTS))
     training = read(read_training, tmp_path)
     assert training is None or isinstance(training, Training)
+
+
+DOCUMENTS = {document.kind: document.data for document in (make_document(), SWEEP, WEIGHTS)}
+
+
+@settings(fuzz, max_examples=60)
+@given(data=st.data())
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_results(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(mutate(data.draw, DOCUMENTS[kind])))
+    document = read(read_document, path)
+    page = None if document is None else read(render_report, [document])
+    assert page is None or page.startswith("<!DOCTYPE html>")
 
 
 @fuzz
@@ -104,10 +137,10 @@ def test_a_damaged_measurement_is_made_again(tmp_path: Path, data: st.DataObject
 
 @fuzz
 @given(
-    st.text(max_size=20) | st.lists(st.sampled_from(["hub:", "a", "/", "@", ".zip", "..", "-", " ", "\n"])).map("".join)
+    st.text(max_size=9) | st.lists(st.sampled_from(["a", "/", "/b", "@", ".zip", "..", "-", " ", "\n"])).map("".join)
 )
 def test_addresses_on_the_hub(text: str) -> None:
-    address = read(parse_address, text)
+    address = read(parse_address, f"hub:a/{text}")
     if address is not None:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", address.repository)
-        assert address.text == text
+        assert address.text == f"hub:a/{text}"

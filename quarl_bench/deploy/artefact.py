@@ -165,7 +165,7 @@ def _read_format(port: dict[str, Any]) -> ActivationFormat | None:
     if port["dtype"] == "float32":
         return None
     integers = IntegerFormat(int(port["bit_width"]), bool(port["signed"]))
-    scale = np.float32(port["scale"])
+    scale = np.float32(float(port["scale"]))
     if not (np.isfinite(scale) and scale > 0):
         raise ValueError(f"scale {scale}")
     return ActivationFormat(integers, scale, int(port["zero_point"]))

@@ -27,7 +27,7 @@ from quarl_bench.policy.files import (
     end_tensors,
 )
 from quarl_bench.policy.policy import IntegerPolicy
-from quarl_bench.quant.affine import IntegerFormat
+from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quant.requantize import Requantization
@@ -36,6 +36,8 @@ SCHEMA_VERSION = 1
 FORM = "integer"
 OWN_KEYS = ("schema_version", "form", "sha256", "architecture")
 INTEGERS = "integers.safetensors"
+BIT_WIDTHS = range(2, 9)
+LARGEST_SCALE = float(np.finfo(np.float32).max)
 KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
 
 
@@ -94,7 +96,7 @@ def load_integers(folder: Path) -> StoredIntegers:
         policy = _build(manifest["architecture"], load(numbers))
     except SafetensorError as error:
         raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
     about = {key: value for key, value in manifest.items() if key not in OWN_KEYS}
     return StoredIntegers(policy, _hash(manifest), about)
@@ -151,7 +153,10 @@ def _describe_integers(format: IntegerFormat) -> dict[str, Any]:
 
 
 def _build_integers(entry: dict[str, Any]) -> IntegerFormat:
-    return IntegerFormat(int(entry["bit_width"]), bool(entry["signed"]), bool(entry["narrow_range"]))
+    bit_width = int(entry["bit_width"])
+    if bit_width not in BIT_WIDTHS:
+        raise ValueError(f"integers of {bit_width} bits")
+    return IntegerFormat(bit_width, bool(entry["signed"]), bool(entry["narrow_range"]))
 
 
 def _describe_format(activation: ActivationFormat) -> dict[str, Any]:
@@ -161,4 +166,7 @@ def _describe_format(activation: ActivationFormat) -> dict[str, Any]:
 
 
 def _build_format(entry: dict[str, Any]) -> ActivationFormat:
-    return ActivationFormat(_build_integers(entry), np.float32(entry["scale"]), int(entry["zero_point"]))
+    integers, scale, zero_point = _build_integers(entry), float(entry["scale"]), int(entry["zero_point"])
+    if not SMALLEST_SCALE <= scale <= LARGEST_SCALE or not integers.minimum <= zero_point <= integers.maximum:
+        raise ValueError(f"a scale of {scale} or a zero point of {zero_point}")
+    return ActivationFormat(integers, np.float32(scale), zero_point)

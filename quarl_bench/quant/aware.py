@@ -5,6 +5,10 @@ of batches (Jacob et al. 2018), weights not at all. At the freeze every scale is
 computes with the numbers that the integer net has, biases included, and gradients pass the rounding unchanged
 (straight-through estimator; QuaRL, section 3). Weights that leave their frozen range saturate.
 
+Frozen ranges suit policies. A Q-network's outputs grow for as long as it learns: stopped by a frozen range, all actions
+come to have the same value (on CartPole returns fall to 9). Its quantizers follow: they are frozen anew before each
+rollout.
+
 All state is in float32 buffers whose names begin with `running_`: stable-baselines3 copies buffers of that name, and no
 others, into target networks.
 """
@@ -53,25 +57,27 @@ def round_through(x: torch.Tensor, scale: torch.Tensor, low: float, high: float,
 
 
 class Quantizer(nn.Module):
-    """One activation tensor: watches its range while training, rounds it once frozen."""
+    """One activation tensor: watches its range while training, rounds it once frozen.
+
+    With `follow` it goes on watching, for whoever freezes it again.
+    """
 
     running_range: torch.Tensor  # (2,) lowest and highest
     running_seen: torch.Tensor  # batches
     running_format: torch.Tensor  # (scale, lowest step, highest step, zero point); scale 0 until frozen
 
-    def __init__(self) -> None:
+    def __init__(self, *, follow: bool = False) -> None:
         super().__init__()
+        self.follow = follow
         for name, size in (("range", 2), ("seen", 1), ("format", 4)):
             self.register_buffer(f"running_{name}", torch.zeros(size))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`x`, rounded once the format is known."""
         scale, low, high, _ = self.running_format.tolist()
-        if scale:
-            return round_through(x, self.running_format[0], low, high, reciprocal=True)
-        if self.training:
+        if self.training and (self.follow or not scale):
             self._watch(x.detach())
-        return x
+        return round_through(x, self.running_format[0], low, high, reciprocal=True) if scale else x
 
     @torch.no_grad()
     def _watch(self, x: torch.Tensor) -> None:
@@ -107,14 +113,14 @@ class _Affine(nn.Module):
     before: Quantizer | None
     after: Quantizer | None
 
-    def equip(self, scheme: Scheme, *, first: bool, last: bool) -> None:
+    def equip(self, scheme: Scheme, *, follow: bool, first: bool, last: bool) -> None:
         """Add the state; `first` rounds its input, `last` (no activation follows) its output."""
-        self.scheme = scheme
+        self.scheme, self.follow = scheme, follow
         scales = len(self.weight) if self.weight.ndim == 4 else 1
         self.register_buffer("running_weight_scale", torch.zeros(scales))
         self.register_buffer("running_bias_scale", torch.zeros(scales))
-        self.before = Quantizer() if first else None
-        self.after = Quantizer() if last else None
+        self.before = Quantizer(follow=follow) if first else None
+        self.after = Quantizer(follow=follow) if last else None
 
     def rounded(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Weight and bias as the integers will be, or as they are until frozen."""
@@ -126,11 +132,11 @@ class _Affine(nn.Module):
         return weight, round_through(self.bias, self.running_bias_scale, -BIAS_LIMIT, BIAS_LIMIT, reciprocal=False)
 
     @classmethod
-    def wrap(cls, leaf: Any, scheme: Scheme, *, first: bool, last: bool) -> Self:
+    def wrap(cls, leaf: Any, scheme: Scheme, *, follow: bool, first: bool, last: bool) -> Self:
         """An aware layer around the parameters of `leaf`, which optimizers may hold already."""
         aware = cls(*leaf.weight.shape[1::-1], *((leaf.kernel_size, leaf.stride) if leaf.weight.ndim == 4 else ()))
         aware.weight, aware.bias = leaf.weight, leaf.bias
-        aware.equip(scheme, first=first, last=last)
+        aware.equip(scheme, follow=follow, first=first, last=last)
         return aware
 
     @torch.no_grad()
@@ -161,9 +167,9 @@ class AwareConv2d(_Affine, nn.Conv2d):
 class AwareReLU(nn.Module):
     """A ReLU whose result is rounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, follow: bool = False) -> None:
         super().__init__()
-        self.after = Quantizer()
+        self.after = Quantizer(follow=follow)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """max(x, 0), rounded."""
@@ -174,9 +180,9 @@ class AwareReLU(nn.Module):
 class AwareTanh(nn.Module):
     """A Tanh between two roundings, as an integer table is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, follow: bool = False) -> None:
         super().__init__()
-        self.after, self.table = Quantizer(), Quantizer()
+        self.after, self.table = Quantizer(follow=follow), Quantizer(follow=follow)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """tanh(x), rounded before and behind."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import nn
 
 from quarl_bench.errors import QuantizationError
@@ -28,6 +29,11 @@ class AwarePath:
     def frozen(self) -> bool:
         """Whether forwards are quantized."""
         return bool(self.steps[0][0].running_weight_scale[0])
+
+    @property
+    def follows(self) -> bool:
+        """Whether ranges are to be frozen anew as they move."""
+        return self.steps[0][0].follow
 
     def read_ranges(self) -> Ranges:
         """What was watched so far."""
@@ -92,12 +98,20 @@ class AwarePath:
         return quantizer
 
 
-def make_aware(root: nn.Module, leaves: Sequence[nn.Module], scheme: Scheme) -> None:
+def make_aware(root: nn.Module, leaves: Sequence[nn.Module], scheme: Scheme, *, follow: bool = False) -> None:
     """Replace, inside `root`, the modules `leaves` of one net, in order, by aware ones that keep their parameters.
 
-    Raises QuantizationError, naming it, for a module that cannot be quantized.
+    No random number is drawn: until it is frozen the net learns what it would have learnt without. Raises
+    QuantizationError, naming it, for a module that cannot be quantized.
     """
     places = {id(child): (parent, name) for parent in root.modules() for name, child in parent.named_children()}
+    with torch.random.fork_rng(devices=[]):  # new layers initialise themselves
+        _replace(places, leaves, scheme, follow=follow)
+
+
+def _replace(
+    places: dict[int, tuple[nn.Module, str]], leaves: Sequence[nn.Module], scheme: Scheme, *, follow: bool
+) -> None:
     last = max((i for i, leaf in enumerate(leaves) if isinstance(leaf, nn.Linear | nn.Conv2d)), default=0)
     first = True
     for index, leaf in enumerate(leaves):
@@ -105,10 +119,10 @@ def make_aware(root: nn.Module, leaves: Sequence[nn.Module], scheme: Scheme) -> 
         if isinstance(leaf, nn.Linear | nn.Conv2d):
             follower = leaves[index + 1] if index + 1 < len(leaves) else None
             bare = index == last or type(follower) not in AWARE
-            setattr(parent, name, _wrap(leaf, scheme, first=first, last=bare))
+            setattr(parent, name, _wrap(leaf, scheme, follow=follow, first=first, last=bare))
             first = False
         elif type(leaf) in AWARE:
-            setattr(parent, name, AWARE[type(leaf)]())
+            setattr(parent, name, AWARE[type(leaf)](follow=follow))
         elif not isinstance(leaf, nn.Flatten | nn.Identity):
             raise QuantizationError(f"module {leaf} cannot be quantized; known are Linear, Conv2d, ReLU, Tanh, Flatten")
 
@@ -126,11 +140,11 @@ def find_path(leaves: Sequence[nn.Module]) -> AwarePath:
     return AwarePath(tuple(steps))
 
 
-def _wrap(leaf: nn.Linear | nn.Conv2d, scheme: Scheme, *, first: bool, last: bool) -> AwareLinear | AwareConv2d:
+def _wrap(leaf: nn.Linear | nn.Conv2d, scheme: Scheme, **options: bool) -> AwareLinear | AwareConv2d:
     if leaf.bias is None:
         raise QuantizationError(f"module {leaf} has no bias; give it one")
     if isinstance(leaf, nn.Linear):
-        return AwareLinear.wrap(leaf, scheme, first=first, last=last)
+        return AwareLinear.wrap(leaf, scheme, **options)
     if set(map(str, leaf.padding)) != {"0"} or set(leaf.dilation) != {1} or leaf.groups != 1:
         raise QuantizationError(f"module {leaf} cannot be quantized: no padding, dilation or groups")
-    return AwareConv2d.wrap(leaf, scheme, first=first, last=last)
+    return AwareConv2d.wrap(leaf, scheme, **options)

@@ -70,24 +70,25 @@ def render_report(documents: Sequence[Document]) -> str:
     results = [document for document in documents if document.kind == "results"]
     rows = [row for document in results for row in document.data["rows"]]
     try:
-        views, claims = view_rows(rows), view_claims(rows)
-        figures = _draw_returns(documents, rows)
-        weights = [_draw_weights(document) for document in documents if document.kind == "weights"]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        views = view_rows(rows)
+        return (
+            _environment()
+            .get_template(TEMPLATE)
+            .render(
+                claims=view_claims(rows),
+                cases=[view for view in views if view.kind == "case"],
+                items=[view for view in views if view.kind != "case"],
+                counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
+                figures=_draw_returns(documents, rows),
+                weights=[_draw_weights(document) for document in documents if document.kind == "weights"],
+                skipped=sorted(_group_skips(results).items()),
+                notes=[note for document in results for note in document.data.get("notes", ())],
+                runs=[(document.name, _describe_run(document)) for document in documents],
+            )
+        )
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, jinja2.TemplateError) as error:
         names = ", ".join(document.name for document in documents)
         raise StoreError(f"{names}: a row is ill-formed ({error!r}); make the file again") from error
-    page = _environment().get_template(TEMPLATE)
-    return page.render(
-        claims=claims,
-        cases=[view for view in views if view.kind == "case"],
-        items=[view for view in views if view.kind != "case"],
-        counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
-        figures=figures,
-        weights=weights,
-        skipped=sorted(_group_skips(results).items()),
-        notes=[note for document in results for note in document.data.get("notes", ())],
-        runs=[(document.name, _describe_run(document)) for document in documents],
-    )
 
 
 def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]]) -> list[Figure]:

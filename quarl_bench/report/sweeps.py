@@ -9,7 +9,7 @@ FAMILIES = {"w": "weights only", "int": "weights and activations", "fp16": "fp16
 
 def read_curves(sweep: dict[str, Any]) -> tuple[tuple[Curve, ...], float]:
     """One curve per family, and the fp32 return; KeyError, TypeError or ValueError when ill-formed."""
-    reference = next(float(row["return"]) for row in sweep["rows"] if row["scheme"] == "fp32")
+    (reference,) = (float(row["return"]) for row in sweep["rows"] if row["scheme"] == "fp32")
     curves = []
     for family, label in FAMILIES.items():
         rows = [row for row in sweep["rows"] if row["family"] == family]

@@ -27,6 +27,8 @@ class AwarePolicy(BasePolicy):
     Parameters stay the same objects, so that optimizers keep them; a loaded model builds the same modules again.
     """
 
+    follow = False  # whether ranges move on behind the delay: those of value networks do
+
     def __init__(self, *args: Any, scheme: str, **kwargs: Any) -> None:
         self.scheme = Scheme.parse(scheme)
         super().__init__(*args, **kwargs)
@@ -34,7 +36,7 @@ class AwarePolicy(BasePolicy):
     def _build(self, *args: Any) -> None:
         super()._build(*args)  # type: ignore[misc]
         for network in list_networks(self):
-            make_aware(network, list_modules(network), self.scheme)
+            make_aware(network, list_modules(network), self.scheme, follow=self.follow)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return super()._get_constructor_parameters() | {"scheme": self.scheme.name}
@@ -55,13 +57,19 @@ class AwareMixedActorCriticPolicy(AwarePolicy, MixedActorCriticPolicy):  # type:
 class AwareQPolicy(AwarePolicy, DQNPolicy):
     """Of DQN."""
 
+    follow = True
+
 
 class AwareCnnQPolicy(AwarePolicy, CnnPolicy):
     """Of DQN, on images."""
 
+    follow = True
+
 
 class AwareMixedQPolicy(AwarePolicy, MixedQPolicy):
     """Of DQN, on images in mixed precision."""
+
+    follow = True
 
 
 class AwareActorPolicy(AwarePolicy, TD3Policy):
@@ -102,14 +110,16 @@ def is_frozen(model: Any) -> bool:
 
 
 def freeze(model: Any) -> None:
-    """Fix every scale of a model's acting network and hand them to its target; does nothing the second time.
+    """Fix every scale of a model's acting network and hand them to its target.
+
+    Does nothing the second time, except where ranges follow.
 
     QuaRL's quant_delay says when, here in environment steps. The paper's own counter counted executions of the graph:
     with 16 environments and 5-step rollouts a delay of 5 M would have lasted 400 M steps.
     """
     acting, *targets = list_networks(model.policy)
     path = find_path(list_modules(acting))
-    if path.frozen:
+    if path.frozen and not path.follows:
         return
     path.freeze(extract(model).net)
     state = {name: buffer for name, buffer in acting.state_dict().items() if "running_" in name}
