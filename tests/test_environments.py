@@ -1,6 +1,8 @@
-"""Environments of the extras: made without noise, with the remaining time where agents were trained on it."""
+"""Environments of the extras: made without noise, as fast and as true as they go, and trained on."""
 
 import sys
+import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,44 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import FlattenObservation
 
-from quarl_bench.errors import MissingExtra, SpecError
-from quarl_bench.rl.environments import Environment, find_environment, identify_environment, make_environment
+from quarl_bench.errors import MissingExtra, PolicyError, SpecError
+from quarl_bench.policy.zip import ZooAgent
+from quarl_bench.rl import environments
+from quarl_bench.rl.environments import (
+    Environment,
+    Pool,
+    find_environment,
+    identify_environment,
+    make_environment,
+)
 from quarl_bench.rl.episodes import SteppedEpisodes, start_episodes
+from quarl_bench.rl.evaluate import roll_out
+from quarl_bench.rl.vector import make_vector
+from quarl_bench.rl.zoo import find_home
+from tests.strategies import make_linear_policy
 
-MODULES = {"bullet": "pybullet_envs_gymnasium", "mujoco": "mujoco", "box2d": "Box2D"}
-SHAPES = {
+MODULES = {
+    "atari": "ale_py",
+    "bullet": "pybullet_envs_gymnasium",
+    "mujoco": "mujoco",
+    "box2d": "Box2D",
+    "dmc": "dm_control",
+}
+DMC = {
+    "cartpolebalancedmc": ((5,), (1,)),
+    "cheetahrundmc": ((17,), (6,)),
+    "walkerstanddmc": ((24,), (6,)),
+    "walkerwalkdmc": ((24,), (6,)),
+    "hopperstanddmc": ((15,), (4,)),
+    "reacherharddmc": ((6,), (2,)),
+    "fingerspindmc": ((9,), (2,)),
+    "humanoidstanddmc": ((67,), (21,)),
+    "humanoidwalkdmc": ((67,), (21,)),
+}
+BULLET = ("hopperbullet", "halfcheetahbullet", "walker2dbullet", "antbullet")
+SHAPES = DMC | {
     "hopperv4": ((11,), (3,)),
     "halfcheetahv4": ((17,), (6,)),
     "walker2dv4": ((17,), (6,)),
@@ -59,7 +92,108 @@ def test_made_and_stepped_without_a_word(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("slug", ["pendulum", "cartpole", "hopperv4", "halfcheetahbullet"])
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """An empty pool in the place of the process's."""
+    empty = Pool()
+    monkeypatch.setattr("quarl_bench.rl.episodes.ENVIRONMENTS", empty)
+    yield empty
+    empty.borrow(Environment("cartpole", "CartPole-v1"), 0)  # closes whatever idles
+
+
+def make_twin(environment: Environment) -> gymnasium.Env[Any, Any]:
+    """What Gymnasium itself makes of the id; `make_environment` has imported what registers it."""
+    make_environment(environment)[0].close()
+    twin = gymnasium.make(environment.id)
+    return FlattenObservation(twin) if environment.extra == "dmc" else twin
+
+
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*Box observation space:UserWarning")  # the twin's checker on DMC's infinities
+@pytest.mark.parametrize("slug", [*BULLET, *DMC, "hopperv4", "antv5"])
+def test_episodes_are_those_of_gymnasium(slug: str, pool: Pool) -> None:
+    """In an environment that played before, too: the second time all of them may come from the pool."""
+    environment = find_made(slug)
+    seeds = [3, 4, 5]
+    twins = [make_twin(environment) for _ in seeds]
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1.1, 1.1, (40, 3, *twins[0].action_space.shape)).astype(np.float32)
+    actions = actions if environment.extra == "bullet" else np.clip(actions, twins[0].action_space.low, 1)
+    for _ in range(2):
+        episodes = start_episodes(environment, seeds)
+        found, active = episodes.reset(), np.arange(3)
+        for row, twin, seed in zip(found, twins, seeds, strict=True):
+            np.testing.assert_array_equal(row, twin.reset(seed=seed)[0])
+        for frame in actions:
+            found, rewards, done = episodes.step(active, frame[active])
+            for place, index in enumerate(active):
+                expected, reward, terminated, truncated, _ = twins[index].step(frame[index])
+                np.testing.assert_array_equal(found[place], expected)
+                assert found.dtype == expected.dtype
+                assert (rewards[place], done[place]) == (reward, terminated or truncated)
+            active = active[~done]
+            if not len(active):
+                break
+        episodes.close()
+        if environment.extra == "bullet":  # whose twins remember
+            twins = [make_twin(environment) for _ in seeds]
+    for twin in twins:
+        twin.close()
+
+
+def test_only_the_last_task_idles_and_only_what_a_reset_makes_new(pool: Pool) -> None:
+    hopper, cheetah, bullet = map(find_made, ("hopperv4", "halfcheetahv4", "hopperbullet"))
+    made = pool.borrow(hopper, 2)
+    pool.give_back(hopper, made)
+    again = pool.borrow(hopper, 3)
+    assert {id(bare) for bare, _ in made} < {id(bare) for bare, _ in again}
+    assert [limit for _, limit in again] == [1000] * 3
+    pool.give_back(hopper, again)
+    other = pool.borrow(cheetah, 1)
+    assert not {id(bare) for bare, _ in pool.borrow(hopper, 3)} & {id(bare) for bare, _ in again}
+    closed = pool.borrow(bullet, 1)
+    pool.give_back(bullet, closed)
+    assert pool.borrow(bullet, 1)[0][0] is not closed[0][0]
+    assert pool.borrow(cheetah, 1)[0][0] is not other[0][0]  # which was never given back
+
+
+def test_stepped_episodes_start_over() -> None:
+    """Also their count of steps: after a reset they last as long as before."""
+    episodes = SteppedEpisodes(find_environment("pendulum"), [1])
+    lengths = []
+    for _ in range(2):
+        episodes.reset()
+        count, done = 0, np.array([False])
+        while not done[0]:
+            done = episodes.step(np.arange(1), np.zeros((1, 1), np.float32))[2]
+            count += 1
+        lengths.append(count)
+    episodes.close()
+    assert lengths == [200, 200]
+
+
+def test_an_episode_that_the_environment_itself_truncates_has_ended() -> None:
+    """A DeepMind Control task ends at its own limit, which is the one that is listed."""
+    environment = replace(find_made("cartpolebalancedmc"), limit=1001)
+    policy = make_linear_policy(np.zeros((1, 5)), (-1, 1))
+    assert roll_out(policy, environment, [1]).lengths.tolist() == [1000]
+
+
+def test_motors_are_not_given_what_no_motor_can_do() -> None:
+    episodes = start_episodes(find_made("hopperbullet"), [1])
+    episodes.reset()
+    with pytest.raises(PolicyError, match="is not finite"):
+        episodes.step(np.arange(1), np.full((1, 3), np.nan, np.float32))
+    episodes.close()
+
+
+def test_memory_bounds_what_is_played_side_by_side() -> None:
+    """A world of Bullet takes 32 MB."""
+    assert find_environment("antbullet").side_by_side <= 16
+    assert find_environment("cartpole").side_by_side is None
+
+
+@pytest.mark.parametrize("slug", ["pendulum", "cartpole", "hopperv4", "halfcheetahbullet", "cheetahrundmc"])
 def test_the_time_feature_is_that_of_sb3_contrib(slug: str) -> None:
     wrappers = pytest.importorskip("sb3_contrib.common.wrappers", reason="compares with sb3-contrib")
     environment = replace(find_made(slug), time_feature=True)
@@ -150,8 +284,93 @@ def test_old_ids_lead_to_living_environments(old: str, slug: str) -> None:
     assert identify_environment(old, time_feature=True).time_feature
 
 
+@pytest.mark.parametrize("slug", ["hopperbullet", "hopperv4", "cheetahrundmc"])
+@pytest.mark.parametrize("time_feature", [False, True])
+def test_training_steps_what_evaluation_steps(
+    slug: str, time_feature: bool, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quietly, with the step limit, behind which the remaining time is all again."""
+    monkeypatch.chdir(tmp_path)
+    environment = replace(find_made(slug), time_feature=time_feature)
+    vector, (bare, limit) = make_vector(environment, 2, 5), make_environment(environment)
+    assert vector.num_envs == 2
+    assert vector.observation_space == bare.observation_space
+    first = vector.reset()
+    np.testing.assert_array_equal(first[1], bare.reset(seed=6)[0])
+    action = np.full((2, *bare.action_space.shape), 0.3, np.float32)
+    found, rewards, _, _ = vector.step(action)
+    expected, reward, *_ = bare.step(action[1])
+    np.testing.assert_array_equal(found[1], expected)
+    assert rewards[1] == np.float32(reward)
+    for _ in range(limit):
+        found, _, done, infos = vector.step(action)
+        if done.any():
+            break
+    last = infos[done.argmax()]
+    assert last["episode"]["l"] <= limit
+    if slug == "cheetahrundmc":
+        assert (last["episode"]["l"], last["TimeLimit.truncated"]) == (limit, True)
+    if time_feature:
+        assert last["terminal_observation"][-1] == pytest.approx(1 - last["episode"]["l"] / limit)
+        assert found[done.argmax(), -1] == 1
+    vector.close()
+    bare.close()
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_atari_games_have_the_spaces_of_their_agents() -> None:
+    environment = find_made("pong")
+    bare, limit = make_environment(environment)
+    assert (bare.observation_space.shape, bare.observation_space.dtype) == ((4, 84, 84), np.uint8)
+    assert (bare.action_space.n, limit) == (6, 27_000)
+    assert make_environment(find_environment("seaquest"))[0].action_space.n == 18
+    with pytest.raises(SpecError, match="needs observations in a vector"):
+        make_environment(replace(environment, time_feature=True))
+
+
+def test_an_agent_of_other_observations_is_refused() -> None:
+    """Ant-v3 observed contact forces, 111 numbers; both shapes are named."""
+    find_made("antv4")
+    policy = make_linear_policy(np.zeros((8, 111)), (-1, 1))
+    with pytest.raises(PolicyError, match=r"an agent of \(111,\) observations cannot play Ant-v4, .*\(27,\)"):
+        find_home(ZooAgent(policy, "ppo", "Ant-v3", time_feature=False, sha256=""))
+    fitting = ZooAgent(make_linear_policy(np.zeros((8, 27)), (-1, 1)), "ppo", "Ant-v3", time_feature=False, sha256="")
+    assert find_home(fitting).slug == "antv4"
+
+
 @pytest.mark.parametrize(
-    "slug, module", [("hopperbullet", "pybullet_envs_gymnasium"), ("hopperv4", "mujoco"), ("antv5", "mujoco")]
+    "name, meant",
+    [
+        ("ponng", "pong"),
+        ("CartPole", "cartpole"),
+        ("half-cheetah-v4", "halfcheetahv4"),
+        ("walkerwalk", "walkerwalkdmc"),
+        ("hoper", "hopperv5 or hopperv4"),
+    ],
+)
+def test_a_misspelt_environment_is_recognised(name: str, meant: str) -> None:
+    wanted = rf"^unknown environment '{name}'; did you mean {meant}\? known are acrobot, .*walkerwalkdmc"
+    with pytest.raises(SpecError, match=wanted + "$"):
+        find_environment(name)
+    with pytest.raises(SpecError, match=wanted + " and Gymnasium's own ids$"):
+        identify_environment(name)
+
+
+def test_what_resembles_nothing_gets_no_proposal() -> None:
+    with pytest.raises(SpecError, match=r"^unknown environment 'go'; known are acrobot, "):
+        find_environment("go")
+
+
+@pytest.mark.parametrize(
+    "slug, module",
+    [
+        ("hopperbullet", "pybullet_envs_gymnasium"),
+        ("hopperv4", "mujoco"),
+        ("antv5", "mujoco"),
+        ("cheetahrundmc", "dm_control"),
+        ("cheetahrundmc", "shimmy"),
+    ],
 )
 def test_a_missing_extra_is_named(slug: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -160,6 +379,31 @@ def test_a_missing_extra_is_named(slug: str, module: str, monkeypatch: pytest.Mo
         MissingExtra, match=rf"environment '{slug}' needs an extra: pip install 'quarl_bench\[{extra}\]'"
     ):
         make_environment(find_environment(slug))
+
+
+@pytest.mark.parametrize("module", ["ale_py"])
+def test_the_extra_of_atari_is_named(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'quarl_bench\[atari\]'"):
+        make_environment(find_environment("pong"))
+
+
+def test_the_extra_of_box2d_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtra, match=r"'bipedalwalker' needs an extra: pip install 'quarl_bench\[box2d\]'"):
+        make_environment(find_environment("bipedalwalker"))
+
+
+def test_every_extra_of_an_environment_can_be_installed() -> None:
+    extras = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    wanted = {entry.extra for entry in environments._read_environments().values()} - {""}
+    assert wanted <= extras.keys()
+    everything = extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    assert wanted | {"hub"} <= set(everything)
 
 
 def test_an_environment_that_gymnasium_gave_up_is_refused() -> None:

@@ -1,5 +1,6 @@
 """LiteRT computes the golden model's integers, and nothing else passes for it."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from quarl_bench.deploy.runtime import LARGEST_BATCH, Kernel, Runner, load_schem
 from quarl_bench.errors import DeploymentError, QuantizationError
 from quarl_bench.net import Activation, Conv2d, Floats, Linear, Net
 from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.policy.integers import load_integers
 from quarl_bench.policy.policy import IntegerPolicy, require_integer
 from quarl_bench.quant.affine import IntegerFormat, Integers
 from quarl_bench.quant.fake import QuantizedNet
@@ -34,9 +36,11 @@ from tests.strategies import SEEDS, convolutions, inputs_of, make_net, make_poli
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
 
 INT8 = IntegerFormat(8)
-NAMES = sorted(folder.name for folder in POLICIES.glob("*") if folder.is_dir())
-BASELINES = NAMES or [pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))]
+NONE = [pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))]
+BASELINES = sorted(folder.parent.name for folder in POLICIES.glob("*/policy.safetensors")) or NONE
+TRAINED = sorted(folder.parent.name for folder in POLICIES.glob("*/integers.safetensors")) or NONE
 REAL = 100_000  # observations a policy is compared on
+FEW = 5_000  # the same for further seeds of a cell, and for images, unless QUARL_EXHAUSTIVE is set
 
 # The optimized kernels have another last step on ARM, which nobody has measured.
 ON_X86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="built-in kernels of x86")
@@ -47,8 +51,13 @@ def open_baseline(name: str) -> StoredPolicy:
     return load_policy(POLICIES / name)
 
 
+def count_real(name: str) -> int:
+    images = open_baseline(name).policy.transform.image
+    return REAL if os.environ.get("QUARL_EXHAUSTIVE") or (name.endswith("seed0") and not images) else FEW
+
+
 @cache
-def visit(name: str, count: int = REAL, first_seed: int = TEST_SEEDS) -> NDArray[np.generic]:
+def visit(name: str, count: int, first_seed: int = TEST_SEEDS) -> NDArray[np.generic]:
     stored = open_baseline(name)
     return collect_observations(stored.policy, identify_environment(stored.about["environment"]), count, first_seed)
 
@@ -102,9 +111,10 @@ def make_layer(weight: Integers, bias: Integers, scale: Floats, output: Activati
 @pytest.mark.parametrize("scheme", ["int8", "int8pow2"])
 def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
     policy = quantize_baseline(name, scheme)
-    real = policy.net.input.quantize(policy.transform.apply(visit(name)))
-    anywhere = draw_integers(np.random.default_rng(0), REAL, policy.net)
-    assert len(real) == REAL
+    count = count_real(name)
+    real = policy.net.input.quantize(policy.transform.apply(visit(name, count)))
+    anywhere = draw_integers(np.random.default_rng(0), count, policy.net)
+    assert len(real) == count
     for q in (real, anywhere):
         expected = policy.net.run(q)
         mismatches = int((run(policy.net, q) != expected).sum())
@@ -112,9 +122,18 @@ def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
         assert mismatches == 0
 
 
+@pytest.mark.parametrize("name", TRAINED)
+def test_policies_trained_with_their_quantizer_are_bit_exact(name: str) -> None:
+    stored = load_integers(POLICIES / name)
+    environment = identify_environment(stored.about["environment"])
+    observations = collect_observations(stored.policy, environment, FEW, TEST_SEEDS)
+    q = stored.policy.net.input.quantize(stored.policy.transform.apply(observations))
+    np.testing.assert_array_equal(run(stored.policy.net, q), stored.policy.net.run(q))
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_float_files_agree_within_their_tolerance(name: str) -> None:
-    policy, observations = open_baseline(name).policy, visit(name)
+    policy, observations = open_baseline(name).policy, visit(name, count_real(name))
     x = policy.transform.apply(observations)
     got, expected = Runner(write_float_net(policy.net)).run(x), policy.net.forward(x)
     difference = np.abs(got - expected).max()

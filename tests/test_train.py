@@ -100,7 +100,7 @@ def test_an_earlier_policy_can_be_the_best(begin: Callable[..., Run], monkeypatc
 
     def score(policy: Any, _: Any, seeds: Any, **_options: Any) -> Any:
         kept.append(policy)
-        return type("Rollouts", (), {"returns": np.full(len(seeds), next(given))})
+        return type("Rollouts", (), {"returns": np.full(len(seeds), next(given)), "observations": None})
 
     monkeypatch.setattr(train, "roll_out", score)
     stored = begin().start()

@@ -12,6 +12,7 @@ the steps of all 100, `quarl-each` plays every game.
 """
 
 import argparse
+import itertools
 import resource
 import statistics
 import subprocess
@@ -137,7 +138,13 @@ def time_sb3(task: str, environments: int) -> tuple[float, float]:
 
     model, episodes = build_model(task, environments), FEWER if task in DEAR else EPISODES
     evaluate_policy(model, model.get_env(), environments)
-    return time_steps(lambda: sum(evaluate_policy(model, model.get_env(), episodes, return_episode_rewards=True)[1]))
+    steps = itertools.count()  # of the agent: Monitor would count an Atari game's frames
+
+    def play() -> int:
+        evaluate_policy(model, model.get_env(), episodes, callback=lambda *_: next(steps))
+        return next(steps)
+
+    return time_steps(play)
 
 
 def time_steps(play: Callable[[], int]) -> tuple[float, float]:

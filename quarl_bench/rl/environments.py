@@ -177,7 +177,8 @@ def _quiet_mujoco() -> Iterator[None]:
 def _name_others(name: str, further: str = "") -> SpecError:
     """The error for an unknown name: what may have been meant, and what there is."""
     known = sorted(_read_environments())
-    near = difflib.get_close_matches(_shorten(name), known, cutoff=NEAR)
+    short = _shorten(name)
+    near = [short] if short in known else difflib.get_close_matches(short, known, cutoff=NEAR)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return SpecError(f"unknown environment {name!r}; {hint}known are {', '.join(known)}{further}")
 

@@ -87,15 +87,16 @@ def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "")
         known = ", ".join(sorted(recipes)) or "none yet"
         raise SpecError(f"no {algo} recipe for environment {name!r}; known are {known}")
     where = f"recipes/{algo}.toml, table [{name}]"
-    entry = {"algo": algo, "environment": environment} | _complete(recipes, name, where)
-    _check_keys(entry, {f.name: _is_required(f) for f in fields(Recipe) if f.name not in AWARE_KEYS}, where)
+    entry = _complete(recipes, name, where)
+    elsewhere = ("algo", "environment", *AWARE_KEYS)
+    _check_keys(entry, {f.name: _is_required(f) for f in fields(Recipe) if f.name not in elsewhere}, where)
     if (noise := entry.get("noise")) is not None:
         _check_keys(noise, {"kind": True, "sd": True}, f"{where}, noise")
         entry["noise"] = str(noise["kind"]), float(noise["sd"])
     if (published := entry.get("published")) is not None:
         _check_keys(published, {f.name: _is_required(f) for f in fields(Published)}, f"{where}, published")
         entry["published"] = Published(**published)
-    recipe = Recipe(**entry)
+    recipe = Recipe(algo, environment, **entry)
     return recipe.train_aware(scheme) if scheme else recipe
 
 
