@@ -146,12 +146,12 @@ class TestQuantize:
         result = quarl_json("quantize", "policy", "--scheme", scheme, "--output", "integers")
         loaded = load_integers(folder / "integers")
         manifest = json.loads((folder / "integers" / "manifest.json").read_text())
-        assert manifest["sha256"] == result["sha256"]
+        assert loaded.sha256 == result["sha256"]
         assert manifest["quantization"]["scheme"] == result["scheme"] == scheme
         assert max(result["levels"].values()) <= 2 ** Scheme.parse(scheme).bit_width
         states = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float32)
         evaluated = quantize_again(folder / "policy", scheme)
-        np.testing.assert_array_equal(loaded.outputs(states), evaluated.outputs(states))
+        np.testing.assert_array_equal(loaded.policy.outputs(states), evaluated.outputs(states))
         code, _, err = quarl("evaluate", "integers")
         assert code == 2
         assert "holds integers, which are not quantized again; pass the fp32 policy" in err

@@ -15,6 +15,7 @@ from quarl_bench.policy.files import StoredPolicy, load_policy
 from quarl_bench.rl import train
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.models import NOISE
 from quarl_bench.rl.recipes import Published, Recipe
 from quarl_bench.rl.train import Interrupted, Options, train_policy
 from quarl_bench.spec import PolicySpec
@@ -150,7 +151,7 @@ def test_a_run_killed_after_its_last_step_goes_on(begin: Callable[..., Run], mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "save_policy", _only_best(train.save_policy, killed))
+        patch.setattr(train, "save_stored", _only_best(train.save_stored, killed))
         with pytest.raises(KeyboardInterrupt):
             run.start()
     assert run.state()["curve"][-1]["timesteps"] == 512
@@ -220,7 +221,7 @@ def test_exploration_noise_survives(begin: Callable[..., Run], kind: str) -> Non
         run.interrupt(after=2, resume=True)
     assert noises[0] is not noises[1]
     for noise in noises:
-        assert type(noise) is train.NOISE[kind]
+        assert type(noise) is NOISE[kind]
         assert noise._sigma.tolist() == [0.25]
     stored = run.start(resume=True)
     assert stored.about["recipe"]["noise"] == [kind, 0.25]

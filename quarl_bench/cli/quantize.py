@@ -29,7 +29,7 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
-    from quarl_bench.cells import CALIBRATION_STATES
+    from quarl_bench.cells import count_calibration
     from quarl_bench.policy.files import WEIGHTS, save_policy
     from quarl_bench.policy.integers import INTEGERS, save_integers
     from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, deployable
@@ -38,13 +38,12 @@ def run(options: argparse.Namespace) -> int:
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
-    calibrated = scheme.integer and scheme.calibrated
-    if calibrated:
+    if scheme.integer and scheme.calibrated:
         stored, environment = open_task(options)
-        policy = quantize_policy(stored, environment, scheme)
+        policy, states = quantize_policy(stored, environment, scheme), count_calibration(environment)
     else:  # needs no environment
         stored = open_policy(options)
-        policy = deployable(stored.policy.quantize(scheme))
+        policy, states = deployable(stored.policy.quantize(scheme)), 0
     if options.output.resolve() == options.policy.resolve():
         raise StoreError(f"{options.output} is the policy itself; choose another --output")
     weights = [layer.weight for layer in policy.net.layers]  # type: ignore[attr-defined]  # of both forms
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         "rounding": str(scheme.rounding),
         "source_sha256": stored.sha256,
         "levels": levels,
-        "calibration_states": CALIBRATION_STATES if calibrated else 0,
+        "calibration_states": states,
     }
     about = {key: stored.about[key] for key in KEPT if key in stored.about} | {"quantization": quantization}
     if isinstance(policy, IntegerPolicy):

@@ -75,7 +75,7 @@ class AwarePath:
         format: IntegerFormat,
     ) -> QuantizedLayer:
         affine, activation = step
-        scale = affine.running_weight_scale.numpy().copy()
+        scale = affine.running_weight_scale.cpu().numpy().copy()
         weight_format = IntegerFormat(format.bit_width, narrow_range=True)
         steps = np.rint(layer.weight / scale.reshape((-1,) + (1,) * (layer.weight.ndim - 1)))
         return QuantizedLayer(
@@ -85,7 +85,7 @@ class AwarePath:
             weight=np.clip(steps, weight_format.minimum, weight_format.maximum).astype(np.int8),
             weight_scale=scale,
             weight_format=weight_format,
-            bias=np.rint(layer.bias / affine.running_bias_scale.numpy()).astype(np.int32),
+            bias=np.rint(layer.bias / affine.running_bias_scale.cpu().numpy()).astype(np.int32),
             output=self._output(step).read_format(format),
             tanh=activation.table.read_format(format) if isinstance(activation, AwareTanh) else None,
         )

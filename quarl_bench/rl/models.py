@@ -21,6 +21,11 @@ NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 BF16 = "bf16"
 
 
+def choose_device(recipe: Recipe) -> str:
+    """Where a recipe trains: a GPU pays for images, and for nothing smaller."""
+    return "cuda" if recipe.precision == BF16 and torch.cuda.is_available() else "cpu"
+
+
 def make_model(recipe: Recipe, vector: VecEnv, seed: int) -> BaseAlgorithm:
     """A fresh model of `recipe` on the environments of `vector`."""
     hyperparameters = copy.deepcopy(recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
@@ -33,12 +38,12 @@ def make_model(recipe: Recipe, vector: VecEnv, seed: int) -> BaseAlgorithm:
         zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
         arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
     algorithm = ALGORITHMS[recipe.algo]
-    return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device="cpu", **arguments)
+    return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device=choose_device(recipe), **arguments)
 
 
 def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
     """A model that `make_model` made and that was saved to `path`."""
-    return ALGORITHMS[recipe.algo].load(path, env=vector, device="cpu")
+    return ALGORITHMS[recipe.algo].load(path, env=vector, device=choose_device(recipe))
 
 
 def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:

@@ -107,9 +107,9 @@ class GameVector(VecEnv):
         if game.over:
             self._report(index, info)
         first, gained, over = game.begin_life(draw_noops(self._generators[index]))
+        self._returns[index] += gained
         if over:  # the last life ended on the way to the next
             self._report(index, info)
-        self._returns[index] += gained
         return first, float(np.sign(reward)), True, info | {"terminal_observation": observation}
 
     def _report(self, index: int, info: dict[str, Any]) -> None:
