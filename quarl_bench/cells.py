@@ -42,7 +42,7 @@ LIBRARIES = {  # that decide what an environment does, by the extra that brings 
     "mujoco": ("mujoco",),
 }
 CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
-CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, in 20 episodes or more
+CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, over several episodes
 FP32 = "fp32"
 MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
 LOCAL = "local"  # the board that every machine has: this one

@@ -28,7 +28,6 @@ TEST_SEEDS = 10_000
 VALIDATION_SEEDS = 20_000
 CALIBRATION_SEEDS = 30_000
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
-IMAGES = 32  # the same where observations are images: a larger batch falls out of the cache
 BATCH = 16  # episodes that are played for observations at a time
 IMAGE_BATCH = 4  # the same for images, of which every `STACK`-th is kept: the frames between are in its stack
 NEAR = 0.01  # continuous actions agree when they differ by at most this share of the action range
@@ -67,7 +66,7 @@ def roll_out(
     places = {name: place for place, name in enumerate(dict.fromkeys(names or ()))}
     order = [places[name] for name in names] if names else [*range(len(seeds))]
     played = [seeds[order.index(place)] for place in range(max(order) + 1)]
-    side_by_side = IMAGES if environment.atari else SIDE_BY_SIDE
+    side_by_side = environment.side_by_side or SIDE_BY_SIDE
     chunks = [
         _play(policy, environment, played[i : i + side_by_side], reference, keep_every, sampled)
         for i in range(0, len(played), side_by_side)
