@@ -2,7 +2,6 @@
 
 import math
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
 
@@ -22,8 +21,8 @@ def test_the_return_is_the_manifests(folder):
     stored = load_stored(folder)
     score = stored.about["return"]
     first = score["first_environment_seed"]
-    environment = replace(
-        identify_environment(stored.about["environment"]), time_feature=stored.about.get("time_feature", False)
+    environment = identify_environment(
+        stored.about["environment"], time_feature=stored.about.get("time_feature", False)
     )
     episodes = GAMES if environment.atari else EPISODES
     returns = roll_out(stored.policy, environment, range(first, first + episodes)).returns

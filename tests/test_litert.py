@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer, has_m
 from quarl_bench.quant.ptq import quantize_net
 from quarl_bench.quant.requantize import Requantization, effective_scale
 from quarl_bench.quant.scheme import Scheme
-from quarl_bench.rl.environments import identify_environment
+from quarl_bench.rl.environments import Environment, identify_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
 from tests.conftest import POLICIES
 from tests.strategies import SEEDS, convolutions, inputs_of, make_net, make_policy, normal, perceptrons
@@ -38,7 +39,7 @@ pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 
 INT8 = IntegerFormat(8)
 NONE = [pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))]
 BASELINES = sorted(folder.parent.name for folder in POLICIES.glob("*/policy.safetensors")) or NONE
-TRAINED = sorted(folder.parent.name for folder in POLICIES.glob("*/integers.safetensors")) or NONE
+TRAINED = sorted(folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")) or NONE
 REAL = 100_000  # observations a policy is compared on
 FEW = 5_000  # the same for further seeds of a cell, and for images, unless QUARL_EXHAUSTIVE is set
 
@@ -59,7 +60,11 @@ def count_real(name: str) -> int:
 @cache
 def visit(name: str, count: int, first_seed: int = TEST_SEEDS) -> NDArray[np.generic]:
     stored = open_baseline(name)
-    return collect_observations(stored.policy, identify_environment(stored.about["environment"]), count, first_seed)
+    return collect_observations(stored.policy, find_home(stored.about), count, first_seed)
+
+
+def find_home(about: dict[str, Any]) -> Environment:
+    return identify_environment(about["environment"], time_feature=about.get("time_feature", False))
 
 
 def show(text: str) -> None:
@@ -125,8 +130,7 @@ def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_policies_trained_with_their_quantizer_are_bit_exact(name: str) -> None:
     stored = load_integers(POLICIES / name)
-    environment = identify_environment(stored.about["environment"])
-    observations = collect_observations(stored.policy, environment, FEW, TEST_SEEDS)
+    observations = collect_observations(stored.policy, find_home(stored.about), FEW, TEST_SEEDS)
     q = stored.policy.net.input.quantize(stored.policy.transform.apply(observations))
     np.testing.assert_array_equal(run(stored.policy.net, q), stored.policy.net.run(q))
 

@@ -1,6 +1,6 @@
 """The lines of the terminal section, from rows alone."""
 
-from quarl_bench.report.terminal import list_lines, star_rows
+from quarl_bench.report.terminal import list_lines, list_skips, star_rows
 
 
 def make_row(name, verdict="supported", p_values=(0.5, 0.5), **changes):
@@ -33,3 +33,12 @@ def test_stars_are_for_what_survives_many_looks():
     assert star_rows([make_row("strong", p_values=(1.0, 1e-5)), *rows]) == {"t[strong]"}
     assert star_rows([]) == set()
     assert star_rows([make_row("claim", p_values=())]) == set()
+
+
+def test_many_skips_alike_are_one_line_and_all_on_request():
+    reasons = [f"no baseline for x{i}: train it" for i in range(6)] * 2 + ["no zoo agent of a"]
+    short = list(list_skips(reasons, verbose=False))
+    assert short[0].startswith("skipped 12 for 6 reasons like this (-v lists them): no baseline for x0")
+    assert short[1:] == ["skipped 1: no zoo agent of a"]
+    assert len(list(list_skips(reasons, verbose=True))) == 7
+    assert list(list_skips(["a b"] * 3, verbose=False)) == ["skipped 3: a b"]

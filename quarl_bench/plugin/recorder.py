@@ -58,15 +58,14 @@ class Recorder:
         """The section "quarl claims"."""
         if not (self.rows or self.skipped or self.notes):
             return
-        from quarl_bench.report.terminal import list_lines
+        from quarl_bench.report.terminal import list_lines, list_skips
 
         terminalreporter.section("quarl claims")
         verbose = self._config.get_verbosity() > 0
         for line in list_lines(sorted(self.rows, key=lambda row: str(row["nodeid"])), verbose=verbose):
             terminalreporter.line(line)
-        for reason in sorted({entry["reason"] for entry in self.skipped}):
-            count = sum(entry["reason"] == reason for entry in self.skipped)
-            terminalreporter.line(f"skipped {count}: {reason}")
+        for line in list_skips([entry["reason"] for entry in self.skipped], verbose=verbose):
+            terminalreporter.line(line)
         for note in sorted(set(self.notes)):
             terminalreporter.line(f"note: {note}")
 

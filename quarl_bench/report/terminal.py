@@ -1,10 +1,12 @@
 """Rows -> the lines of the terminal's section "quarl claims": one per claim, one per case that needs a look."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from quarl_bench.report.rows import Row
 from quarl_bench.stats import star_discoveries
 
+FEW_REASONS = 4  # alike, that a reader takes in one by one
 ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
 
 
@@ -21,6 +23,23 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
                 yield from _list_case(row, "*" if row["nodeid"] in stars else "")
     if verbose and stars:
         yield "* survives a false discovery rate of 5% over the cases of this run: may be quoted singly"
+
+
+def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:
+    """One line per reason; those that begin alike are told by one example where they are many."""
+    counts = Counter(reasons)
+    for kind in sorted({_name_kind(reason) for reason in counts}):
+        alike = sorted(reason for reason in counts if _name_kind(reason) == kind)
+        if verbose or len(alike) <= FEW_REASONS:
+            yield from (f"skipped {counts[reason]}: {reason}" for reason in alike)
+        else:
+            total = sum(counts[reason] for reason in alike)
+            yield f"skipped {total} for {len(alike)} reasons like this (-v lists them): {alike[0]}"
+
+
+def _name_kind(reason: str) -> str:
+    """Its first two words, such as "no baseline"."""
+    return " ".join(reason.split()[:2])
 
 
 def star_rows(rows: list[Row]) -> set[str]:
