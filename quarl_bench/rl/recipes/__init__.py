@@ -16,7 +16,6 @@ from typing import Any, Self
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
 
-AWARE_KEYS = ("scheme", "quant_delay")  # of a run, never of a recipe's table
 ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 
 
@@ -46,16 +45,17 @@ class Recipe:
     noise: tuple[str, float] | None = None  # exploration of DDPG and TD3: (normal or ou, SD)
     published: Published | None = None
     scheme: str = ""  # qat<bits>: trained with the quantizer in place
-    quant_delay: int = 0  # environment steps in full precision before it rounds
+    quant_delay: int = 0  # environment steps in full precision before it rounds; 0: half of all
 
     def train_aware(self, scheme: str, quant_delay: int | None = None) -> Self:
-        """This recipe with a quantizer, which rounds behind `quant_delay` environment steps (half of all by default).
+        """This recipe with a quantizer, which rounds behind `quant_delay` environment steps (by default its own).
 
         SpecError for a scheme that is not trained, and for a delay that leaves nothing to train.
         """
         if not Scheme.parse(scheme).trained:
             raise SpecError(f"scheme {scheme!r} is applied to trained policies; train with one of qat2..qat8")
-        delay = self.timesteps // 2 if quant_delay is None else quant_delay
+        own = self.quant_delay or self.timesteps // 2
+        delay = own if quant_delay is None else quant_delay
         if not 0 < delay < self.timesteps:
             raise SpecError(
                 f"quant_delay {delay:,}: the run has {self.timesteps:,} steps, and the quantizer needs some to watch "
