@@ -88,7 +88,7 @@ def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "")
         raise SpecError(f"no {algo} recipe for environment {name!r}; known are {known}")
     where = f"recipes/{algo}.toml, table [{name}]"
     entry = _complete(recipes, name, where)
-    elsewhere = ("algo", "environment", *AWARE_KEYS)
+    elsewhere = ("algo", "environment", "scheme")
     _check_keys(entry, {f.name: _is_required(f) for f in fields(Recipe) if f.name not in elsewhere}, where)
     if (noise := entry.get("noise")) is not None:
         _check_keys(noise, {"kind": True, "sd": True}, f"{where}, noise")
