@@ -57,6 +57,7 @@ class Protocol:
 
     policies: int
     episodes: int
+    games: int | None = None  # episodes on Atari, where that is another number
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,9 @@ class Cells:
         return replace(argmax, sampled=self._measure(policies, sampled=True))
 
     def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
-        seeds = range(TEST_SEEDS, TEST_SEEDS + self.protocol.episodes)
-        case = policies.case
+        case, protocol = policies.case, self.protocol
+        atari = find_environment(case.environment).atari
+        seeds = range(TEST_SEEDS, TEST_SEEDS + (protocol.games or protocol.episodes if atari else protocol.episodes))
         single = [
             measure_member(
                 self.store,

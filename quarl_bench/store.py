@@ -23,7 +23,7 @@ from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.integers import StoredIntegers
 from quarl_bench.policy.stored import Stored, load_stored
 from quarl_bench.rl.environments import find_environment
-from quarl_bench.rl.recipes import Recipe, find_recipe
+from quarl_bench.rl.recipes import Recipe, check_algorithm, find_recipe
 from quarl_bench.rl.zoo import find_zip, read_agent
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
 
@@ -216,6 +216,7 @@ class Store:
 def _find_recipe(spec: PolicySpec) -> Recipe:
     """The recipe of a policy; without one, a cell of a real task lacks its baseline and nothing is misspelt."""
     find_environment(spec.environment)
+    check_algorithm(spec.algo)
     try:
         return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     except SpecError as error:

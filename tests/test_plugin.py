@@ -155,8 +155,8 @@ def test_nothing_is_trained_twice(project, workers):
         from dataclasses import replace
         import quarl_bench.store
         original = quarl_bench.store.find_recipe
-        def shorten(algo, environment, origin):
-            recipe = original(algo, environment, origin)
+        def shorten(*names):
+            recipe = original(*names)
             return replace(recipe, timesteps=256, environments=1)
         quarl_bench.store.find_recipe = shorten
     """)

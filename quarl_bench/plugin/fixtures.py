@@ -63,7 +63,7 @@ def quarl_cells(policy_store: "Store", quarl_settings: Settings, tmp_path_factor
     """Cells under this run's protocol."""
     from quarl_bench.cells import Cells, Protocol
 
-    protocol = Protocol(quarl_settings.policies, quarl_settings.episodes)
+    protocol = Protocol(quarl_settings.policies, quarl_settings.episodes, quarl_settings.games)
     return Cells(policy_store, protocol, tmp_path_factory.mktemp("artefacts"))
 
 

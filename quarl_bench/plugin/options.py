@@ -12,6 +12,7 @@ import pytest
 from quarl_bench.places import default_cache
 
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
+GAMES = {"smoke": 4}  # the same on Atari, where it differs: an episode takes seconds
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 PATH_OPTIONS = (
@@ -32,6 +33,7 @@ class Settings:
     profile: str
     train: str
     episodes: int
+    games: int
     policies: int
     cache: Path
     baselines: Path | None
@@ -48,6 +50,7 @@ class Settings:
             "profile": self.profile,
             "train": self.train,
             "episodes": self.episodes,
+            "games": self.games,
             "policies": self.policies,
             "strict": self.strict,
         }
@@ -112,6 +115,7 @@ def read_settings(config: pytest.Config) -> Settings:
         profile=profile,
         train=train,
         episodes=count,
+        games=GAMES.get(profile, count) if episodes is None else count,
         policies=POLICIES,
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.

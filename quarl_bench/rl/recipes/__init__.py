@@ -74,13 +74,18 @@ class Recipe:
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
+def check_algorithm(algo: str) -> None:
+    """SpecError with the known ones for an unknown algorithm."""
+    if algo not in ALGORITHMS:
+        raise SpecError(f"unknown algorithm {algo!r}; known are {', '.join(ALGORITHMS)}")
+
+
 def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
     """The recipe of a pair, for origin "control" its variant, for a scheme its quantization-aware form.
 
     SpecError with what exists when there is none.
     """
-    if algo not in ALGORITHMS:
-        raise SpecError(f"unknown algorithm {algo!r}; known are {', '.join(ALGORITHMS)}")
+    check_algorithm(algo)
     recipes = _read_recipes(algo)
     name = f"{environment}-{origin}" if origin else environment
     if name not in recipes:
