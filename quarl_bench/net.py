@@ -33,12 +33,30 @@ APPLY: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @dataclass(frozen=True, eq=False)
+class LayerNorm:
+    """Shifts and scales the outputs of one example to mean 0 and variance 1, then by weight and bias (outputs,).
+
+    Float only: the mean and the root of each example have no integer form here.
+    """
+
+    weight: Floats
+    bias: Floats
+    epsilon: float = 1e-5
+
+    def apply(self, y: torch.Tensor) -> torch.Tensor:
+        """Normalized (n, outputs)."""
+        weight, bias = torch.from_numpy(self.weight), torch.from_numpy(self.bias)
+        return torch.nn.functional.layer_norm(y, weight.shape, weight, bias, self.epsilon)
+
+
+@dataclass(frozen=True, eq=False)
 class Linear:
-    """y = activation(x @ weight.T + bias); weight (outputs, inputs), bias (outputs,)."""
+    """y = activation(norm(x @ weight.T + bias)); weight (outputs, inputs), bias (outputs,), norm where there is one."""
 
     weight: Floats
     bias: Floats
     activation: Activation = Activation.NONE
+    norm: LayerNorm | None = None
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape behind this layer; PolicyError when `shape`, flattened, does not fit."""
@@ -48,7 +66,8 @@ class Linear:
 
     def affine(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """The layer's map without activation; x (n, ...) is flattened channel-first."""
-        return torch.nn.functional.linear(x.flatten(1), weight, bias)
+        y = torch.nn.functional.linear(x.flatten(1), weight, bias)
+        return y if self.norm is None else self.norm.apply(y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +116,9 @@ class Net:
 
     @property
     def parameters(self) -> int:
-        """Number of weights and biases."""
-        return sum(layer.weight.size + layer.bias.size for layer in self.layers)
+        """Number of weights and biases, those of normalizations included."""
+        norms = [layer.norm for layer in self.layers if isinstance(layer, Linear) and layer.norm is not None]
+        return sum(part.weight.size + part.bias.size for part in (*self.layers, *norms))
 
     @cached_property
     def tensors(self) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
@@ -114,10 +134,17 @@ class Net:
             return np.asarray(y.numpy())
 
 
+def find_norm(net: Net) -> int | None:
+    """Index of the first layer that is normalized, which only floats can express; None where there is none."""
+    return next((i for i, layer in enumerate(net.layers) if isinstance(layer, Linear) and layer.norm is not None), None)
+
+
 def check_layer(layer: Layer, index: int) -> None:
     """Refuse wrong ranks, contradicting widths, other types than float32 and values that are not finite."""
     rank = 2 if isinstance(layer, Linear) else 4
     where = f"layer {index} ({type(layer).__name__})"
+    if isinstance(layer, Linear) and layer.norm is not None:
+        _check_norm(layer.norm, layer.bias.shape, where)
     if layer.weight.ndim != rank or layer.bias.shape != layer.weight.shape[:1]:
         raise PolicyError(f"{where}: weight {layer.weight.shape} and bias {layer.bias.shape} do not belong together")
     if isinstance(layer, Conv2d) and layer.stride < 1:
@@ -126,3 +153,11 @@ def check_layer(layer: Layer, index: int) -> None:
         raise PolicyError(f"{where}: weights must be float32, not {layer.weight.dtype} and {layer.bias.dtype}")
     if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
         raise PolicyError(f"{where}: NaN or infinite weights; the policy diverged or its file is damaged")
+
+
+def _check_norm(norm: LayerNorm, shape: tuple[int, ...], where: str) -> None:
+    for array in (norm.weight, norm.bias):
+        if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
+            raise PolicyError(f"{where}: its normalization must be finite float32 of shape {shape}, not {array.shape}")
+    if not norm.epsilon > 0:
+        raise PolicyError(f"{where}: the epsilon of a normalization is positive, not {norm.epsilon}")

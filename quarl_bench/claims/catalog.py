@@ -20,13 +20,17 @@ from quarl_bench.spec import ID_PART, Case
 KINDS = {
     "case": ("retention",),
     "aggregate": (
-        "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count",
+        "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count", "flatter",
+        "ordered",
     ),
 }  # fmt: skip
-COMPARING = ("equivalence", "gains", "wider", "loses", "tracks")  # rules that need `against`
+COMPARING = ("equivalence", "gains", "wider", "loses", "tracks", "flatter", "ordered")  # rules that need `against`
 COUNTING = ("count",)  # rules whose threshold is a number of cases
+WHOLE = (*COUNTING, "ordered")  # rules with one item over all cells and schemes
+EXPLORING = ("flatter", "ordered")  # rules about learning curves
 FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
+STATES = ("fixed", "visited")  # in which exploration is measured: the same for every policy, or the policy's own
 STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
 OPTIONAL = {
@@ -48,8 +52,8 @@ class Claim:
     """One sentence of a paper. `known` maps ids that do not reproduce to the reason.
 
     `schemes` are what is judged; for the rule "wider" they are statistics of weights. `against` is what they are
-    compared with: the scheme, or its family ("equivalence", "gains", "loses"), the algorithm ("wider") or the statistic
-    of weights ("tracks").
+    compared with: the scheme, or its family ("equivalence", "gains", "loses"), the algorithm ("wider"), the statistic
+    of weights ("tracks") or the states in which exploration is measured ("flatter", "ordered").
     `slug` is the middle part of an item's id.
     """
 
@@ -66,7 +70,7 @@ class Claim:
     against: str = ""
     against_origin: str = ""  # "control": the other algorithm's policies of the controlled comparison
     slug: str = ""
-    origin: str = ""  # of the cells of a claim of kind `case`
+    origin: str = ""  # of the cells
     pooled: bool = False  # one item over all algorithms instead of one for each
     known: dict[str, str] = field(default_factory=dict)
     values: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)  # the paper's, per cell and column
@@ -170,15 +174,16 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
     """One item per scheme, and per algorithm unless it is pooled, of a claim of kind `aggregate`.
 
-    A count is one item over all cells and schemes.
+    A count, and an order of schemes, is one item over all cells and schemes.
     """
-    if claim.rule in COUNTING:
-        cases = tuple(Case(algo, environment, s) for algo, environment in claim.cells for s in claim.schemes)
+    if claim.rule in WHOLE:
+        cases = tuple(Case(a, environment, s, claim.origin) for a, environment in claim.cells for s in claim.schemes)
         yield JudgedClaim(claim, ALL, ALL, cases)
         return
     for algo in (ALL,) if claim.pooled else dict.fromkeys(algo for algo, _ in claim.cells):
         for scheme in claim.schemes:
-            cases = tuple(Case(a, environment, scheme) for a, environment in claim.cells if algo in (a, ALL))
+            cells = [cell for cell in claim.cells if algo in (cell[0], ALL)]
+            cases = tuple(Case(a, environment, scheme, claim.origin) for a, environment in cells)
             yield JudgedClaim(claim, algo, scheme, cases)
 
 
@@ -244,7 +249,10 @@ class _Entry:
             if against not in ALGORITHMS:
                 raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
             return
-        compared = [] if against is None or entry["rule"] == "tracks" or against in FAMILIES else [against]
+        if entry["rule"] in EXPLORING and against not in STATES:
+            raise self._error("against", f"must be a set of states: {', '.join(STATES)}")
+        other = against in FAMILIES or entry["rule"] in ("tracks", *EXPLORING)
+        compared = [] if against is None or other else [against]
         if entry["rule"] == "tracks" and against not in STATISTICS:
             raise self._error("against", f"must be a statistic of weights: {', '.join(STATISTICS)}")
         for key, names in (("schemes", entry["schemes"]), ("against", compared)):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -13,6 +14,7 @@ from quarl_bench.spec import Measurement, Outcome, Verdict
 
 NO_SPREAD = 1e-9  # of logarithms: equal ratios give no interval
 FEWEST_TASKS = 6  # fewer ranks cannot be surprising enough to be worth a claim
+ALGORITHMS_DIFFER = "about a typical task; algorithms differ in network size, initialisation and steps as well"
 SHARE = 0.8  # "consistently" and "in most cells" mean at least this share of them
 
 
@@ -55,9 +57,14 @@ def judge_most_cells(
 
 
 def judge_wider(
-    ratios: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 1.0
+    ratios: Mapping[str, float],
+    *,
+    policies: int,
+    missing: Sequence[str] = (),
+    threshold: float = 1.0,
+    caveat: str = ALGORITHMS_DIFFER,
 ) -> Verdict:
-    """Judge "one algorithm's weights are wider than another's on a typical task".
+    """Judge "one algorithm's weights are wider than another's on a typical task", or another ratio above `threshold`.
 
     `ratios` maps a task to the ratio of their spreads, averaged over policies. Exact sign-flip test on the logarithms,
     whose inversion gives the interval of the typical ratio; fewer than five tasks cannot decide. Tasks, not policies,
@@ -83,8 +90,8 @@ def judge_wider(
         distinct_episodes=0,
         needed="" if len(logs) >= 5 else f"at least 5 tasks; {len(logs)} are here",
         caveats=(
-            f"wider in {int((logs > 0).sum())} of {len(logs)} tasks",
-            "about a typical task; algorithms differ in network size, initialisation and steps as well",
+            f"above 1 in {int((logs > 0).sum())} of {len(logs)} tasks",
+            caveat,
         ),
         missing=tuple(missing),
     )
@@ -113,6 +120,13 @@ def judge_gains(gains: Mapping[str, float], *, policies: int, missing: Sequence[
         caveats=(f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} cells",),
         missing=tuple(missing),
     )
+
+
+def judge_order(correlations: Mapping[str, float], *, policies: int, missing: Sequence[str] = ()) -> Verdict:
+    """Judge "the one falls with the other in a typical cell" from a rank correlation per cell, like `judge_gains`."""
+    verdict = judge_gains(correlations, policies=policies, missing=missing)
+    values = [*correlations.values()]
+    return replace(verdict, caveats=(f"positive in {sum(value > 0 for value in values)} of {len(values)} cells",))
 
 
 def judge_tracks(

@@ -1,11 +1,12 @@
 """From a claim item to what its rule judges: measurements per cell, or weight spreads per task, from the store."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from quarl_bench.cells import FP32, Cells, PolicySet
-from quarl_bench.claims.catalog import JudgedClaim
+from quarl_bench.cells import FP32, MOST, Cells, PolicySet
+from quarl_bench.claims.catalog import EXPLORING, JudgedClaim
+from quarl_bench.claims.curves import FULL_PRECISION_BITS, Arm, compare_arms, order_arms, read_arm
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.net import Net
 from quarl_bench.quant.scheme import Scheme
@@ -18,11 +19,17 @@ ABSENT = (MissingBaseline, MissingExtra, SpecError)  # SpecError: no recipe yet 
 
 @dataclass(frozen=True)
 class MeasuredCells:
-    """What a claim item judges: measurements, fp32 first, or ratios of this algorithm's spread over the other's."""
+    """What a claim item judges: measurements, fp32 first, or a number per cell.
+
+    `ratios` are of this algorithm's spread over the other's, or of fp32's peakedness over an arm's; `orders` are rank
+    correlations of bits and peakedness; `curves` holds, per cell and arm, the points that they were computed from.
+    """
 
     measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)  # argmax; `sampled` is inside
     spreads: dict[str, float] = field(default_factory=dict)  # of the fp32 weights, per cell, where the rule asks
     ratios: dict[str, float] = field(default_factory=dict)
+    orders: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     policies: int = 0
     missing: tuple[str, ...] = ()
 
@@ -33,6 +40,8 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
         return _collect_spreads(cells, judged)
     if judged.claim.rule == "count":
         return _count(cells, judged)
+    if judged.claim.rule in EXPLORING:
+        return _collect_curves(cells, judged)
     measurements: dict[str, tuple[Measurement, ...]] = {}
     spreads: dict[str, float] = {}
     missing: list[str] = []
@@ -81,6 +90,44 @@ def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
             counts += [len(wide.members), len(narrow.members)]
             ratios[case.environment] = measure_spread(wide, judged.scheme) / measure_spread(narrow, judged.scheme)
     return MeasuredCells(ratios=ratios, policies=min(counts, default=0), missing=tuple(missing))
+
+
+def _collect_curves(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+    """Per cell, the learning curves of fp32 and of the judged arms; a cell counts when all of them are there."""
+    found = MeasuredCells()
+    missing: list[str] = []
+    counts: list[int] = []
+    whole, states = judged.claim.rule == "ordered", judged.claim.against
+    for algo, environment in dict.fromkeys((case.algo, case.environment) for case in judged.cases):
+        wanted = [case for case in judged.cases if (case.algo, case.environment) == (algo, environment)]
+        others = {case: arm for case in wanted if (arm := _find_arm(cells, case, missing)) is not None}
+        seeds = min((len(arm.curves) for arm in others.values()), default=MOST)
+        plain = _find_arm(cells, Case(algo, environment, FP32), missing, seeds)
+        if plain is None or len(others) < len(wanted):
+            continue
+        name = f"{algo}-{environment}"
+        if whole:
+            bits = {Scheme.parse(case.scheme).bit_width: arm for case, arm in others.items()}
+            found.orders[name] = order_arms(bits | {FULL_PRECISION_BITS: plain}, states)
+        else:
+            found.ratios[name] = compare_arms(plain, others[wanted[0]], states)
+        counts.append(seeds)
+        arms = {Case(algo, environment, FP32): plain} | others
+        found.curves[name] = {case.origin or case.scheme: arm.list_points(states) for case, arm in arms.items()}
+    return replace(found, policies=min(counts, default=0), missing=tuple(missing))
+
+
+def _find_arm(cells: Cells, case: Case, missing: list[str], most: int = MOST) -> Arm | None:
+    """The arm of a case's first `most` training seeds; None, and listed, without policies or without their curves."""
+    policies = _find(cells, case, missing)
+    if policies is None:
+        return None
+    try:
+        manifests = [member.stored.about for member in cells.quantize(policies, case.scheme).members[:most]]
+        return read_arm(manifests, case.id)
+    except ABSENT:
+        missing.append(case.id)
+        return None
 
 
 def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:

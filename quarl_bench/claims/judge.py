@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_tracks, judge_wider
+from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_order, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.verdict import judge_loss, judge_retention, reverse, weigh_retention
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
+PROXY = "about a typical cell; a proxy: nobody measured what was explored"
 STRENGTH = (Outcome.REFUTED, Outcome.PARTIAL, Outcome.INCONCLUSIVE, Outcome.SUPPORTED)
 
 
@@ -46,6 +47,10 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
     rule, threshold = judged.claim.rule, judged.claim.threshold
     if rule == "wider":
         return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing)
+    if rule == "flatter":
+        return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing, caveat=PROXY)
+    if rule == "ordered":
+        return judge_order(cells.orders, policies=cells.policies, missing=cells.missing)
     if rule == "count":
         return judge_count(len(judged.cases) - len(cells.missing), threshold=threshold, missing=cells.missing)
     modes = [cells.measurements]

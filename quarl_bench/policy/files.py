@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 
 from quarl_bench.atomic import new_folder
 from quarl_bench.errors import PolicyError
-from quarl_bench.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.net import Activation, Conv2d, Layer, LayerNorm, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import PolicyNet
@@ -81,6 +81,8 @@ def _tensors_of(policy: PolicyNet) -> Tensors:
     tensors: Tensors = {}
     for index, layer in enumerate(policy.net.layers):
         tensors |= {f"layers.{index}.weight": layer.weight, f"layers.{index}.bias": layer.bias}
+        if isinstance(layer, Linear) and layer.norm is not None:
+            tensors |= {f"norms.{index}.weight": layer.norm.weight, f"norms.{index}.bias": layer.norm.bias}
     return tensors | end_tensors(policy.transform, policy.head)
 
 
@@ -121,7 +123,8 @@ def describe_head(head: ActionHead) -> dict[str, Any]:
 def _describe(layer: Layer) -> dict[str, Any]:
     common = {"shape": list(layer.weight.shape), "activation": str(layer.activation)}
     if isinstance(layer, Linear):
-        return {"kind": "linear"} | common
+        norm = {} if layer.norm is None else {"norm": {"epsilon": layer.norm.epsilon}}
+        return {"kind": "linear"} | common | norm
     return {"kind": "conv2d"} | common | {"stride": layer.stride}
 
 
@@ -155,10 +158,17 @@ def _read_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Layer:
         raise PolicyError(f"layer {index}: the manifest says shape {shape}, the weights have {weight.shape}")
     activation = Activation(entry["activation"])
     if entry["kind"] == "linear":
-        return Linear(weight, bias, activation)
+        return Linear(weight, bias, activation, _read_norm(index, entry, tensors))
     if entry["kind"] == "conv2d":
         return Conv2d(weight, bias, int(entry["stride"]), activation)
     raise PolicyError(f"layer {index}: unknown kind {entry['kind']!r}; known are linear and conv2d")
+
+
+def _read_norm(index: int, entry: dict[str, Any], tensors: Tensors) -> LayerNorm | None:
+    if "norm" not in entry:
+        return None
+    weight, bias = tensors[f"norms.{index}.weight"], tensors[f"norms.{index}.bias"]
+    return LayerNorm(weight, bias, float(entry["norm"]["epsilon"]))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

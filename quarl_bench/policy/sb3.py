@@ -5,6 +5,7 @@ form cannot express is refused instead of being approximated.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
+from quarl_bench.net import Activation, Conv2d, Floats, Layer, LayerNorm, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import PolicyNet, QuantizedPolicy
@@ -149,13 +150,17 @@ def _read_layers(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
             if pending is not None:
                 yield pending
             pending = _read_affine(module)
+        elif isinstance(module, torch.nn.LayerNorm):
+            pending = _normalize(pending, module)
         elif type(module) in ACTIVATIONS:
             if pending is None or pending.activation is not Activation.NONE:
                 raise PolicyError(f"{module} does not follow an affine layer")
-            pending = type(pending)(**{**vars(pending), "activation": ACTIVATIONS[type(module)]})
+            pending = replace(pending, activation=ACTIVATIONS[type(module)])
         elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity):
             names = ", ".join(kind.__name__ for kind in ACTIVATIONS)
-            raise PolicyError(f"module {module} has no portable form; known are Linear, Conv2d, Flatten, {names}")
+            raise PolicyError(
+                f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {names}"
+            )
     if pending is not None:
         yield pending
 
@@ -182,6 +187,14 @@ def _read_affine(module: torch.nn.Linear | torch.nn.Conv2d) -> Layer:
     if not plain or height != width:
         raise PolicyError(f"module {module} has no portable form: no padding, dilation or groups, one stride")
     return Conv2d(weight, bias, int(height))
+
+
+def _normalize(layer: Layer | None, module: torch.nn.LayerNorm) -> Layer:
+    if not isinstance(layer, Linear) or layer.activation is not Activation.NONE or layer.norm is not None:
+        raise PolicyError(f"{module} does not stand between a Linear layer and its activation")
+    if module.bias is None or module.normalized_shape != layer.bias.shape:
+        raise PolicyError(f"{module} has no portable form: one weight and one bias per output of {layer.bias.shape}")
+    return replace(layer, norm=LayerNorm(_array(module.weight), _array(module.bias), module.eps))
 
 
 def _array(tensor: torch.Tensor) -> Floats:

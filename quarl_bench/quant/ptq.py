@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from quarl_bench.errors import QuantizationError
-from quarl_bench.net import APPLY, Activation, Conv2d, Floats, Layer, Net
+from quarl_bench.net import APPLY, Activation, Conv2d, Floats, Layer, Net, find_norm
 from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.observers import Range, observe
@@ -82,7 +82,12 @@ class Ranges:
 
 
 def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
-    """`net` with integer weights and activations, whose formats cover `ranges`."""
+    """`net` with integer weights and activations, whose formats cover `ranges`.
+
+    QuantizationError for a normalized layer, which has no integer form.
+    """
+    if (index := find_norm(net)) is not None:
+        raise QuantizationError(f"{scheme.name}: layer {index} is followed by a layer normalization; use fp16 or w<n>")
     first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
     layers = []
     for layer, span in zip(net.layers, ranges.outputs, strict=True):

@@ -1,7 +1,7 @@
 """stable-baselines3's policies with quantizers in place, and the switch that turns them on.
 
-The policy is quantized: the way from observation to action of A2C and PPO, the Q-network of DQN, the actor of DDPG,
-TD3 and SAC, and the target copies of the last two. Value heads and critics stay fp32; a value head that shares a
+The policy is quantized: the way from observation to action of A2C and PPO, the Q-network of DQN, the actor of DDPG
+and TD3, and the target copies of the last three. Value heads and critics stay fp32; a value head that shares a
 convolutional trunk sees its quantized features. Algorithms are stable-baselines3's own.
 """
 
@@ -15,7 +15,7 @@ from stable_baselines3.td3.policies import TD3Policy
 from quarl_bench.errors import SpecError
 from quarl_bench.policy.sb3 import extract, list_modules
 from quarl_bench.quant.path import find_path, make_aware
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.quant.scheme import Family, Scheme
 from quarl_bench.rl.mixed import NAME, MixedActorCriticPolicy, MixedQPolicy
 
 NETWORKS = ("actor", "actor_target", "q_net", "q_net_target")  # attributes of policies that are not the network itself
@@ -31,6 +31,8 @@ class AwarePolicy(BasePolicy):
 
     def __init__(self, *args: Any, scheme: str, **kwargs: Any) -> None:
         self.scheme = Scheme.parse(scheme)
+        if self.scheme.family is not Family.AWARE:
+            raise SpecError(f"scheme {scheme!r} is trained by `quarl train ... --seeds`, not on stable-baselines3")
         super().__init__(*args, **kwargs)
 
     def _build(self, *args: Any) -> None:

@@ -10,8 +10,10 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import VecEnv
 
-from quarl_bench.rl import aware, mixed
+from quarl_bench.errors import SpecError
+from quarl_bench.rl import aware, mixed, normed
 from quarl_bench.rl.recipes import Recipe, schedule
+from quarl_bench.spec import ACTOR_CRITIC
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
@@ -53,6 +55,10 @@ def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
         policy = mixed.NAME
         kwargs["features_extractor_class"] = mixed.MixedNatureCNN
         kwargs.setdefault("net_arch", [])  # what NatureCNN itself gets: nothing between features and heads
+    if recipe.layer_norm:
+        if recipe.algo not in ACTOR_CRITIC or recipe.scheme or policy != "MlpPolicy":
+            raise SpecError(f"{recipe.algo} {recipe.environment}: layer_norm is for fp32 perceptrons of a2c and ppo")
+        return normed.NormedActorCriticPolicy
     if recipe.scheme:
         kwargs["scheme"] = recipe.scheme
         return aware.find_policy_class(recipe.algo, policy)

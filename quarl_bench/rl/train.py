@@ -27,14 +27,14 @@ from tqdm import tqdm
 
 from quarl_bench.atomic import new_folder
 from quarl_bench.errors import SpecError, StoreError
-from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
+from quarl_bench.policy.policy import IntegerPolicy, Policy, PolicyNet
 from quarl_bench.policy.sb3 import extract, extract_quantized
 from quarl_bench.policy.stored import Stored, load_stored, save_stored
 from quarl_bench.rl.aware import freeze, is_frozen
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.episodes import start_episodes
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
-from quarl_bench.rl.exploration import collect_random_states, measure_variance, thin_states
+from quarl_bench.rl.exploration import collect_random_states, describe_exploration, thin_states
 from quarl_bench.rl.models import load_model, make_model
 from quarl_bench.rl.recipes import Recipe
 from quarl_bench.rl.vector import make_vector
@@ -181,7 +181,7 @@ class _Run:
                 "timesteps": best.about["timesteps"],
             },
             "curve": curve,
-            **{name: _score(best, self.environment, sampled=sampled) for name, sampled in modes.items()},
+            **{name: score_policy(best.policy, self.environment, sampled=sampled) for name, sampled in modes.items()},
             "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
             | {"python": platform.python_version()},
         }
@@ -237,7 +237,7 @@ class _Checkpoints(BaseCallback):
         """
         run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
         policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
-        explores = policy.head.discrete and run.spec.algo in ACTOR_CRITIC
+        explores = run.spec.algo in ACTOR_CRITIC
         rollouts = roll_out(
             policy,
             run.environment,
@@ -252,10 +252,8 @@ class _Checkpoints(BaseCallback):
             "sd": float(np.std(returns, ddof=1)),
         } | ({"quantized": True} if quantized else {})
         if rollouts.observations is not None:
-            point["variance"] = {
-                "visited": measure_variance(policy, rollouts.observations),
-                "fixed": measure_variance(policy, self.states),
-            }
+            states = {"visited": rollouts.observations, "fixed": self.states}
+            point["variance"] = describe_exploration(self.model, policy, states)
         self.curve.append(point)
         self.bar.set_postfix_str(f"return {point['mean']:.1f}")
         rivals = [p["mean"] for p in self.curve if p.get("quantized", False) == quantized]
@@ -266,10 +264,10 @@ class _Checkpoints(BaseCallback):
         run.save(self.model, self.curve, best)
 
 
-def _score(best: Stored, environment: Environment, *, sampled: bool) -> dict[str, Any]:
+def score_policy(policy: Policy, environment: Environment, *, sampled: bool = False) -> dict[str, Any]:
     """The return on test seeds, as a manifest states it."""
     seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
-    rollouts = roll_out(best.policy, environment, seeds, sampled=sampled)
+    rollouts = roll_out(policy, environment, seeds, sampled=sampled)
     return {
         "mean": float(rollouts.returns.mean()),
         "sd": float(rollouts.returns.std(ddof=1)),

@@ -1,7 +1,8 @@
 """Training recipes: one TOML file per algorithm, one table per environment.
 
-A table `<environment>-control` is the arm of a controlled comparison, trained as the origin "control". A table with
-`like` takes what it does not say, the published score excepted, from the table of that name.
+A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of the
+algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not say,
+the published score excepted, from the table of that name.
 """
 
 import hashlib
@@ -41,6 +42,7 @@ class Recipe:
     policy: str = "MlpPolicy"
     precision: str = "fp32"  # of training's convolutions: fp32, or bf16 with fp32 master weights
     normalize: bool = False
+    layer_norm: bool = False  # between every hidden layer and its activation
     time_feature: bool = False  # the remaining time is appended to the observations
     noise: tuple[str, float] | None = None  # exploration of DDPG and TD3: (normal or ou, SD)
     published: Published | None = None
@@ -70,6 +72,7 @@ class Recipe:
         facts += self.noise or ()
         facts += [] if self.precision == "fp32" else [self.precision]
         facts += ["time_feature"] if self.time_feature else []
+        facts += ["layer_norm"] if self.layer_norm else []
         facts += [self.scheme, self.quant_delay] if self.scheme else []
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
@@ -81,7 +84,7 @@ def check_algorithm(algo: str) -> None:
 
 
 def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
-    """The recipe of a pair, for origin "control" its variant, for a scheme its quantization-aware form.
+    """The recipe of a pair, for an origin ("control", "layernorm") that arm's, for a scheme its quantization-aware form.
 
     SpecError with what exists when there is none.
     """

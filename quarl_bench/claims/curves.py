@@ -1,0 +1,78 @@
+"""What learning curves say about exploration (QuaRL, ICLR, Figure 1): how peaked a policy stays, arm by arm.
+
+Arms are fp32, the trained schemes, and fp32 with layer normalization. A curve states, at each of its points, the mean
+variance of the action probabilities over two sets of states: `fixed` ones, the same for every policy of a task, and
+those that the policy itself `visited` in deterministic episodes. For Gaussian policies it states the variance of the
+actions instead, whose meaning is the opposite: a wide Gaussian explores, and so does a flat softmax.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.stats
+
+from quarl_bench.errors import SpecError
+
+ACTIONS = "actions"  # what the variance is of, for Gaussian policies; else of probabilities
+FULL_PRECISION_BITS = 32
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The learning curves of one cell and arm, one per training seed; `since` is when its quantizers began to round."""
+
+    curves: tuple[tuple[Mapping[str, Any], ...], ...]
+    since: int
+
+    def average(self, states: str, since: int) -> list[float]:
+        """Per seed, how peaked the policy is: the mean over the points behind `since`, inverted for Gaussians."""
+        return [_average(curve, states, since) for curve in self.curves]
+
+    def list_points(self, states: str) -> list[dict[str, float]]:
+        """Means over seeds at each point, for a figure: timesteps, variance, return."""
+        length = min(len(curve) for curve in self.curves)
+        points = [[curve[i] for curve in self.curves] for i in range(length)]
+        return [
+            {
+                "timesteps": float(group[0]["timesteps"]),
+                "variance": math.fsum(p["variance"][states] for p in group) / len(group),
+                "return": math.fsum(p["mean"] for p in group) / len(group),
+            }
+            for group in points
+        ]
+
+
+def read_arm(manifests: Sequence[Mapping[str, Any]], where: str) -> Arm:
+    """The arm of the policies whose manifests these are; SpecError when their curves were kept without a variance."""
+    curves = tuple(tuple(about.get("curve", ())) for about in manifests)
+    for curve in curves:
+        if not curve or not all("variance" in point for point in curve):
+            raise SpecError(f"{where}: its curves state no variance of actions; train it again with this version")
+    return Arm(curves, max(int(about["recipe"].get("quant_delay", 0)) for about in manifests))
+
+
+def compare_arms(plain: Arm, other: Arm, states: str) -> float:
+    """How much more peaked fp32 stays than `other`: geometric mean over seeds of the ratios, above 1 if it does.
+
+    Both are averaged from where `other` began to round, or over the second half of a run that never rounds.
+    """
+    since = other.since or plain.curves[0][-1]["timesteps"] // 2
+    pairs = zip(plain.average(states, since), other.average(states, since), strict=False)
+    return math.exp(math.fsum(logs := [math.log(a / b) for a, b in pairs]) / len(logs))
+
+
+def order_arms(arms: Mapping[int, Arm], states: str) -> float:
+    """Kendall's rank correlation of bits and peakedness, averaged over seeds; 1: the fewer bits, the flatter."""
+    since = max(arm.since for arm in arms.values())
+    bits = sorted(arms)
+    rows = zip(*(arms[n].average(states, since) for n in bits), strict=False)
+    taus = [float(scipy.stats.kendalltau(bits, row).statistic) for row in rows]
+    return math.fsum(taus) / len(taus)
+
+
+def _average(curve: Sequence[Mapping[str, Any]], states: str, since: int) -> float:
+    points = [point["variance"] for point in curve if point["timesteps"] > since]
+    mean = math.fsum(point[states] for point in points) / len(points)
+    return 1.0 / mean if points[0].get("of") == ACTIONS else mean
