@@ -11,6 +11,7 @@ import jinja2
 
 from quarl_bench.atomic import write_file
 from quarl_bench.errors import StoreError
+from quarl_bench.report.learning import STEPS, WEIGHT, draw_learning, view_learning
 from quarl_bench.report.plots import draw_bits, draw_weights, render_svg
 from quarl_bench.report.results import SCHEMA_VERSION
 from quarl_bench.report.sweeps import read_curves
@@ -96,6 +97,9 @@ def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]])
     for plot in view_plots(rows):
         svg = render_svg(draw_bits(plot.curves, plot.reference), f"bits{len(figures)}")
         figures.append(Figure(plot.title, "mean over policies, with the interval of the verdict", svg))
+    for learning in view_learning(rows):
+        note = f"means over training seeds, smoothed by {WEIGHT} for every {STEPS}th of a run"
+        figures.append(Figure(learning.title, note, render_svg(draw_learning(learning), f"learning{len(figures)}")))
     for document in documents:
         if document.kind == "sweep":
             curves, reference = read_curves(document.data)

@@ -65,7 +65,7 @@ class Bins:
 
 def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
     """Return against bit width, with intervals, and the fp32 return as a line."""
-    with _fixed_style():
+    with fix_style():
         figure = Figure((6.4, 3.4), layout="constrained")
         axes = figure.subplots()
         axes.axhline(reference, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label="fp32", zorder=1)
@@ -84,7 +84,7 @@ def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
         axes.set_ylabel("mean return")
         widths = sorted({point.bits for curve in curves for point in curve.points})
         axes.set_xticks(widths if len(widths) <= 16 else [b for b in widths if b % 2 == 0])
-        _tidy(axes)
+        tidy(axes)
         figure.legend(
             loc="outside upper center", ncols=3 if len(curves) > 3 else len(curves) + 1, frameon=False, fontsize=8
         )
@@ -93,7 +93,7 @@ def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
 
 def draw_weights(histograms: Sequence[Bins]) -> Figure:
     """Weights per tensor on a logarithmic count axis, the quantizer's levels as lines over them."""
-    with _fixed_style():
+    with fix_style():
         figure = Figure((6.4, 1.5 * len(histograms) + 0.4), layout="constrained")
         for axes, bins in zip(figure.subplots(len(histograms), squeeze=False)[:, 0], histograms, strict=True):
             width = (bins.high - bins.low) / len(bins.counts)
@@ -107,14 +107,14 @@ def draw_weights(histograms: Sequence[Bins]) -> Figure:
             axes.yaxis.set_minor_formatter(NullFormatter())
             axes.set_title(bins.title, fontsize=9, loc="left")
             axes.set_ylabel("weights")
-            _tidy(axes)
+            tidy(axes)
         return figure
 
 
 def render_png(figure: Figure) -> bytes:
     """The figure on white, for a file of its own."""
     stream = io.BytesIO()
-    with _fixed_style():
+    with fix_style():
         figure.savefig(stream, format="png", dpi=144, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
 
@@ -123,7 +123,7 @@ def render_svg(figure: Figure, salt: str) -> str:
     """The figure as an `<svg>` element for a page; `salt` sets its ids apart from those of other figures there."""
     stream = io.StringIO()
     silent = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with _fixed_style(), mpl.rc_context({"svg.hashsalt": salt}):
+    with fix_style(), mpl.rc_context({"svg.hashsalt": salt}):
         figure.savefig(stream, format="svg", transparent=True, metadata=silent)
     text = stream.getvalue()
     text = text[text.index("<svg") :]  # an XML declaration has no place inside a page
@@ -135,11 +135,13 @@ def render_svg(figure: Figure, salt: str) -> str:
     return text.strip()
 
 
-def _tidy(axes: Axes) -> None:
+def tidy(axes: Axes) -> None:
+    """Horizontal grid lines behind the data, and no box."""
     axes.grid(visible=True, axis="y", color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _fixed_style() -> AbstractContextManager[None]:
+def fix_style() -> AbstractContextManager[None]:
+    """The style in which every figure is drawn and rendered."""
     return style.context(["default", FIXED])

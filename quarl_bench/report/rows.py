@@ -60,6 +60,7 @@ def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict)
         "ratios": cells.ratios,
         "orders": cells.orders,
         "curves": cells.curves,
+        "states": judged.claim.against if cells.curves else "",
         "paper": None,
         "source": sources[0] if sources else str(Source.MEASURED),
     } | _judged(judged, verdict)
