@@ -19,6 +19,8 @@ from quarl_bench.quant.weights import (
     pool_weights,
     relative_rmse,
 )
+from quarl_bench.report.plots import draw_weights, render_svg
+from quarl_bench.report.weights import view_spreads
 from tests.strategies import convolutions, inputs_of, make_net, normal, perceptrons
 
 SCHEMES = st.sampled_from([*(f"w{bits}" for bits in (2, 3, 4, 8, 16, 32)), "w4floor", "w8sym", "w3pc", "fp16", "fp32"])
@@ -137,3 +139,16 @@ def test_integer_schemes_are_measured_on_their_own_levels():
     assert pooled.relative_rmse == relative_rmse(net, Scheme.parse("int4"), inputs_of(net, 50)) > 0.01
     with pytest.raises(QuantizationError, match="calibration"):
         measure_weights(net, Scheme.parse("int4"))
+
+
+def test_rows_show_algorithms_per_task_and_tasks_per_algorithm():
+    entry = {"low": -1.0, "high": 1.0, "counts": [1, 2, 1], "levels": []}
+    rows = [{"histograms": {task: {"dqn": entry, "ppo": entry} for task in ("pong", "breakout")}}, {"id": "x"}]
+    views = {view.title: [bins.title for bins in view.bins] for view in view_spreads(rows)}
+    assert views == {
+        "weights on breakout": ["dqn", "ppo"],
+        "weights on pong": ["dqn", "ppo"],
+        "weights of dqn": ["breakout", "pong"],
+        "weights of ppo": ["breakout", "pong"],
+    }
+    assert render_svg(draw_weights(next(view_spreads(rows)).bins, shared=True), "x").startswith("<svg")

@@ -10,7 +10,7 @@ from quarl_bench.claims.curves import FULL_PRECISION_BITS, Arm, compare_arms, or
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.net import Net
 from quarl_bench.quant.scheme import Scheme
-from quarl_bench.quant.weights import WeightStatistics, measure_weights
+from quarl_bench.quant.weights import Histogram, WeightStatistics, list_histograms, measure_weights
 from quarl_bench.spec import Case, Measurement
 
 RELATIVE_RMSE_SCHEME = "w8"
@@ -23,6 +23,7 @@ class MeasuredCells:
 
     `ratios` are of this algorithm's spread over the other's, or of fp32's peakedness over an arm's; `orders` are rank
     correlations of bits and peakedness; `curves` holds, per cell and arm, the points that they were computed from.
+    `histograms` shows, per task and algorithm, all weights of the first policy.
     """
 
     measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)  # argmax; `sampled` is inside
@@ -30,6 +31,7 @@ class MeasuredCells:
     ratios: dict[str, float] = field(default_factory=dict)
     orders: dict[str, float] = field(default_factory=dict)
     curves: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    histograms: dict[str, dict[str, Histogram]] = field(default_factory=dict)
     policies: int = 0
     missing: tuple[str, ...] = ()
 
@@ -75,7 +77,7 @@ def _count(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
 
 
 def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
-    ratios: dict[str, float] = {}
+    found = MeasuredCells()
     missing: list[str] = []
     counts: list[int] = []
     for case in judged.cases:
@@ -88,8 +90,12 @@ def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
         )
         if wide is not None and narrow is not None:
             counts += [len(wide.members), len(narrow.members)]
-            ratios[case.environment] = measure_spread(wide, judged.scheme) / measure_spread(narrow, judged.scheme)
-    return MeasuredCells(ratios=ratios, policies=min(counts, default=0), missing=tuple(missing))
+            spreads = [measure_spread(policies, judged.scheme) for policies in (wide, narrow)]
+            found.ratios[case.environment] = spreads[0] / spreads[1]
+            found.histograms[case.environment] = {
+                " ".join(filter(None, (s.case.algo, s.case.origin))): _draw_histogram(s) for s in (wide, narrow)
+            }
+    return replace(found, policies=min(counts, default=0), missing=tuple(missing))
 
 
 def _collect_curves(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
@@ -139,9 +145,17 @@ def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:
 
 
 def _pool(net: object) -> WeightStatistics:
+    return measure_weights(_require_net(net), Scheme.parse(RELATIVE_RMSE_SCHEME))[-1]
+
+
+def _draw_histogram(policies: PolicySet) -> Histogram:
+    return list_histograms(_require_net(policies.policies[0].net), Scheme.parse(RELATIVE_RMSE_SCHEME))[-1]
+
+
+def _require_net(net: object) -> Net:
     if not isinstance(net, Net):
         raise SpecError(f"weights of a {type(net).__name__} cannot be compared; use fp32 policies")
-    return measure_weights(net, Scheme.parse(RELATIVE_RMSE_SCHEME))[-1]
+    return net
 
 
 def _read(statistics: WeightStatistics, name: str) -> float:

@@ -16,7 +16,7 @@ from quarl_bench.report.plots import draw_bits, draw_weights, render_svg
 from quarl_bench.report.results import SCHEMA_VERSION
 from quarl_bench.report.sweeps import read_curves
 from quarl_bench.report.views import VERDICTS, view_claims, view_plots, view_rows
-from quarl_bench.report.weights import read_bins
+from quarl_bench.report.weights import read_bins, view_spreads
 
 TEMPLATE = "page.html.jinja"
 
@@ -100,6 +100,9 @@ def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]])
     for learning in view_learning(rows):
         note = f"means over training seeds, smoothed by {WEIGHT} for every {STEPS}th of a run"
         figures.append(Figure(learning.title, note, render_svg(draw_learning(learning), f"learning{len(figures)}")))
+    for spread in view_spreads(rows):
+        svg = render_svg(draw_weights(spread.bins, shared=True), f"spread{len(figures)}")
+        figures.append(Figure(spread.title, "all weights of the policy of training seed 0; logarithmic counts", svg))
     for document in documents:
         if document.kind == "sweep":
             curves, reference = read_curves(document.data)

@@ -91,11 +91,16 @@ def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
         return figure
 
 
-def draw_weights(histograms: Sequence[Bins]) -> Figure:
-    """Weights per tensor on a logarithmic count axis, the quantizer's levels as lines over them."""
+def draw_weights(histograms: Sequence[Bins], *, shared: bool = False) -> Figure:
+    """Weights per tensor on a logarithmic count axis, the quantizer's levels as lines over them.
+
+    On a `shared` axis of weights the spreads can be compared.
+    """
     with fix_style():
         figure = Figure((6.4, 1.5 * len(histograms) + 0.4), layout="constrained")
-        for axes, bins in zip(figure.subplots(len(histograms), squeeze=False)[:, 0], histograms, strict=True):
+        for axes, bins in zip(
+            figure.subplots(len(histograms), sharex=shared, squeeze=False)[:, 0], histograms, strict=True
+        ):
             width = (bins.high - bins.low) / len(bins.counts)
             edges = [bins.low + width * index for index in range(len(bins.counts) + 1)]
             axes.stairs(bins.counts, edges, fill=True, color=SERIES[0])

@@ -1,5 +1,6 @@
 """A row: everything one case or claim item says about itself, in built-in types only."""
 
+from dataclasses import asdict
 from typing import Any
 
 from quarl_bench.cells import name_preprocessing, runtime_versions
@@ -59,6 +60,10 @@ def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict)
         "mean_absolute_error": sum(map(abs, errors.values())) / len(errors) if errors else None,
         "ratios": cells.ratios,
         "orders": cells.orders,
+        "histograms": {
+            environment: {name: asdict(histogram) for name, histogram in found.items()}
+            for environment, found in cells.histograms.items()
+        },
         "curves": cells.curves,
         "states": judged.claim.against if cells.curves else "",
         "paper": None,
