@@ -1,0 +1,206 @@
+"""Quantization-aware training against training without it, and against what a user would pick for it.
+
+Two measurements, each contender in a process of its own with one torch thread, in turns: `python benches/peers/qat.py
+[--rounds N]`.
+
+1. One update (forward, loss, backward, Adam) of a perceptron of 17 inputs, two hidden layers of 256 with ReLU and 6
+   outputs, at batch 256. `quarl` is this package's modules, frozen; `watching` are the same before quant_delay. `torch`
+   is `fake_quantize_per_tensor_affine` on input, weights and activations, biases left alone. `brevitas` is its
+   QuantLinear, QuantReLU and QuantIdentity with constant scales and int32 biases, where it is installed.
+   All: 8 bits, symmetric weights per tensor of narrow range, fixed ranges, straight-through gradients.
+2. A whole PPO CartPole run of its recipe, with qat8 (half of it quantized) and without.
+
+Prints medians of the CPU time, which other load disturbs less than wall clock, and of the ratios within a round.
+"""
+
+import argparse
+import importlib.util
+import itertools
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+SIZES, BATCH = (17, 256, 256, 6), 256
+SCALE, LEVELS = 0.05, 127
+UPDATES = 400
+CONTENDERS = ("quarl", "watching", "torch", "brevitas", "fp32")
+RUNS = ("qat8", "fp32-run")
+TARGETS = {"fp32": 1.3, "torch": 1.3, "brevitas": 3.0, "fp32-run": 1.35}
+
+
+def build_plain() -> Any:
+    """The perceptron."""
+    import torch
+
+    layers: list[Any] = []
+    for inputs, outputs in itertools.pairwise(SIZES):
+        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def build_quarl(*, freeze: bool) -> Any:
+    """With this package's modules, watching or frozen to what they watched."""
+    import torch
+
+    from quarl_bench.net import Activation, Linear, Net
+    from quarl_bench.quant.path import find_path, make_aware
+    from quarl_bench.quant.scheme import Scheme
+
+    network = build_plain()
+    make_aware(network, list(network), Scheme.parse("qat8"))
+    network(torch.randn(BATCH, SIZES[0]))
+    if freeze:
+        path = find_path(list(network))
+        arrays = [(affine.weight.detach().numpy(), affine.bias.detach().numpy()) for affine, _ in path.steps]
+        hidden = len(arrays) - 1
+        layers = [Linear(w, b, Activation.RELU if i < hidden else Activation.NONE) for i, (w, b) in enumerate(arrays)]
+        path.freeze(Net((SIZES[0],), tuple(layers)))
+    return network
+
+
+def build_torch() -> Any:
+    """With torch's own operator at the same places."""
+    import torch
+
+    def fake(x: Any, low: int = -LEVELS - 1) -> Any:
+        return torch.fake_quantize_per_tensor_affine(x, SCALE, 0, low, LEVELS)
+
+    class Rounded(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.linear(x, fake(self.weight, -LEVELS), self.bias)
+
+    class Rounding(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return fake(x)
+
+    layers: list[Any] = [Rounding()]
+    for inputs, outputs in itertools.pairwise(SIZES):
+        layers += [Rounded(inputs, outputs), torch.nn.ReLU(), Rounding()]
+    del layers[-2]  # the last layer has no activation
+    return torch.nn.Sequential(*layers)
+
+
+def build_brevitas() -> Any:
+    """With Brevitas's layers, their scales constant as ours are behind quant_delay."""
+    import torch
+    from brevitas.inject.enum import ScalingImplType
+    from brevitas.nn import QuantIdentity, QuantLinear, QuantReLU
+    from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerTensorFloat, Int32Bias, Uint8ActPerTensorFloat
+
+    constant = {"scaling_impl_type": ScalingImplType.CONST, "scaling_init": SCALE * LEVELS}
+    signed = Int8ActPerTensorFloat.let(**constant)
+    unsigned = Uint8ActPerTensorFloat.let(**constant)
+    weights = Int8WeightPerTensorFloat.let(**constant)
+    layers: list[Any] = [QuantIdentity(act_quant=signed, return_quant_tensor=True)]
+    for inputs, outputs in itertools.pairwise(SIZES):
+        layers += [
+            QuantLinear(inputs, outputs, bias=True, weight_quant=weights, bias_quant=Int32Bias),
+            QuantReLU(act_quant=unsigned, return_quant_tensor=True),
+        ]
+    return torch.nn.Sequential(*layers[:-1], QuantIdentity(act_quant=signed))
+
+
+BUILD: dict[str, Callable[[], Any]] = {
+    "quarl": lambda: build_quarl(freeze=True),
+    "watching": lambda: build_quarl(freeze=False),
+    "torch": build_torch,
+    "brevitas": build_brevitas,
+    "fp32": build_plain,
+}
+
+
+def time_updates(name: str) -> float:
+    """Microseconds of CPU time per update, behind a warm-up."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    network = BUILD[name]()
+    optimizer = torch.optim.Adam(network.parameters(), 3e-4)
+    x, target = torch.randn(BATCH, SIZES[0]), torch.randn(BATCH, SIZES[-1])
+
+    def update() -> None:
+        loss = torch.nn.functional.mse_loss(network(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    for _ in range(UPDATES // 8):
+        update()
+    begin = time.process_time()
+    for _ in range(UPDATES):
+        update()
+    return 1e6 * (time.process_time() - begin) / UPDATES
+
+
+def time_run(scheme: str) -> float:
+    """Seconds of CPU time of a whole run, without its evaluations."""
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from quarl_bench.rl.aware import freeze
+    from quarl_bench.rl.environments import find_environment
+    from quarl_bench.rl.models import make_model
+    from quarl_bench.rl.recipes import find_recipe
+    from quarl_bench.rl.vector import make_vector
+
+    torch.set_num_threads(1)
+    recipe = find_recipe("ppo", "cartpole", scheme=scheme)
+
+    class Delay(BaseCallback):  # what `quarl train` does between rollouts
+        def _on_rollout_start(self) -> None:
+            if scheme and self.num_timesteps >= recipe.quant_delay:
+                freeze(self.model)
+
+        def _on_step(self) -> bool:
+            return True
+
+    model = make_model(recipe, make_vector(find_environment("cartpole"), recipe.environments, 0), 0)
+    begin = time.process_time()
+    model.learn(recipe.timesteps, callback=Delay())
+    return time.process_time() - begin
+
+
+def compare(names: tuple[str, ...], rounds: int, unit: str) -> None:
+    """Time the contenders in turns; print each one's median, and ours against every other."""
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, values in times.items():
+            command = [sys.executable, __file__, "--only", name]
+            values.append(float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
+    ours = times[names[0]]
+    for name, values in times.items():
+        ratio = statistics.median(other / own for own, other in zip(ours, values, strict=True))
+        text = f"{1 / ratio:.2f}x its time" if name.startswith("fp32") else f"{ratio:.2f}x as fast as this"
+        if name in TARGETS:
+            text += f", target {'at most' if name.startswith('fp32') else 'at least'} {TARGETS[name]}x"
+        print(
+            f"  {name:<9}{statistics.median(values):>9.2f} {unit}"
+            + (f"  {names[0]}: {text}" if name != names[0] else "")
+        )
+
+
+def main() -> None:
+    """Compare updates, then runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
+    parser.add_argument("--only", choices=(*CONTENDERS, *RUNS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only in RUNS:
+        print(time_run("qat8" if options.only == "qat8" else ""))
+        return
+    if options.only:
+        print(time_updates(options.only))
+        return
+    there = tuple(n for n in CONTENDERS if n != "brevitas" or importlib.util.find_spec("brevitas"))
+    print(f"one update, {'-'.join(map(str, SIZES))}, batch {BATCH}, {options.rounds} rounds of {UPDATES}")
+    compare(there, options.rounds, "us")
+    print("a PPO CartPole run of its recipe")
+    compare(RUNS, min(options.rounds, 3), "s")
+
+
+if __name__ == "__main__":
+    main()
