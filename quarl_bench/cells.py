@@ -117,7 +117,8 @@ class Cells:
         """The cell exported to LiteRT, its golden pairs re-run, and loaded again from its folder."""
         if board != LOCAL:
             raise QuarlError(f"unknown board {board!r}; known is {LOCAL} (this machine)")
-        from quarl_bench.deploy import litert  # costs an import of the runtime, only where it is used
+        from quarl_bench.deploy.deployed import load_artefact
+        from quarl_bench.deploy.export import export_policy
 
         case = Case(policies.case.algo, policies.case.environment, policies.case.scheme, policies.case.origin, board)
 
@@ -125,10 +126,10 @@ class Cells:
             def build() -> Policy:
                 folder = self.artefacts / f"{case.id}-{member.stored.sha256[:12]}"
                 observations = self._calibration(member.stored, find_home(member.stored, case))
-                litert.export_policy(
+                export_policy(
                     member.policy, folder, observations, scheme=case.scheme, source_sha256=member.stored.sha256
                 )
-                return litert.load_artefact(folder)
+                return load_artefact(folder)
 
             return build
 

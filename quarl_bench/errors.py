@@ -9,7 +9,9 @@ Each message is one line that says what is wrong, where, and what to do about it
     |-- QuantizationError      numbers that cannot be quantized as asked
     |-- StoreError             an artefact or measurement that cannot be read, written or found
     |   `-- MissingBaseline    a policy that would have to be trained, and training was not allowed
-    `-- DeploymentError        an artefact that cannot be built or run, or does not equal its golden pairs
+    |-- DeploymentError        an artefact that cannot be built or run, or does not equal its golden pairs
+    `-- BoardError             a board that cannot be reached, is taken, or lacks what a run needs
+        `-- MissingBoard       a board that no board file describes
 """
 
 
@@ -47,3 +49,15 @@ class MissingBaseline(StoreError):
 
 class DeploymentError(QuarlError):
     """Building or running an artefact failed, or its outputs differ from its golden pairs."""
+
+
+class BoardError(QuarlError):
+    """A board is silent, taken by another run, or lacks what a run needs."""
+
+
+class MissingBoard(BoardError):
+    """No board file describes `board`."""
+
+    def __init__(self, board: str, what: str) -> None:
+        super().__init__(f"no board {board!r}: {what}")
+        self.board = board

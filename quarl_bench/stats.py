@@ -114,7 +114,12 @@ def split_tails(contrast: Floats) -> tuple[float, float]:
     """One-sided p-values (of "the mean is above 0", of "below 0") of the test behind `bound_contrast`, for P x E."""
     centre, se = float(contrast.mean()), math.sqrt(estimate_variance(contrast))
     distance = math.copysign(math.inf, centre) if centre and not se else centre / se if se else 0.0
-    above = float(special.stdtr(contrast.shape[0] - 1, -distance))
+    return split_t(distance, contrast.shape[0] - 1)
+
+
+def split_t(distance: float, dof: float) -> tuple[float, float]:
+    """One-sided p-values (of "above 0", of "below 0") of an estimate that is `distance` standard errors from 0."""
+    above = float(special.stdtr(dof, -distance))
     return above, 1.0 - above
 
 

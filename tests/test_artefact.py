@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from quarl_bench.deploy.artefact import GOLDEN, MANIFEST, PAIR, Golden, read_artefact, write_artefact
-from quarl_bench.deploy.deployed import DeployedPolicy
+from quarl_bench.deploy.deployed import DeployedPolicy, load_artefact, verify
+from quarl_bench.deploy.export import export_policy, make_golden
 from quarl_bench.deploy.flatbuffer import write_integer_net
-from quarl_bench.deploy.litert import export_policy, load_artefact, make_golden, verify
 from quarl_bench.deploy.runtime import Kernel, runtime_version
 from quarl_bench.errors import DeploymentError, PolicyError, StoreError
 from quarl_bench.net import Activation, Conv2d, Linear, Net
@@ -220,7 +220,7 @@ def test_manifests_without_a_key_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "match"),
     [
-        ("backend", "onnx", "unknown backend 'onnx'; known are litert"),
+        ("backend", "onnx", "unknown backend 'tpu'; known are litert"),
         ("input.scale", 0.5, "the model's input is int8 of scale"),
         ("input.scale", -1.0, "ill-formed"),
         ("input.zero_point", 99, "the model's input is int8"),
@@ -325,7 +325,7 @@ def test_a_model_that_is_not_the_policy_is_not_written(tmp_path: Path, monkeypat
         forged[4, 1] ^= 1
         return replace(genuine, outputs=forged)
 
-    monkeypatch.setattr("quarl_bench.deploy.litert.make_golden", wrong)
+    monkeypatch.setattr("quarl_bench.deploy.export.make_golden", wrong)
     with pytest.raises(DeploymentError, match="litert: xnnpack kernel, output 1 of golden pair 4: expected"):
         export_policy(policy, tmp_path / "a", observe(), scheme="int8", source_sha256=SHA256)
     assert not (tmp_path / "a").exists()

@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarl_bench.deploy.artefact import GOLDEN, read_artefact
+from quarl_bench.deploy.deployed import load_artefact
+from quarl_bench.deploy.export import export_policy
 from quarl_bench.errors import QuarlError
 from quarl_bench.policy.files import MANIFEST
 from quarl_bench.policy.head import HeadKind
@@ -79,18 +81,17 @@ def test_manifests_of_integers(tmp_path: Path, data: st.DataObject) -> None:
 @fuzz
 @given(data=st.data())
 def test_manifests_of_artefacts(tmp_path: Path, data: st.DataObject) -> None:
-    litert = pytest.importorskip("quarl_bench.deploy.litert")
     pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
     folder = tmp_path / "artefact"
     if not (folder / "whole.json").exists():
         policy = make_policy().quantize(Scheme.parse("int8"), STATES).to_integer()
-        litert.export_policy(policy, folder, STATES, scheme="int8", source_sha256="0" * 64)
+        export_policy(policy, folder, STATES, scheme="int8", source_sha256="0" * 64)
         (folder / MANIFEST).rename(folder / "whole.json")
     assert (folder / GOLDEN).exists()
     manifest = mutate(data.draw, json.loads((folder / "whole.json").read_text()))
     (folder / MANIFEST).write_text(json.dumps(manifest))
     if read(read_artefact, folder) is not None:
-        read(litert.load_artefact, folder)
+        read(load_artefact, folder)
 
 
 KEYS = st.sampled_from(["algo", "env", "env_kwargs", "frame_stack", "env_wrapper", "normalize"])

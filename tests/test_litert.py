@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from quarl_bench.deploy.backend import to_channel_last
+from quarl_bench.deploy.export import export_policy, find_divergence
 from quarl_bench.deploy.flatbuffer import list_tensor_types, list_weight_types, write_float_net, write_integer_net
-from quarl_bench.deploy.litert import export_policy, find_divergence
-from quarl_bench.deploy.runtime import LARGEST_BATCH, Kernel, Runner, load_schema, runtime_version
+from quarl_bench.deploy.runtime import LARGEST_BATCH, Kernel, LiteRTRunner, load_schema, runtime_version
 from quarl_bench.errors import DeploymentError, QuantizationError
 from quarl_bench.net import Activation, Conv2d, Floats, Linear, Net
 from quarl_bench.policy.files import StoredPolicy, load_policy
@@ -25,18 +26,18 @@ from quarl_bench.policy.policy import IntegerPolicy, require_integer
 from quarl_bench.quant.affine import IntegerFormat, Integers
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.integer import IntegerNet
-from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer, has_margin
+from quarl_bench.quant.parameters import ActivationFormat, has_margin
 from quarl_bench.quant.ptq import quantize_net
-from quarl_bench.quant.requantize import Requantization, effective_scale
+from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import Environment, identify_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
 from tests.conftest import POLICIES
+from tests.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
 from tests.strategies import SEEDS, convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
 
-INT8 = IntegerFormat(8)
 NONE = [pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))]
 BASELINES = sorted(folder.parent.name for folder in POLICIES.glob("*/policy.safetensors")) or NONE
 TRAINED = sorted(folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")) or NONE
@@ -85,30 +86,7 @@ def to_integer(net: Net, scheme: str, inputs: Floats) -> IntegerNet:
 
 
 def run(net: IntegerNet, q: Integers, kernel: Kernel = Kernel.XNNPACK) -> Integers:
-    x = q.astype(np.int8)
-    return Runner(write_integer_net(net), kernel).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x).astype(np.int64)
-
-
-def draw_integers(rng: np.random.Generator, count: int, net: IntegerNet) -> Integers:
-    return rng.integers(-128, 128, (count, *net.input_shape))
-
-
-def make_layer(weight: Integers, bias: Integers, scale: Floats, output: ActivationFormat, **rest: object) -> IntegerNet:
-    """One fully connected integer layer; `rest` may set activation, tanh, source and bits."""
-    source = rest.pop("source", ActivationFormat(INT8, np.float32(0.03), -7))
-    layer = QuantizedLayer(
-        kind=Linear,
-        activation=rest.pop("activation", Activation.NONE),
-        stride=1,
-        weight=weight.astype(np.int8),
-        weight_scale=np.asarray(scale, dtype=np.float32),
-        weight_format=IntegerFormat(rest.pop("bits", 8)),
-        bias=bias.astype(np.int32),
-        output=output,
-        tanh=rest.pop("tanh", None),
-    )
-    assert not rest
-    return IntegerNet((weight.shape[1],), source, (layer,))
+    return LiteRTRunner(write_integer_net(net), kernel).run(to_channel_last(q.astype(np.int8))).astype(np.int64)
 
 
 # --- committed policies, on the states they visit -------------------------------------------------------------------
@@ -141,7 +119,7 @@ def test_policies_trained_with_their_quantizer_are_bit_exact(name: str) -> None:
 def test_float_files_agree_within_their_tolerance(name: str) -> None:
     policy, observations = open_baseline(name).policy, visit(name, count_real(name))
     x = policy.transform.apply(observations)
-    got = Runner(write_float_net(policy.net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
+    got = LiteRTRunner(write_float_net(policy.net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
     expected = policy.net.forward(x)
     difference = np.abs(got - expected).max()
     actions = int((policy.head.act(got) != policy.head.act(expected)).sum())
@@ -186,7 +164,7 @@ def test_any_net_is_bit_exact(net: Net, scheme: str) -> None:
 @settings(max_examples=30)
 def test_any_float_net_is_close(net: Net) -> None:
     x = inputs_of(net, 20)
-    got = Runner(write_float_net(net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
+    got = LiteRTRunner(write_float_net(net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
     expected = net.forward(x)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * max(1, np.abs(expected).max()))
 
@@ -219,48 +197,14 @@ def test_a_batch_gives_what_its_rows_give_alone(integer: bool) -> None:
     if integer:
         quantized = to_integer(net, "int8", x)
         x, model = quantized.input.quantize(x).astype(np.int8), write_integer_net(quantized)
-    alone = Runner(model)
+    alone = LiteRTRunner(model)
     rows = np.concatenate([alone.run(x[i : i + 1]) for i in range(len(x))])
-    runner = Runner(model)
+    runner = LiteRTRunner(model)
     for size in (1, 2, 3, 7, 64, 100, LARGEST_BATCH, LARGEST_BATCH + 1, len(x), 5, 0):
         np.testing.assert_array_equal(runner.run(x[:size]), rows[:size])
 
 
 # --- requantization, where its rules part ---------------------------------------------------------------------------
-
-
-def draw_ties(rng: np.random.Generator, scale: Floats) -> Integers:
-    """Accumulators whose products with `scale` lie on a tie, or as near to one as an accumulator can."""
-    ties = rng.integers(-130, 130, scale.shape) + 0.5
-    return np.rint(ties / scale).astype(np.int64) + rng.choice([-1, 0, 0, 0, 1], scale.shape)
-
-
-def make_tie_net(rng: np.random.Generator, *, exact: bool, per_channel: bool, relu: bool, outputs: int) -> IntegerNet:
-    """Zero weights, so that each output is the requantization of its bias."""
-    if exact:
-        source, target = np.float32(2.0**-5), np.float32(2.0**-3)
-        wanted = np.exp2(rng.integers(-17, -1, outputs if per_channel else 1)).astype(np.float32)
-    else:
-        source, target = (np.float32(rng.uniform(0.01, 0.1)) for _ in range(2))
-        wanted = np.exp2(rng.uniform(-22, -17, outputs if per_channel else 1)).astype(np.float32)
-    weight_scale = (wanted * target / source).astype(np.float32)
-    scale = np.broadcast_to(effective_scale(np.asarray(source), weight_scale, np.asarray(target)), (outputs,))
-    return make_layer(
-        np.zeros((outputs, 4), dtype=np.int64),
-        draw_ties(rng, scale),
-        weight_scale,
-        ActivationFormat(INT8, target, int(rng.integers(-60, 60))),
-        activation=Activation.RELU if relu else Activation.NONE,
-        source=ActivationFormat(INT8, source, int(rng.integers(-128, 128))),
-    )
-
-
-def requantize_half_up(net: IntegerNet) -> Integers:
-    """The rule that random vectors cannot tell from the right one: one exact product, half up."""
-    layer = net.layers[0]
-    scale = effective_scale(np.asarray(net.input.scale), layer.weight_scale, np.asarray(layer.output.scale))
-    steps = np.floor(layer.bias * scale.astype(np.float64) + 0.5).astype(np.int64)
-    return np.clip(steps + layer.output.zero_point, layer.lowest, 127)
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -375,6 +319,20 @@ def test_the_file_holds_integers_only() -> None:
     assert {kind for _, kind in list_tensor_types(write_float_net(net))} == {"FLOAT32"}
 
 
+def test_half_precision_is_stored_in_half_the_bytes() -> None:
+    net = make_net(64, 256, 256, 4)
+    half = quantize_net(net, Scheme.parse("fp16"))
+    assert isinstance(half, Net)
+    model, single = write_float_net(half), write_float_net(net)
+    assert list_weight_types(model) == ("FLOAT16",) * 3
+    assert list_weight_types(single) == ("FLOAT32",) * 3
+    assert len(model) < 0.52 * len(single)
+    x = inputs_of(net, 100)
+    for kernel in Kernel:  # the delegate takes the whole of it, or the runner refuses
+        got, expected = LiteRTRunner(model, kernel).run(x), half.forward(x)
+        np.testing.assert_allclose(got, expected, atol=1e-5 * max(1, np.abs(expected).max()))
+
+
 def test_the_file_holds_our_scales() -> None:
     net = make_net(24, 64, 4)
     for scheme in ("int8", "int8pc"):
@@ -460,30 +418,30 @@ def test_a_silent_fallback_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for layers in chains:
         model = write_integer_net(IntegerNet((3,), first.input, layers))
         with pytest.raises(DeploymentError, match="XNNPACK leaves out part of the graph"):
-            Runner(model)
-        assert Runner(model, Kernel.REFERENCE).run(np.zeros((1, 3), np.int8)).shape == (1, len(layers[-1].bias))
+            LiteRTRunner(model)
+        assert LiteRTRunner(model, Kernel.REFERENCE).run(np.zeros((1, 3), np.int8)).shape == (1, len(layers[-1].bias))
 
 
 @pytest.mark.parametrize("model", [b"", b"abc", b"TFL3" * 100, b"\0" * 1000])
 def test_what_is_no_model_is_refused(model: bytes) -> None:
     with pytest.raises(DeploymentError, match="cannot run this file") as caught:
-        Runner(model)
+        LiteRTRunner(model)
     assert "\n" not in str(caught.value)
 
 
 def test_a_damaged_name_is_refused_in_one_line() -> None:
     model = write_float_net(make_net(4, 2))
     with pytest.raises(DeploymentError, match="cannot run this file"):
-        Runner(model.replace(b"layers.0.output", b"layers.0.\xff\xfftput"))
+        LiteRTRunner(model.replace(b"layers.0.output", b"layers.0.\xff\xfftput"))
 
 
 def test_wrong_inputs_and_kernels_are_refused() -> None:
-    runner = Runner(write_float_net(make_net(4, 2)))
+    runner = LiteRTRunner(write_float_net(make_net(4, 2)))
     for x in (np.zeros((1, 5), np.float32), np.zeros((1, 4)), np.zeros(4, np.float32)):
         with pytest.raises(DeploymentError, match=r"takes \(n, 4\) float32"):
             runner.run(x)
     with pytest.raises(DeploymentError, match="unknown kernel 'fast'; known are xnnpack, builtin, reference"):
-        Runner(write_float_net(make_net(4, 2)), "fast")
+        LiteRTRunner(write_float_net(make_net(4, 2)), "fast")
 
 
 def test_a_missing_runtime_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -493,15 +451,15 @@ def test_a_missing_runtime_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(DeploymentError, match=r"pip install 'quarl_bench\[tflite\]'"):
         export_policy(make_policy(), tmp_path / "a", observations, scheme="fp32", source_sha256="0")
     with pytest.raises(DeploymentError, match=r"pip install 'quarl_bench\[tflite\]'"):
-        Runner(b"model")
+        LiteRTRunner(b"model")
 
 
 def test_the_runtime_is_silent(tmp_path: Path) -> None:
     # In a process of its own: the runtime greets once per process.
     (tmp_path / "model.tflite").write_bytes(write_float_net(make_net(4, 2)))
     program = (
-        "import pathlib, sys; from quarl_bench.deploy.runtime import Runner, runtime_version;"
-        "Runner(pathlib.Path(sys.argv[1]).read_bytes()); print(runtime_version()); print('last', file=sys.stderr)"
+        "import pathlib, sys; from quarl_bench.deploy.runtime import LiteRTRunner, runtime_version;"
+        "LiteRTRunner(pathlib.Path(sys.argv[1]).read_bytes()); print(runtime_version()); print('last', file=sys.stderr)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "model.tflite")]
     child = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -512,7 +470,7 @@ def test_a_divergence_is_named_by_layer_and_element() -> None:
     net = make_net(6, 12, 12, 3, activation=Activation.TANH)
     integer = to_integer(net, "int8pow2", inputs_of(net, 200))
     q = draw_integers(np.random.default_rng(0), 500, integer)
-    where = find_divergence(integer, q, Kernel.REFERENCE)
+    where = find_divergence(integer, q, kernel=Kernel.REFERENCE)
     assert where is not None
     assert where.startswith("layer 0, element (")
     layer = integer.layers[0]

@@ -18,14 +18,15 @@ from quarl_bench.rl.recipes import ALGORITHMS
 from quarl_bench.spec import ID_PART, Case
 
 KINDS = {
-    "case": ("retention",),
+    "case": ("retention", "faster", "smaller"),
     "aggregate": (
         "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count", "flatter",
-        "ordered",
+        "ordered", "published",
     ),
 }  # fmt: skip
 COMPARING = ("equivalence", "gains", "wider", "loses", "tracks", "flatter", "ordered")  # rules that need `against`
 COUNTING = ("count",)  # rules whose threshold is a number of cases
+ON_BOARDS = ("faster", "smaller")  # rules about fp32 over int8 on a board: the threshold is a ratio
 WHOLE = (*COUNTING, "ordered")  # rules with one item over all cells and schemes
 EXPLORING = ("flatter", "ordered")  # rules about learning curves
 FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
@@ -202,7 +203,7 @@ class _Entry:
         entry = self.entry
         if entry["kind"] not in KINDS or entry["rule"] not in KINDS[entry["kind"]]:
             raise self._error("rule", f"kind and rule must be one of {KINDS}")
-        if entry["rule"] not in COUNTING and not 0 < entry["threshold"] < 1:
+        if entry["rule"] not in (*COUNTING, *ON_BOARDS) and not 0 < entry["threshold"] < 1:
             raise self._error("threshold", "must lie between 0 and 1")
         self._check_compared(entry)
         return Claim(

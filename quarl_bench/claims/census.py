@@ -30,7 +30,7 @@ def judge_most_cells(
     if not cells and not missing:
         raise SpecError("no cells to count; name at least one")
     weights = [weigh_retention(reference, candidate, margin=margin) for reference, candidate in cells.values()]
-    holds, fails = (_count_certain([pair[side] for pair in weights]) for side in (0, 1))
+    holds, fails = (count_certain([pair[side] for pair in weights]) for side in (0, 1))
     n = len(cells)
     interval = (holds / n, 1.0 - fails / n) if n else None
     firsts = [reference for reference, _ in cells.values()]
@@ -178,7 +178,7 @@ def judge_count(present: int, *, threshold: float, missing: Sequence[str] = ()) 
     )
 
 
-def _count_certain(p_values: Sequence[float]) -> int:
+def count_certain(p_values: Sequence[float]) -> int:
     """Largest number of cells for which "at least so many are true" holds at 5%."""
     return max((u for u in range(1, len(p_values) + 1) if stats.combine_cells(p_values, u) < stats.ERROR), default=0)
 

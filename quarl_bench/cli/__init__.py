@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 
 from quarl_bench import __version__
-from quarl_bench.cli import deploy, evaluate, quantize, report, sweep, train, weights
+from quarl_bench.cli import board, check, deploy, evaluate, quantize, report, select, sweep, train, weights
 from quarl_bench.errors import QuarlError
 
-COMMANDS = (train, quantize, evaluate, sweep, weights, deploy, report)
+COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

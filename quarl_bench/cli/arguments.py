@@ -31,19 +31,27 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "policy",
         type=Path,
-        help="folder with policy.safetensors and manifest.json, a .zip of stable-baselines3, or one of the Hugging "
-        "Face hub: hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]",
+        help="folder with policy.safetensors and manifest.json, name of a baseline, .zip of stable-baselines3, or one "
+        "of the Hugging Face hub: hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]; with --environment also a torch module, "
+        "module:attribute, or a state dictionary with --arch",
     )
     command.add_argument("--algo", help="algorithm of a .zip, for example ppo. Default: what the file says.")
     command.add_argument(
         "--normalization", metavar="FILE",
-        help="saved VecNormalize of a .zip, or `none` for raw observations. Default: from the folder beside the .zip.",
+        help="saved VecNormalize, or `none` for raw observations. Default: from the folder beside a .zip, else none.",
+    )  # fmt: skip
+    command.add_argument(
+        "--arch", metavar="CHAIN",
+        help="modules and activations of a state dictionary, as fc1,relu,fc2 or conv1/4,relu,fc1 (stride 4), or a "
+        "preset: cleanrl-ppo, -ppo-continuous, -ppo-atari, -dqn, -dqn-atari, -ddpg, -td3, -sac. Default: none.",
     )  # fmt: skip
 
 
 def add_environment(command: argparse.ArgumentParser) -> None:
     """`--environment`, for commands that play."""
-    command.add_argument("--environment", help="environment name or Gymnasium id. Default: the policy's own.")
+    command.add_argument(
+        "--environment", help="environment name, Gymnasium id, or module:Class of your own. Default: the policy's own."
+    )
 
 
 def read_natural(text: str) -> int:
@@ -68,3 +76,12 @@ def read_bits(text: str) -> tuple[int, ...]:
     if None in spans or not widths or min(widths) < 2 or max(widths) > WIDEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of bit widths from 2 to {WIDEST}, as 2..8 or 2,4,8")
     return tuple(sorted(widths, reverse=True))
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Training seeds in the order given: `0..9`, `3`, or `0,1,2`."""
+    spans = [re.fullmatch(r"([0-9]{1,6})(?:\.\.([0-9]{1,6}))?", part) for part in text.split(",")]
+    seeds = [seed for span in spans if span is not None for seed in range(int(span[1]), int(span[2] or span[1]) + 1)]
+    if None in spans or not seeds or len(set(seeds)) != len(seeds):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of different seeds, as 0..9 or 0,1,2")
+    return tuple(seeds)

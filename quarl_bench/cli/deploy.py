@@ -9,6 +9,7 @@ from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import print_result
 
+BACKENDS = ("litert", "c", "onnx", "dump")
 STATES = 256  # from which the golden pairs are taken
 
 
@@ -19,7 +20,7 @@ def add_command(commands: Any) -> None:
     add_policy(command)
     add_environment(command)
     command.add_argument("--scheme", default="int8", help="fp32, fp16, w2..w32 or int8. Default: int8.")
-    command.add_argument("--backend", default="litert", choices=["litert"], help="runtime. Default: litert.")
+    command.add_argument("--backend", default="litert", choices=BACKENDS, help="form of the artefact. Default: litert.")
     command.add_argument(
         "--output", type=Path, required=True, help="folder to write; an artefact there is replaced. Default: none."
     )
@@ -27,7 +28,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export, load again, and re-run the golden pairs."""
-    from quarl_bench.deploy import litert
+    from quarl_bench.deploy.deployed import load_artefact, verify
+    from quarl_bench.deploy.export import export_policy
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
 
@@ -36,11 +38,20 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     quantized = quantize_policy(stored, environment, scheme)
     golden = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)
-    litert.export_policy(quantized, options.output, golden, scheme=scheme.name, source_sha256=stored.sha256)
-    deployed = litert.load_artefact(options.output)
-    pairs = litert.verify(deployed)
-    size = sum(file.stat().st_size for file in options.output.glob("*.tflite"))
+    export_policy(
+        quantized,
+        options.output,
+        golden,
+        scheme=scheme.name,
+        source_sha256=stored.sha256,
+        backend=options.backend,
+    )
+    deployed = load_artefact(options.output)
+    pairs = verify(deployed)
+    size = sum(len(content) for content in deployed.artefact.files.values())
     result = {"folder": str(options.output), "scheme": scheme.name, "backend": options.backend, "bytes": size}
-    text = f"{options.output}: {scheme.name} .tflite of {size:,} bytes; {pairs} golden pairs re-run, all equal"
+    text = (
+        f"{options.output}: {scheme.name}, {options.backend} of {size:,} bytes; {pairs} golden pairs re-run, all equal"
+    )
     print_result(options, result | {"golden_pairs": pairs}, text)
     return 0

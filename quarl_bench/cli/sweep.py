@@ -5,7 +5,6 @@ Every measurement goes through the store that pytest uses, so that a killed swee
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,10 @@ from quarl_bench.cli.printing import format_csv, format_table, open_folder, prin
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
-    from quarl_bench.policy.files import StoredPolicy
+    from quarl_bench.check import Line
     from quarl_bench.quant.scheme import Scheme
-    from quarl_bench.rl.environments import Environment
-    from quarl_bench.spec import Measurement
 
 FAMILIES = ("w", "int")
-MARGIN = 0.05
 COLUMNS = ("scheme", "return", "interval", "same action", "keeps 95%?")
 
 
@@ -49,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from quarl_bench.atomic import write_file
-    from quarl_bench.rl.evaluate import TEST_SEEDS
+    from quarl_bench.check import MARGIN, Subject, play_schemes
     from quarl_bench.store import Places, Store
 
     use_one_thread()
@@ -57,14 +53,13 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     schemes = list_schemes(options.bits, options.family)
     store = Store(Places(default_cache()), note=say)
-    seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
+    lines = []
     with tqdm(total=len(schemes), unit="width", file=sys.stderr, disable=None) as bar:
-        measurements: dict[str, Measurement] = {}
-        for scheme, measured in _measure_all(store, stored, environment, schemes, seeds):
-            measurements[scheme.name] = measured
-            bar.set_postfix_str(scheme.name)
+        for line in play_schemes(Subject(stored, environment, store), schemes, options.episodes):
+            lines.append(line)
+            bar.set_postfix_str(line.scheme.name)
             bar.update()
-    rows = [_judge(scheme, measurements, environment.cap) for scheme in schemes]
+    reference, rows = lines[0].reference, [_describe(line) for line in lines]
     fewest, refuted = find_sweet_spots(rows)
     result = {
         "kind": "sweep",
@@ -73,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
         "algo": stored.about.get("algo"),
         "environment": environment.id,
         "episodes": options.episodes,
-        "distinct_episodes": measurements["fp32"].distinct_episodes,
+        "distinct_episodes": reference.distinct_episodes,
         "margin": MARGIN,
-        "source": str(measurements["fp32"].source),
+        "source": str(reference.source),
         "fewest_supported": fewest,
         "first_refuted": refuted,
         "rows": rows,
@@ -86,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
 
         write_file(folder / "sweep.csv", format_csv(rows))
         write_file(folder / "sweep.png", render_png(draw_bits(*read_curves(result))))
-    lines = [
+    text = [
         f"{environment.id}, {options.episodes} episodes each, deterministic, measured on this machine",
         *format_table([COLUMNS, *map(_format, rows)]),
         *(_conclude(rows, family, fewest[family], refuted[family]) for family in fewest),
     ]
-    print_result(options, result, "\n".join(lines))
+    print_result(options, result, "\n".join(text))
     return 0
 
 
@@ -118,43 +113,22 @@ def find_sweet_spots(rows: list[dict[str, Any]]) -> tuple[dict[str, int | None],
     return fewest, refuted
 
 
-def _measure_all(
-    store: Any, stored: "StoredPolicy", environment: "Environment", schemes: "list[Scheme]", seeds: range
-) -> "Iterator[tuple[Scheme, Measurement]]":
-    from quarl_bench.cells import Member, calibrate, measure_member
-    from quarl_bench.policy.policy import Policy, deployable
-
-    calibration: list[Any] = []
-
-    def quantize(scheme: "Scheme") -> Policy:
-        if scheme.integer and not calibration:  # only when a width is not in the store yet
-            calibration.append(calibrate(stored.policy, environment))
-        return deployable(stored.policy.quantize(scheme, calibration[0] if scheme.integer else None))
-
-    for scheme in schemes:
-        member = Member(stored, lambda scheme=scheme: quantize(scheme))  # type: ignore[misc]
-        yield scheme, measure_member(store, member, environment, seeds, scheme=scheme.name)
-
-
-def _judge(scheme: "Scheme", measurements: "dict[str, Measurement]", cap: float | None) -> dict[str, Any]:
-    from quarl_bench.claims.verdict import judge_retention
-
-    reference, measured = measurements["fp32"], measurements[scheme.name]
-    verdict = judge_retention(reference, measured, margin=MARGIN, cap=cap)
+def _describe(line: "Line") -> dict[str, Any]:
+    reference, verdict = line.reference, line.verdict
     level = reference.mean
     # The verdict is about 1 + (return - fp32) / |fp32|; the plot is about returns.
     bounds = [None if x is None else level + (x - 1.0) * abs(level) for x in (verdict.low, verdict.high)]
     return {
-        "scheme": scheme.name,
-        "family": str(scheme.family),
-        "bits": scheme.bit_width,
-        "return": measured.mean,
+        "scheme": line.scheme.name,
+        "family": str(line.scheme.family),
+        "bits": line.scheme.bit_width,
+        "return": line.measured.mean,
         "low": bounds[0],
         "high": bounds[1],
         "ratio": verdict.estimate,
         "ratio_low": verdict.low,
         "ratio_high": verdict.high,
-        "agreement": 1.0 if measured.agreement is None else measured.agreement[0],
+        "agreement": line.agreement,
         "verdict": str(verdict.outcome),
         "needed": verdict.needed,
     }

@@ -1,15 +1,18 @@
-"""`quarl train`: one policy by its recipe."""
+"""`quarl train`: one policy by its recipe, or many seeds of one in a process."""
 
 import argparse
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import read_natural
+from quarl_bench.cli.arguments import read_natural, read_positive, read_seeds
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.rl.train import Options
 
 STOPPED = 3
 
@@ -21,32 +24,46 @@ def add_command(commands: Any) -> None:
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--seed", type=read_natural, default=0, help="training seed. Default: 0.")
     command.add_argument("--origin", default="", help="control: the recipe's controlled variant. Default: none.")
-    command.add_argument("--scheme", default="", help="qat8..qat2: train with the quantizer. Default: fp32.")
+    command.add_argument(
+        "--scheme", default="",
+        help="qat8..qat2, or i<bits>c<bits>o<bits>[h<width>]: train with the quantizer. Default: fp32.",
+    )  # fmt: skip
     command.add_argument(
         "--quant-delay", type=read_natural, metavar="STEPS", help="environment steps before it rounds. Default: half."
     )
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
+    many = command.add_argument_group(
+        "many seeds of SAC or DDPG in one process, by LQCC's recipe; --output is the folder of their folders"
+    )
+    many.add_argument("--seeds", type=read_seeds, metavar="LIST", help="training seeds, as 0..9 or 0,1,2.")
+    many.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
+    many.add_argument("--width", type=read_positive, help="of an fp32 actor's hidden layers. Default: the recipe's.")
+    many.add_argument("--precision", choices=("fp32", "bf16"), help="of training's matrix products. Default: fp32.")
+    many.add_argument("--raw", action="store_true", help="do not normalize observations. Default: normalize.")
 
 
 def run(options: argparse.Namespace) -> int:
     """Train, and say how well it plays."""
     from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.quant.scheme import Family, Scheme
     from quarl_bench.rl.recipes import find_recipe
     from quarl_bench.rl.train import Interrupted, Options, train_policy
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
+    stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
+    settings = Options(options.resume, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))
+    if options.seeds is not None or (options.scheme and Scheme.parse(options.scheme).family is Family.LEARNED):
+        return train_many(options, settings)
     spec = PolicySpec(options.algo, options.environment, options.seed, options.origin, options.scheme)
     recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     if options.quant_delay is not None:
         if options.output is None or not spec.scheme:
             raise SpecError("--quant-delay: pass --scheme and --output too; the cache holds the recipes' own delays")
         recipe = recipe.train_aware(spec.scheme, options.quant_delay)
-    stop: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
-    settings = Options(options.resume, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))
     try:
         if options.output is None:
             folder = None
@@ -75,4 +92,38 @@ def run(options: argparse.Namespace) -> int:
         spread = "" if published["sd"] is None else f" +- {published['sd']:g}"
         text += f"; published {published['mean']:g}{spread}"
     print_result(options, result | {"return": score, "published": published}, text)
+    return 0
+
+
+def train_many(options: argparse.Namespace, settings: "Options") -> int:
+    """Train all seeds in this process, and say how well each plays."""
+    from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
+    from quarl_bench.rl.lqcc.train import train_seeds
+    from quarl_bench.rl.train import Interrupted
+
+    if options.output is None or options.origin or options.quant_delay is not None:
+        raise SpecError("LQCC's recipe: pass --output, the folder of the policies' folders; no --origin, --quant-delay")
+    seeds = options.seeds or (options.seed,)
+    if options.width and options.scheme:
+        raise SpecError(f"--width is an fp32 actor's; write --scheme {options.scheme}h{options.width}")
+    changes = {"timesteps": options.steps, "actor_width": options.width, "precision": options.precision}
+    recipe = find_recipe(options.algo).quantize(options.scheme or "fp32")
+    recipe = recipe.override(normalize=not options.raw, **{key: value for key, value in changes.items() if value})
+    taken = [name_policy(recipe, options.environment, seed).name for seed in seeds]
+    taken = [name for name in taken if (options.output / name).exists()]
+    if taken and not (options.force or options.resume):  # a run may die between two of its policies
+        raise StoreError(f"{options.output / taken[0]} exists; pass --force to replace it, or another --output")
+    try:
+        trained = train_seeds(recipe, options.environment, seeds, options.output, settings)
+    except Interrupted as reason:
+        say(str(reason))
+        return STOPPED
+    results, lines = [], []
+    for spec, stored in trained:
+        score = stored.about["return"]
+        folder = str(options.output / spec.name)
+        results.append({"policy": spec.name, "folder": folder, "sha256": stored.sha256, "return": score})
+        lines.append(f"{spec.name}: return {score['mean']:.1f} +- {score['sd']:.1f} over {score['episodes']} episodes")
+    print_result(options, {"policies": results}, "\n".join(lines))
     return 0

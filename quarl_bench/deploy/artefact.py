@@ -1,17 +1,18 @@
 """An artefact on disk: the model, everything needed to run it alone, and golden pairs that prove a run.
 
-    model.tflite          takes integers (or floats) behind the observation transform and the input quantization
+    model.tflite          takes integers (or floats) behind the observation transform and the input quantization;
+                          other backends name and number their files differently (MODELS)
     golden.safetensors    golden pairs, and the numbers of the observation transform and the action head
-    manifest.json         everything else, with the sha256 of the other two
+    manifest.json         everything else, with the sha256 of every other file
 
 Folders appear whole or not at all, and nothing in them is a pickle.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from quarl_bench.quant.affine import IntegerFormat
 from quarl_bench.quant.parameters import ActivationFormat
 
 SCHEMA_VERSION = 1
-MODELS = {"litert": "model.tflite"}  # the model's file, by backend
+MODELS = {"litert": "model.tflite", "c": "policy.c", "onnx": "model.onnx", "dump": "model.npz"}  # by backend
 GOLDEN = "golden.safetensors"
 MANIFEST = "manifest.json"
 PAIR = ("observations", "inputs", "outputs", "actions")
@@ -40,7 +41,8 @@ class Golden:
     """Golden pairs; the first axis of each array counts them.
 
     `observations` (n, *shape) are raw. `inputs` and `outputs` are the model's own, in its layout (images channel-last)
-    and type: int8 where the policy is integer, else float32. `actions` are indices (n,) or values (n, actions).
+    and type: int8 (uint8 for unsigned formats) where the policy is integer, else float32. `actions` are indices (n,) or
+    values (n, actions).
     """
 
     observations: NDArray[Any]
@@ -80,6 +82,12 @@ class Artefact:
     parameters: int
     runtime: Runtime
     golden: Golden
+    others: Mapping[str, bytes] = field(default_factory=dict)  # files that stand beside the model, by name
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The model and what stands beside it, by name."""
+        return {MODELS[self.backend]: self.model, **self.others}
 
 
 def write_artefact(artefact: Artefact, folder: Path) -> None:
@@ -88,7 +96,8 @@ def write_artefact(artefact: Artefact, folder: Path) -> None:
     golden = save(pairs | end_tensors(artefact.transform, artefact.head))
     manifest = json.dumps(_describe(artefact, golden), indent=2, allow_nan=False) + "\n"
     with new_folder(folder, GOLDEN) as work:
-        (work / MODELS[artefact.backend]).write_bytes(artefact.model)
+        for name, content in artefact.files.items():
+            (work / name).write_bytes(content)
         (work / GOLDEN).write_bytes(golden)
         (work / MANIFEST).write_text(manifest)
 
@@ -116,6 +125,7 @@ def read_artefact(folder: Path) -> Artefact:
             parameters=int(manifest["parameters"]),
             runtime=Runtime(**manifest["runtime"]),
             golden=Golden(*(tensors[name] for name in PAIR)),
+            others={name: _read_checked(folder / name, str(sha256)) for name, sha256 in _list_others(manifest)},
         )
 
 
@@ -135,6 +145,7 @@ def _describe(artefact: Artefact, golden: bytes) -> dict[str, Any]:
             "bytes": len(artefact.model),
             "weight_types": list(artefact.weight_types),
         },
+        "others": {name: hashlib.sha256(content).hexdigest() for name, content in artefact.others.items()},
         "golden": {
             "file": GOLDEN,
             "sha256": hashlib.sha256(golden).hexdigest(),
@@ -159,6 +170,14 @@ def _describe_port(format: ActivationFormat | None, values: NDArray[Any]) -> dic
         "scale": float(format.scale),  # float32 numbers survive JSON's float64 unchanged
         "zero_point": format.zero_point,
     }
+
+
+def _list_others(manifest: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    others: dict[str, Any] = manifest["others"]
+    for name in others:
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} lies outside the folder")
+    return others.items()
 
 
 def _read_format(port: dict[str, Any]) -> ActivationFormat | None:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.deploy.artefact import Artefact, Golden, read_artefact
-from quarl_bench.deploy.runtime import Port, Runner
+from quarl_bench.deploy.backend import Port, Runner, storage_type, to_channel_last
+from quarl_bench.deploy.backends import find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
 from quarl_bench.net import Floats
 from quarl_bench.policy.policy import Policy
@@ -52,18 +53,15 @@ class DeployedNet:
 
     def run(self, q: Integers) -> Integers:
         """Output integers for input integers (n, *input_shape), as an IntegerNet's."""
-        return self.runner.run(self._arrange(q.astype(self.runner.input.dtype))).astype(np.int64)
+        return self.runner.run(to_channel_last(q.astype(self.runner.input.dtype))).astype(np.int64)
 
     def encode(self, x: Floats) -> NDArray[Any]:
         """What the model takes for net inputs (n, *input_shape): its type and its layout."""
         if self.input is not None:
-            return self._arrange(self.input.quantize(x).astype(self.runner.input.dtype))
+            return to_channel_last(self.input.quantize(x).astype(self.runner.input.dtype))
         if not np.isfinite(x).all():
             raise DeploymentError("observations hold NaN or infinity, where float kernels differ; clip them before")
-        return self._arrange(x)
-
-    def _arrange(self, x: NDArray[Any]) -> NDArray[Any]:
-        return np.moveaxis(x, 1, -1) if x.ndim == 4 else x
+        return to_channel_last(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,7 @@ def load_artefact(folder: Path, kernel: str | None = None) -> DeployedPolicy:
 
 def start(artefact: Artefact, kernel: str) -> DeployedPolicy:
     """An artefact in a runtime; DeploymentError when its model and its manifest contradict each other."""
-    runner = Runner(artefact.model, kernel)
+    runner = find_backend(artefact.backend).start(artefact.files, kernel)
     _check_port("input", runner.input, artefact.input)
     _check_port("output", runner.output, artefact.output)
     net = DeployedNet(runner, artefact.input, artefact.output)
@@ -143,10 +141,10 @@ def _require_equal(what: str, expected: NDArray[Any], got: NDArray[Any], unit: F
 
 
 def _check_port(name: str, port: Port, format: ActivationFormat | None) -> None:
-    dtype = np.float32 if format is None else np.int8
+    dtype = np.dtype(np.float32) if format is None else storage_type(format)
     scale, zero_point = (None, 0) if format is None else (format.scale, format.zero_point)
-    if (port.dtype, port.scale, port.zero_point) != (np.dtype(dtype), scale, zero_point):
+    if (port.dtype, port.scale, port.zero_point) != (dtype, scale, zero_point):
         raise DeploymentError(
             f"the model's {name} is {port.dtype} of scale {port.scale} and zero point {port.zero_point}, "
-            f"the manifest's {np.dtype(dtype)} of {scale} and {zero_point}; export again"
+            f"the manifest's {dtype} of {scale} and {zero_point}; export again"
         )

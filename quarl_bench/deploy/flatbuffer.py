@@ -26,6 +26,7 @@ VERSIONS = {  # of each operator: the lowest that carries int8 per channel, the 
     "CONV_2D": 3,
     "TANH": 2,
     "RESHAPE": 1,
+    "DEQUANTIZE": 3,  # from float16
 }
 
 
@@ -44,7 +45,7 @@ class Operands:
     layer: Layer  # geometry, activation, and in a float file the numbers
     weight: NDArray[np.generic]  # the layer's own shape
     bias: NDArray[np.generic]
-    bit_width: int  # of a stored weight: 32, 8, 4 or 2
+    bit_width: int  # of a stored weight: 32, 16, 8, 4 or 2; 16 are floats
     weight_scales: Scales | None = None
     bias_scales: Scales | None = None
     output_scales: Scales | None = None
@@ -52,8 +53,8 @@ class Operands:
 
 
 def write_float_net(net: Net) -> bytes:
-    """The .tflite file of a float32 net."""
-    operands = [Operands(layer, layer.weight, layer.bias, 32) for layer in net.layers]
+    """The .tflite file of a float32 net; layers whose numbers are all float16 are stored as such, in half the bytes."""
+    operands = [Operands(layer, layer.weight, layer.bias, 16 if _is_half(layer) else 32) for layer in net.layers]
     return _write(net.input_shape, None, operands)
 
 
@@ -70,8 +71,14 @@ def write_integer_net(net: IntegerNet) -> bytes:
     return _write(net.input_shape, _scales_of(net.input), operands)
 
 
+def _is_half(layer: Layer) -> bool:
+    with np.errstate(over="ignore"):
+        halves = [array.astype(np.float16).astype(np.float32) for array in (layer.weight, layer.bias)]
+    return all(np.array_equal(*pair) for pair in zip(halves, (layer.weight, layer.bias), strict=True))
+
+
 def list_weight_types(model: bytes) -> tuple[str, ...]:
-    """Names of the types of the weights in a .tflite file, layer by layer: `FLOAT32`, `INT8`, `INT4`, `INT2`."""
+    """Names of the types of the weights in a .tflite file, layer by layer: `FLOAT32`, `FLOAT16`, `INT8`, ..."""
     return tuple(kind for name, kind in list_tensor_types(model) if name.endswith(".weight"))
 
 
@@ -148,7 +155,7 @@ def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: li
         inputs = [
             source,
             graph.add_weight(f"{name}.weight", weight, operands.bit_width, operands.weight_scales),
-            graph.add_bias(f"{name}.bias", operands.bias, operands.bias_scales),
+            graph.add_bias(f"{name}.bias", operands.bias, operands.bias_scales, half=operands.bit_width == 16),
         ]
         scales = operands.output_scales
         source = graph.add_activation(f"{name}.output", shape, scales)
@@ -180,12 +187,16 @@ class _Graph:
 
     def add_weight(self, name: str, weight: NDArray[np.generic], bit_width: int, scales: Scales | None) -> int:
         """A constant in its final layout, packed when it has less than 8 bits."""
+        if bit_width == 16:
+            return self._add_half(name, weight)
         types = {32: self._types.FLOAT32, 8: self._types.INT8, 4: self._types.INT4, 2: self._types.INT2}
         data = pack_bits(weight, bit_width) if bit_width < 8 else weight
         return self._add_tensor(name, weight.shape, types[bit_width], self._add_buffer(data), scales)
 
-    def add_bias(self, name: str, bias: NDArray[np.generic], scales: Scales | None) -> int:
+    def add_bias(self, name: str, bias: NDArray[np.generic], scales: Scales | None, *, half: bool) -> int:
         """A constant (outputs,)."""
+        if half:
+            return self._add_half(name, bias)
         kind = self._types.INT32 if self._integer else self._types.FLOAT32
         return self._add_tensor(name, bias.shape, kind, self._add_buffer(bias), scales)
 
@@ -244,6 +255,15 @@ class _Graph:
         code.deprecatedBuiltinCode = code.builtinCode  # what older runtimes read
         code.version = VERSIONS[name]
         return code
+
+    def _add_half(self, name: str, values: NDArray[np.generic]) -> int:
+        """A float16 constant, and what dequantizes it: runtimes do so once, when they load the file."""
+        stored = self._add_tensor(
+            name, values.shape, self._types.FLOAT16, self._add_buffer(values.astype(np.float16)), None
+        )
+        single = self._add_tensor(f"{name}.single", values.shape, self._types.FLOAT32, 0, None)
+        self.add_operator("DEQUANTIZE", [stored], single)
+        return single
 
     def _add_buffer(self, data: NDArray[np.generic]) -> int:
         buffer = self._schema.BufferT()

@@ -9,13 +9,13 @@ import importlib.metadata
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.deploy.backend import Port, check_input
 from quarl_bench.errors import DeploymentError
 
 PACKAGE = "ai-edge-litert"
@@ -29,16 +29,6 @@ class Kernel(StrEnum):
     XNNPACK = "xnnpack"  # the default: fp32_rne
     BUILTIN = "builtin"  # optimized kernels without delegate
     REFERENCE = "reference"  # slow and plain
-
-
-@dataclass(frozen=True)
-class Port:
-    """The model's input or output: NumPy dtype, shape without the batch axis, quantization (None for floats)."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    scale: np.float32 | None
-    zero_point: int
 
 
 def load_schema() -> Any:
@@ -65,8 +55,8 @@ def runtime_version() -> str:
         raise DeploymentError(_remedy("is not installed")) from error
 
 
-class Runner:
-    """One model in one kernel. Not thread-safe: it owns the runtime's buffers."""
+class LiteRTRunner:
+    """One .tflite file in one kernel. Not thread-safe: it owns the runtime's buffers."""
 
     def __init__(self, model: bytes, kernel: str = Kernel.XNNPACK) -> None:
         """Load `model`, the bytes of a .tflite file; DeploymentError when `kernel` cannot run all of it."""
@@ -98,10 +88,8 @@ class Runner:
             self._prove_kernel()
 
     def run(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Outputs (n, *output.shape) for inputs (n, *input.shape) of the model's own dtype; row by row as for n = 1."""
-        if x.dtype != self.input.dtype or x.shape[1:] != self.input.shape:
-            wanted = f"(n, {', '.join(map(str, self.input.shape))}) {self.input.dtype}"
-            raise DeploymentError(f"litert: an input {x.shape} {x.dtype} for a model that takes {wanted}; quantize it")
+        """Outputs of a batch, as the protocol says."""
+        check_input("litert", x, self.input)
         if len(x) <= LARGEST_BATCH:
             return self._run_batch(x)
         return np.concatenate([self._run_batch(x[i : i + LARGEST_BATCH]) for i in range(0, len(x), LARGEST_BATCH)])

@@ -3,17 +3,19 @@
 Loaded in every pytest run of its environment, so nothing here imports torch, NumPy or pandas.
 """
 
+import importlib.metadata
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from quarl_bench.errors import MissingBaseline, MissingExtra, QuarlError
-from quarl_bench.plugin.options import add_options, read_settings
+from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
+from quarl_bench.plugin.options import Settings, add_options, read_settings
 from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, Recorder
 from quarl_bench.plugin.state import CATALOG, SETTINGS
 
-pytest_plugins = ("quarl_bench.plugin.fixtures",)
+pytest_plugins = ("quarl_bench.plugin.fixtures", "quarl_bench.plugin.boards")
 
 UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
@@ -26,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Markers, settings, and the recorder, which lives on the controller only."""
     config.addinivalue_line("markers", "claim(id): run this test for every cell, or item, of the claim with this id")
+    config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
     config.stash[SETTINGS] = settings = read_settings(config)
     if settings.claims:
         _catalog(config)  # an ill-formed file ends the run before collection
@@ -50,8 +53,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = "case" if claim.kind == "case" else "claim"
     if name not in names:
         raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {name!r}")
-    items = list(expand_cases(claim)) if name == "case" else list(expand_claims(claim))
-    metafunc.parametrize(name, [pytest.param(item, id=item.id) for item in items])
+    items: list[Any]
+    if name == "case":
+        items = list(expand_cases(_place(claim, metafunc.config.stash[SETTINGS])))
+    else:
+        items = list(expand_claims(claim))
+    metafunc.parametrize(name, [pytest.param(item, id=item.id, marks=_mark(item)) for item in items])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -73,7 +80,8 @@ def pytest_runtest_makereport(
         return report
     line = f"{type(error).__name__}: {error}"
     required = item.config.stash[SETTINGS].require
-    absent = {MissingBaseline: "baselines", MissingExtra: getattr(error, "extra", "")}.get(type(error))
+    names = {MissingBaseline: "baselines", MissingExtra: getattr(error, "extra", "")}
+    absent = (names | {MissingBoard: getattr(error, "board", "")}).get(type(error))
     if absent is not None and absent not in required:
         report.outcome = "skipped"
         report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {error}")
@@ -89,6 +97,33 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
     properties: dict[str, Any] = dict(report.user_properties)
     word = str(properties[ROW]["verdict"]) if ROW in properties else ""
     return (word, UNDECIDED[word], (word.upper(), {"yellow": True})) if word in UNDECIDED else None
+
+
+def _place(claim: Any, settings: Settings) -> Any:
+    """A claim about boards, on this machine and on the boards of the board file; without one, on those it names."""
+    from quarl_bench.boards.board import LOCAL, Transport, read_boards
+    from quarl_bench.claims.catalog import ON_BOARDS
+
+    if claim.rule not in ON_BOARDS:
+        return claim
+    boards = claim.boards
+    if settings.boards is not None:
+        listed = read_boards(settings.boards).values()
+        boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.transport is not Transport.EMULATED))
+    required = (name for name in settings.require if name not in (*_list_extras(), *boards))
+    return replace(claim, boards=(*boards, *required))
+
+
+def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
+    from quarl_bench.boards.board import LOCAL
+
+    board = getattr(getattr(item, "case", None), "board", "")
+    return (pytest.mark.hardware,) if board not in ("", LOCAL) else ()
+
+
+def _list_extras() -> tuple[str, ...]:
+    """What `--quarl-require` may name besides boards."""
+    return ("baselines", *(importlib.metadata.metadata("quarl_bench").get_all("Provides-Extra") or ()))
 
 
 def _catalog(config: pytest.Config) -> tuple[Any, ...]:

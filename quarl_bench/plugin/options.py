@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from quarl_bench.errors import QuarlError
 from quarl_bench.places import default_cache
 
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
@@ -19,6 +20,7 @@ PATH_OPTIONS = (
     "--quarl-cache-dir",
     "--quarl-baselines",
     "--quarl-zoo",
+    "--quarl-boards",
     "--quarl-claims",
     "--quarl-json",
     "--quarl-html",
@@ -38,6 +40,7 @@ class Settings:
     cache: Path
     baselines: Path | None
     zoo: Path | None
+    boards: Path | None
     claims: tuple[Path, ...]
     json: Path | None
     html: Path | None
@@ -82,6 +85,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR", metavar="PATH")
     add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
     add("zoo", "Folder of stable-baselines3 agents that others trained.", default="$QUARL_ZOO", metavar="PATH")
+    add("boards", "File of boards (TOML) for cases marked `hardware`.", default="$QUARL_BOARDS", metavar="FILE")
     add(
         "claims", "One more claims file (TOML); repeatable.", default="none", action="append", ini=False, metavar="PATH"
     )
@@ -121,6 +125,7 @@ def read_settings(config: pytest.Config) -> Settings:
         # The paper profile trains everything itself, at the recipe's full budget.
         baselines=baselines if baselines.is_dir() and profile != "paper" else None,
         zoo=_find_zoo(config),
+        boards=_find_boards(config),
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
         json=_choose_file(config, "json"),
         html=_choose_file(config, "html"),
@@ -167,6 +172,20 @@ def _find_zoo(config: pytest.Config) -> Path | None:
         return None
     if not Path(chosen).is_dir():
         raise pytest.UsageError(f"--quarl-zoo {chosen}: no such folder; name one with <algo>/<Environment>_1/*.zip")
+    return Path(chosen).absolute()
+
+
+def _find_boards(config: pytest.Config) -> Path | None:
+    """The board file; one that was named must be there and make sense now."""
+    chosen = _choose(config, "boards") or os.environ.get("QUARL_BOARDS")
+    if chosen is None:
+        return None
+    from quarl_bench.boards.board import read_boards
+
+    try:
+        read_boards(Path(chosen))
+    except QuarlError as error:
+        raise pytest.UsageError(str(error)) from error
     return Path(chosen).absolute()
 
 

@@ -4,6 +4,7 @@ pytest-regressions compares whole numbers exactly, passes when a metric vanishes
 failure; the subclass mends these three. Tolerances are not chosen: a mean may move by the stored standard error.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,25 +25,21 @@ REGRESSION = pytest.StashKey[str]()  # what the comparison said: same, moved, mi
 DIGITS = "%#.9g"  # always with a decimal point, so that 500.0 stays a float and is compared with its tolerance
 
 
-class MetricsRegression(DataFrameRegressionFixture):
-    """Compares a measurement with the one stored for the same case, profile, policies and library versions."""
+class StoredNumbers(DataFrameRegressionFixture):
+    """Compares a table with the one stored for the same case and profile, if that has the same identity."""
 
     def __init__(
         self, datadir: "LazyDataDir", original_datadir: Path, request: pytest.FixtureRequest, profile: str
     ) -> None:
         super().__init__(datadir, original_datadir, request)
         self._profile = profile
-        self._identity: list[str] = []
+        self._identity: tuple[str, ...] = ()
 
-    def check(self, measured: Measurement) -> None:  # type: ignore[override]
-        """Fail when a number moved; note "no-baseline" or "mismatch" (other policies or versions) without failing."""
+    def _compare(self, frame: pd.DataFrame, identity: Sequence[str]) -> None:
+        """Fail when a number moved; note "no-baseline", or "mismatch" in a column of `identity`, without failing."""
         __tracebackhide__ = True
         judged: JudgedCase = self.request.getfixturevalue("case")
-        versions = runtime_versions(judged.case)
-        self._identity = ["policy", "actions", "episodes", *versions]
-        frame = pd.concat(
-            [tabulate(mode, versions) for mode in (measured, measured.sampled) if mode is not None], ignore_index=True
-        )
+        self._identity = tuple(identity)
         basename = f"{judged.id}.{self._profile}"
         option = self.request.config.getoption
         stored = self.original_datadir / f"{basename}.csv"
@@ -53,6 +50,10 @@ class MetricsRegression(DataFrameRegressionFixture):
         super().check(frame, basename=basename)
         if option("regen_all"):
             self._say("same")
+
+    def _tolerances(self, expected: pd.DataFrame) -> dict[str, Any]:
+        """How far each column may be from `expected`; isclose takes one tolerance per line as well."""
+        raise NotImplementedError
 
     def _say(self, state: str) -> None:
         self.request.node.stash[REGRESSION] = state
@@ -69,16 +70,8 @@ class MetricsRegression(DataFrameRegressionFixture):
         if self._differs(obtained, expected):
             self._say("mismatch")
             return
-        error = expected["return_se"].to_numpy(dtype=np.float64)
         self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
-        tolerances: dict[str, Any] = {
-            "return_mean": {"rtol": 1e-9, "atol": error},
-            # A standard error, and the mean length of an episode, move with the mean; they are there to be read.
-            "return_se": {"rtol": 1.0, "atol": error},
-            "length_mean": {"rtol": 0.1, "atol": 0.0},
-            "agreement": {"rtol": 0.0, "atol": 0.02},
-        }
-        self._tolerances_dict = tolerances  # isclose takes one tolerance per line as well
+        self._tolerances_dict = self._tolerances(expected)
         super()._check_fn(obtained_filename, expected_filename)
         self._say("same")
 
@@ -89,6 +82,30 @@ class MetricsRegression(DataFrameRegressionFixture):
             name not in expected or list(obtained[name].astype(str)) != list(expected[name].astype(str))
             for name in self._identity
         )
+
+
+class MetricsRegression(StoredNumbers):
+    """Compares a measurement with the one stored for the same case, profile, policies and library versions."""
+
+    def check(self, measured: Measurement) -> None:  # type: ignore[override]
+        """Fail when a number moved; note "no-baseline" or "mismatch" (other policies or versions) without failing."""
+        __tracebackhide__ = True
+        judged: JudgedCase = self.request.getfixturevalue("case")
+        versions = runtime_versions(judged.case)
+        frame = pd.concat(
+            [tabulate(mode, versions) for mode in (measured, measured.sampled) if mode is not None], ignore_index=True
+        )
+        self._compare(frame, ("policy", "actions", "episodes", *versions))
+
+    def _tolerances(self, expected: pd.DataFrame) -> dict[str, Any]:
+        error = expected["return_se"].to_numpy(dtype=np.float64)
+        return {
+            "return_mean": {"rtol": 1e-9, "atol": error},
+            # A standard error, and the mean length of an episode, move with the mean; they are there to be read.
+            "return_se": {"rtol": 1.0, "atol": error},
+            "length_mean": {"rtol": 0.1, "atol": 0.0},
+            "agreement": {"rtol": 0.0, "atol": 0.02},
+        }
 
 
 def tabulate(measured: Measurement, versions: dict[str, str]) -> pd.DataFrame:

@@ -37,6 +37,13 @@ class VerdictCheck:
         result = judge_claim(judged, cells)
         return self._settle(judged, build_claim_row(judged, cells, result), result)
 
+    def check_result(self, result: Verdict) -> Verdict:
+        """Take a verdict that was reached without the store: on runs that others published."""
+        from quarl_bench.claims.collect import MeasuredCells
+
+        judged: JudgedClaim = self._request.getfixturevalue("claim")
+        return self._settle(judged, build_claim_row(judged, MeasuredCells(), result), result)
+
     def _settle(self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict) -> Verdict:
         node = self._request.node
         self._record(row | {"regression": node.stash.get(REGRESSION, "none")})

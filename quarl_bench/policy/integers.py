@@ -52,29 +52,35 @@ class StoredIntegers:
 
 def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) -> StoredIntegers:
     """Write `policy` to `folder`, replacing one of this kind; `about` joins the manifest."""
-    tensors = end_tensors(policy.transform, policy.head)
-    for index, layer in enumerate(policy.net.layers):
-        names = {"weight": layer.weight, "bias": layer.bias, "weight_scale": layer.weight_scale}
-        tensors |= {f"layers.{index}.{name}": np.ascontiguousarray(array) for name, array in names.items()}
-    numbers = save(tensors)
+    numbers = save(integer_tensors(policy))
     sha256 = hashlib.sha256(numbers).hexdigest()
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "form": FORM,
-        "sha256": sha256,
-        "architecture": {
-            "observation": describe_observation(policy.transform),
-            "input": _describe_format(policy.net.input),
-            "layers": [_describe_layer(layer) for layer in policy.net.layers],
-            "head": describe_head(policy.head),
-            "requantization": str(policy.net.requantization),
-        },
-    } | about
+    architecture = describe_integers(policy)
+    manifest = {"schema_version": SCHEMA_VERSION, "form": FORM, "sha256": sha256, "architecture": architecture} | about
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     with new_folder(folder, MANIFEST) as work:
         (work / INTEGERS).write_bytes(numbers)
         (work / MANIFEST).write_text(text)
     return StoredIntegers(policy, _hash(manifest), about)
+
+
+def integer_tensors(policy: IntegerPolicy) -> Tensors:
+    """The numbers of an integer policy, by name: int8 weights, int32 biases, float32 scales, and both ends."""
+    tensors = end_tensors(policy.transform, policy.head)
+    for index, layer in enumerate(policy.net.layers):
+        names = {"weight": layer.weight, "bias": layer.bias, "weight_scale": layer.weight_scale}
+        tensors |= {f"layers.{index}.{name}": np.ascontiguousarray(array) for name, array in names.items()}
+    return tensors
+
+
+def describe_integers(policy: IntegerPolicy) -> dict[str, Any]:
+    """What `build_integers` needs beside `integer_tensors`; JSON types."""
+    return {
+        "observation": describe_observation(policy.transform),
+        "input": _describe_format(policy.net.input),
+        "layers": [_describe_layer(layer) for layer in policy.net.layers],
+        "head": describe_head(policy.head),
+        "requantization": str(policy.net.requantization),
+    }
 
 
 def load_integers(folder: Path) -> StoredIntegers:
@@ -93,7 +99,7 @@ def load_integers(folder: Path) -> StoredIntegers:
             f"{folder / INTEGERS}: its sha256 is not the manifest's, so the file is truncated; restore it"
         )
     try:
-        policy = _build(manifest["architecture"], load(numbers))
+        policy = build_integers(manifest["architecture"], load(numbers))
     except SafetensorError as error:
         raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -102,19 +108,20 @@ def load_integers(folder: Path) -> StoredIntegers:
     return StoredIntegers(policy, _hash(manifest), about)
 
 
-def _hash(manifest: dict[str, Any]) -> str:
-    """Of everything that decides the policy's actions: its numbers and its architecture."""
-    return hashlib.sha256(
-        json.dumps([manifest["sha256"], manifest["architecture"]], sort_keys=True).encode()
-    ).hexdigest()
-
-
-def _build(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:
+def build_integers(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:
+    """Inverse of `describe_integers`; KeyError, TypeError, ValueError or PolicyError when ill-formed."""
     transform = build_transform(architecture["observation"], tensors)
     layers = tuple(_build_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
     requantization = Requantization(architecture["requantization"])
     net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization)
     return IntegerPolicy(transform, net, build_head(architecture["head"], tensors))
+
+
+def _hash(manifest: dict[str, Any]) -> str:
+    """Of everything that decides the policy's actions: its numbers and its architecture."""
+    return hashlib.sha256(
+        json.dumps([manifest["sha256"], manifest["architecture"]], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def _describe_layer(layer: QuantizedLayer) -> dict[str, Any]:

@@ -5,7 +5,6 @@ form cannot express is refused instead of being approximated.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,20 +22,14 @@ from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.net import Activation, Conv2d, Floats, Layer, LayerNorm, Linear, Net
+from quarl_bench.net import Net
 from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.modules import read_modules
 from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import PolicyNet, QuantizedPolicy
-from quarl_bench.quant.aware import AwareReLU, AwareTanh
 from quarl_bench.quant.path import find_path
 
 FROM_ENVIRONMENT: Final = "from the model's environment"
-ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
-    torch.nn.ReLU: Activation.RELU,
-    torch.nn.Tanh: Activation.TANH,
-    AwareReLU: Activation.RELU,
-    AwareTanh: Activation.TANH,
-}
 
 
 def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FROM_ENVIRONMENT) -> PolicyNet:
@@ -56,7 +49,7 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
     modules, head = _split(model)
     image = bool(model.policy.normalize_images) and is_image_space(space)
     transform = ObservationTransform(tuple(map(int, space.shape)), image, normalization)
-    return PolicyNet(transform, Net(transform.input_shape, tuple(_read_layers(modules))), head)
+    return PolicyNet(transform, Net(transform.input_shape, tuple(read_modules(modules))), head)
 
 
 def extract_quantized(model: BaseAlgorithm) -> QuantizedPolicy:
@@ -142,29 +135,6 @@ def _head(model: BaseAlgorithm, continuous: HeadKind, mean_limit: float | None =
     return ActionHead(continuous, space.low.astype(np.float32), space.high.astype(np.float32), mean_limit)
 
 
-def _read_layers(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
-    """Affine modules with the activation that follows them."""
-    pending: Layer | None = None
-    for module in modules:
-        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
-            if pending is not None:
-                yield pending
-            pending = _read_affine(module)
-        elif isinstance(module, torch.nn.LayerNorm):
-            pending = _normalize(pending, module)
-        elif type(module) in ACTIVATIONS:
-            if pending is None or pending.activation is not Activation.NONE:
-                raise PolicyError(f"{module} does not follow an affine layer")
-            pending = replace(pending, activation=ACTIVATIONS[type(module)])
-        elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity):
-            names = ", ".join(kind.__name__ for kind in ACTIVATIONS)
-            raise PolicyError(
-                f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {names}"
-            )
-    if pending is not None:
-        yield pending
-
-
 def _flatten(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
     for module in modules:
         if isinstance(module, torch.nn.Sequential):
@@ -175,27 +145,3 @@ def _flatten(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
             yield from _flatten((module.flatten,))
         else:
             yield module
-
-
-def _read_affine(module: torch.nn.Linear | torch.nn.Conv2d) -> Layer:
-    weight = _array(module.weight)
-    bias = _array(module.bias) if module.bias is not None else np.zeros(len(weight), np.float32)
-    if isinstance(module, torch.nn.Linear):
-        return Linear(weight, bias)
-    height, width = module.stride
-    plain = set(map(str, module.padding)) == {"0"} and set(module.dilation) == {1} and module.groups == 1
-    if not plain or height != width:
-        raise PolicyError(f"module {module} has no portable form: no padding, dilation or groups, one stride")
-    return Conv2d(weight, bias, int(height))
-
-
-def _normalize(layer: Layer | None, module: torch.nn.LayerNorm) -> Layer:
-    if not isinstance(layer, Linear) or layer.activation is not Activation.NONE or layer.norm is not None:
-        raise PolicyError(f"{module} does not stand between a Linear layer and its activation")
-    if module.bias is None or module.normalized_shape != layer.bias.shape:
-        raise PolicyError(f"{module} has no portable form: one weight and one bias per output of {layer.bias.shape}")
-    return replace(layer, norm=LayerNorm(_array(module.weight), _array(module.bias), module.eps))
-
-
-def _array(tensor: torch.Tensor) -> Floats:
-    return np.array(tensor.detach().cpu().numpy(), dtype=np.float32, order="C")

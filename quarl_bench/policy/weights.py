@@ -128,13 +128,14 @@ def _read_sequence(prefix: str, weights: Weights, where: str) -> list[Linear]:
 
 
 def _read_linear(name: str, weights: Weights, where: str) -> Linear:
-    weight, bias = _read_affine(name, weights, where)
+    weight, bias = read_affine(name, weights, where)
     if weight.ndim != 2:
         raise PolicyError(f"{where}: {name} has weights of shape {weight.shape}, which no Linear layer has")
     return Linear(weight, bias)
 
 
-def _read_affine(name: str, weights: Weights, where: str) -> tuple[Floats, Floats]:
+def read_affine(name: str, weights: Weights, where: str) -> tuple[Floats, Floats]:
+    """Weight and bias of the module called `name`; PolicyError when there is none, or an empty one."""
     if f"{name}.weight" not in weights:
         raise PolicyError(f"{where}: {name} has a bias and no weights; restore the file")
     weight = weights[f"{name}.weight"]
@@ -154,5 +155,5 @@ def _read_extractor(prefix: str, weights: Weights, where: str) -> Iterator[Layer
     if names != nature or kernels != [(8, 8), (4, 4), (3, 3)]:
         raise PolicyError(f"{where}: {prefix} is no NatureCNN, and no other features extractor has a portable form")
     for name, stride in zip(modules, STRIDES.values(), strict=False):
-        yield Conv2d(*_read_affine(name, weights, where), stride, Activation.RELU)
+        yield Conv2d(*read_affine(name, weights, where), stride, Activation.RELU)
     yield replace(_read_linear(modules[3], weights, where), activation=Activation.RELU)

@@ -48,13 +48,18 @@ def round_fp32_in_integers(
     The float32 path rounds the accumulator to 24 bits, then the product to 24 bits, then to a whole number; an
     exact product rounded once differs on ties.
     """
-    mantissa, exponent = np.frexp(effective_scale(input_scale, weight_scale, output_scale))
-    multiplier = np.asarray(np.ldexp(mantissa, 24)).astype(np.int64)  # scale = multiplier * 2^(exponent - 24)
+    multiplier, shift = split_scale(effective_scale(input_scale, weight_scale, output_scale))
     magnitude, lost = _round_to_24_bits(np.abs(acc))
     product, lost_again = _round_to_24_bits(magnitude * multiplier)
-    right = 24 - exponent.astype(np.int64) - lost - lost_again
+    right = shift - lost - lost_again
     whole = np.where(right > 0, _shift_right_even(product, np.clip(right, 0, 62)), product << np.clip(-right, 0, 38))
     return np.asarray(np.sign(acc) * whole)
+
+
+def split_scale(scale: Float32s) -> tuple[Integers, Integers]:
+    """(multiplier of 24 bits, right shift): scale = multiplier * 2^-shift, exactly. The shift may be negative."""
+    mantissa, exponent = np.frexp(scale)
+    return np.asarray(np.ldexp(mantissa, 24)).astype(np.int64), 24 - np.asarray(exponent).astype(np.int64)
 
 
 def round_half_away(acc: Integers, input_scale: Float32s, weight_scale: Float32s, output_scale: Float32s) -> Integers:

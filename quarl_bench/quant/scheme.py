@@ -1,6 +1,9 @@
 """A quantization scheme and its name, which is also an id part: `fp32`, `w8`, `w8floor`, `int8`, `int4pc`, ...
 
-Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options> | qat<2..8>`. Options, each at most once, in any order:
+Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options> | qat<2..8> | i<2..8>c<2..8>o<2..8>[h<1..4096>][wide]`.
+The last is LQCC's: bits of input, core (weights and inner activations) and output, a hidden width that is not the
+recipe's, and `wide` for equation (1)'s weights, which use the lowest integer (its authors' code does not: two-bit
+weights are ternary). Options of the others, each at most once, in any order:
 
     sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
     narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
@@ -29,6 +32,7 @@ class Family(StrEnum):
     WEIGHT_ONLY = "w"  # weights, uniform affine; QuaRL's post-training quantization
     INTEGER = "int"  # weights and activations, integer from end to end
     AWARE = "qat"  # the same, trained with the quantizer in place
+    LEARNED = "i"  # the same with learned scales, and bits of its own for input, core and output (LQCC)
 
 
 class Rounding(StrEnum):
@@ -53,11 +57,21 @@ class ObserverKind(StrEnum):
     PERCENTILE = "percentile"
 
 
-BITS = {Family.WEIGHT_ONLY: range(2, 33), Family.INTEGER: range(2, 9), Family.AWARE: range(2, 9)}
+BITS = {
+    Family.WEIGHT_ONLY: range(2, 33),
+    Family.INTEGER: range(2, 9),
+    Family.AWARE: range(2, 9),
+    Family.LEARNED: range(2, 9),
+}
 # pct stands before pc, which is its beginning
 OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
-KNOWN = "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor), qat2..qat8"
+PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?")
+WIDTHS = range(1, 4097)
+KNOWN = (
+    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor), qat2..qat8, "
+    "i<bits>c<bits>o<bits> (options: h<width> wide)"
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,9 @@ class Scheme:
     calibrated: bool = True
     power_of_two: bool = False
     rounding: Rounding = Rounding.NEAREST
+    input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
+    output_bits: int = 0
+    width: int = 0  # of its hidden layers; 0: the recipe's
 
     @classmethod
     def parse(cls, name: str) -> Self:
@@ -82,6 +99,8 @@ class Scheme:
             return cls(Family.FP32)
         if name == Family.FP16:
             return cls(Family.FP16, 16)
+        if parts := PARTS.fullmatch(name):
+            return cls._parse_parts(name, *parts.groups())
         match = NAME.fullmatch(name)
         if match is None:
             raise SpecError(f"unknown scheme {name!r}; known are {KNOWN}")
@@ -111,11 +130,32 @@ class Scheme:
             rounding=Rounding.FLOOR if "floor" in options else Rounding.NEAREST,
         )
 
+    @classmethod
+    def _parse_parts(cls, name: str, *parts: str | None) -> Self:
+        bits, width, wide = [int(part or 0) for part in parts[:3]], parts[3], parts[4]
+        for part, count in zip(("input", "core", "output"), bits, strict=True):
+            if count not in BITS[Family.LEARNED]:
+                raise SpecError(f"scheme {name!r}: the {part} takes 2..8 bits, not {count}")
+        if width is not None and int(width) not in WIDTHS:
+            raise SpecError(f"scheme {name!r}: a hidden width is {WIDTHS[0]}..{WIDTHS[-1]}, not {width}")
+        return cls(
+            Family.LEARNED,
+            bits[1],
+            narrow_range=wide is None,
+            input_bits=bits[0],
+            output_bits=bits[2],
+            width=int(width or 0),
+        )
+
     @property
     def name(self) -> str:
         """The canonical name: options in the order of the grammar, defaults left out."""
         if self.family in (Family.FP32, Family.FP16):
             return str(self.family)
+        if self.family is Family.LEARNED:
+            width = f"h{self.width}" if self.width else ""
+            wide = "" if self.narrow_range else "wide"
+            return f"i{self.input_bits}c{self.bit_width}o{self.output_bits}{width}{wide}"
         if self.trained:
             return f"{self.family}{self.bit_width}"
         weight_only = self.family is Family.WEIGHT_ONLY
@@ -137,12 +177,12 @@ class Scheme:
     @property
     def integer(self) -> bool:
         """True when activations are quantized too, so that an IntegerPolicy exists."""
-        return self.family in (Family.INTEGER, Family.AWARE)
+        return self.family in (Family.INTEGER, Family.AWARE, Family.LEARNED)
 
     @property
     def trained(self) -> bool:
         """True when the policy is trained with the quantizer; such a scheme cannot be applied afterwards."""
-        return self.family is Family.AWARE
+        return self.family in (Family.AWARE, Family.LEARNED)
 
     def granularity_of(self, convolution: bool) -> Granularity:
         """Per_tensor for Linear and per_channel for Conv2d (QuaRL, section 3) unless the name says otherwise."""

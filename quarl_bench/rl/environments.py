@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.errors import MissingExtra, SpecError
+from quarl_bench.imports import SEPARATOR, import_attribute
 from quarl_bench.rl.atari import FRAME_LIMIT, SKIP
 from quarl_bench.rl.wrappers import STDERR, STDOUT, GameSpaces, SwiftBullet, TimeFeature, silence
 
@@ -42,6 +43,7 @@ class Environment:
     formerly: tuple[str, ...] = ()
     limit: int | None = None
     time_feature: bool = False
+    custom: bool = False  # a user's, whose code may change between two runs
 
     @property
     def atari(self) -> bool:
@@ -65,8 +67,11 @@ def find_environment(slug: str) -> Environment:
 def identify_environment(name: str, *, time_feature: bool = False) -> Environment:
     """The environment with this id part, or with this Gymnasium id, living or former.
 
-    An id that is not listed has no known cap.
+    `module:Environment` imports the module and makes its class, or the id that it registers; nothing else about it is
+    known. An id that is not listed has no known cap.
     """
+    if SEPARATOR in name:
+        return replace(_import_environment(name), time_feature=time_feature)
     known = _read_environments()
     listed = {key: entry for entry in known.values() for key in (entry.id, *entry.formerly)}
     environment = known.get(name) or listed.get(name)
@@ -140,7 +145,8 @@ def _make_bare(environment: Environment) -> Made:
         raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
     limit = environment.limit if bare.spec is None else bare.spec.max_episode_steps or environment.limit
     if limit is None:
-        raise SpecError(f"environment {environment.id} has no step limit; register it with max_episode_steps")
+        remedy = "register it with max_episode_steps, or give its class an attribute of that name"
+        raise SpecError(f"environment {environment.id} has no step limit; {remedy}")
     while isinstance(bare, BOOKKEEPING):
         bare = bare.env
     return bare, limit
@@ -172,6 +178,21 @@ def _quiet_mujoco() -> Iterator[None]:
         yield
     finally:
         mujoco.set_mju_user_warning(before)
+
+
+def _import_environment(name: str) -> Environment:
+    """A user's own: the class behind the colon is registered under its name, an id was registered by the import."""
+    found = import_attribute(name)
+    module, _, attribute = name.partition(SEPARATOR)
+    name_id = attribute
+    if isinstance(found, type) and issubclass(found, gymnasium.Env):
+        name_id = f"{attribute}-v0"
+        if name_id not in gymnasium.registry:
+            limit = getattr(found, "max_episode_steps", None)
+            gymnasium.register(name_id, entry_point=name, max_episode_steps=limit)
+    if name_id not in gymnasium.registry:
+        raise SpecError(f"environment {name!r}: {module} has no environment class, and registers no id, {attribute!r}")
+    return Environment(_shorten(name_id), name_id, custom=True)
 
 
 def _name_others(name: str, further: str = "") -> SpecError:

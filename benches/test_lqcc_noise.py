@@ -1,0 +1,37 @@
+"""LQCC, Figure 3: selected integer controllers against fp32 under noise on the normalized observation.
+
+The area under the curve of returns is judged twice: in units of return, and as a share of each policy's own clean one.
+"""
+
+import pytest
+
+
+@pytest.fixture
+def curves(policy, quantized_policy, quarl_cells):
+    from quarl_bench.claims.robustness import measure_noise
+
+    return tuple(measure_noise(quarl_cells, policies) for policies in (policy, quantized_policy))
+
+
+@pytest.mark.claim("lqcc-noise-hopper")
+def test_hopper(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.area, reference=fp32.area)
+
+
+@pytest.mark.claim("lqcc-noise-hopper-own")
+def test_hopper_against_itself(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.relative_area, reference=fp32.relative_area)
+
+
+@pytest.mark.claim("lqcc-noise-halfcheetah")
+def test_halfcheetah(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.area, reference=fp32.area)
+
+
+@pytest.mark.claim("lqcc-noise-halfcheetah-own")
+def test_halfcheetah_against_itself(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.relative_area, reference=fp32.relative_area)

@@ -1,0 +1,90 @@
+"""LQCC, section 3.1 and Table 1, on the authors' own returns: 2,400 quantized and 50 fp32 policies, SAC.
+
+Their files are not part of this package: $QUARL_LQCC_RUNS names their folder, by default `shared/data/lqcc` beside the
+checkout.
+"""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+DEFAULT = Path(__file__).parents[2] / "shared" / "data" / "lqcc"
+
+
+@pytest.fixture(scope="session")
+def published():
+    from quarl_bench.claims.published import FP32_FILE, read_published
+
+    folder = Path(os.environ.get("QUARL_LQCC_RUNS", DEFAULT))
+    if not (folder / FP32_FILE).exists():
+        pytest.skip("the authors' runs are not here: QUARL_LQCC_RUNS names the folder of their two CSV files")
+    return read_published(folder)
+
+
+@pytest.fixture
+def tasks(claim, published):
+    """By task of the claim: fp32 returns, and those of a configuration."""
+    names = [environment for _, environment in claim.claim.cells]
+    return {name: (published.fp32[name], partial(published.find, name)) for name in names}
+
+
+@pytest.mark.claim("lqcc-bits")
+def test_every_part_needs_three_bits(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_parity
+
+    verdict.check_result(judge_parity(tasks, "all", range(3, 9)))
+
+
+@pytest.mark.claim("lqcc-core")
+def test_the_core_needs_three_bits(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_parity
+
+    verdict.check_result(judge_parity(tasks, "core", range(3, 9)))
+
+
+@pytest.mark.claim("lqcc-bottleneck")
+def test_the_input_is_the_bottleneck(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_bottleneck
+
+    verdict.check_result(judge_bottleneck(tasks, {"i8c2o8": "core", "i8c8o2": "output"}[claim.scheme]))
+
+
+@pytest.mark.claim("lqcc-output")
+def test_output_bits_do_not_matter(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_output
+
+    verdict.check_result(judge_output(tasks, claim.claim.threshold))
+
+
+@pytest.mark.claim("lqcc-two-bit-output")
+def test_two_output_bits_cost_return(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_two_bit_output
+
+    verdict.check_result(judge_two_bit_output(tasks))
+
+
+@pytest.mark.claim("lqcc-table1")
+def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_table, read_printed
+    from quarl_bench.claims.selection import select
+
+    verdict.check_result(judge_table({task: select(*runs) for task, runs in tasks.items()}, read_printed(claim.claim)))
+
+
+@pytest.mark.claim("lqcc-table1")
+def test_which_variant_of_the_rule_changes_which_task(claim, tasks):
+    """Population SDs change Humanoid, the two-sided band of the paper's text changes Hopper."""
+    from quarl_bench.claims.replay import read_printed
+    from quarl_bench.claims.selection import vary_rule
+
+    changes = vary_rule(tasks, read_printed(claim.claim))
+    assert {
+        rule.name: {task: s.configuration.scheme for task, s in found.items()} for rule, found in changes.items()
+    } == {
+        "one-sided, sample SD": {},
+        "one-sided, population SD": {"humanoidv4": "i7c3o8h16"},
+        "two-sided, sample SD": {"hopperv4": "i8c3o8"},
+        "two-sided, population SD": {"humanoidv4": "i7c3o8h16", "hopperv4": "i8c3o8"},
+    }

@@ -1,0 +1,10 @@
+# Arty A7-35T and A7-100T: oscillator, red button, and the USB serial port.
+create_clock -period 10.000 -name clk [get_ports clk]
+set_property -dict {PACKAGE_PIN E3 IOSTANDARD LVCMOS33} [get_ports clk]
+set_property -dict {PACKAGE_PIN C2 IOSTANDARD LVCMOS33} [get_ports resetn]
+set_property -dict {PACKAGE_PIN A9 IOSTANDARD LVCMOS33} [get_ports rx]
+set_property -dict {PACKAGE_PIN D10 IOSTANDARD LVCMOS33} [get_ports tx]
+set_false_path -from [get_ports {resetn rx}]
+set_false_path -to [get_ports tx]
+set_property CFGBVS VCCO [current_design]
+set_property CONFIG_VOLTAGE 3.3 [current_design]

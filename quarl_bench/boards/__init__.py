@@ -1,0 +1,1 @@
+"""Where an artefact runs, and what is measured there."""

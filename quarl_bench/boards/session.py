@@ -1,0 +1,214 @@
+"""A session on a board: a lease, a folder with the runner, artefacts in it; nothing of it is left when it ends."""
+
+import contextlib
+import getpass
+import hashlib
+import importlib.resources
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quarl_bench.boards.board import Board, Transport
+from quarl_bench.boards.timing import (
+    Block,
+    Comparison,
+    GoldenCheck,
+    Plan,
+    State,
+    Timing,
+    read_block,
+    read_check,
+    read_state,
+)
+from quarl_bench.boards.transport import ANSWER, Channel, open_channel
+from quarl_bench.errors import BoardError
+
+RUNNER = "run_policy.py"
+MANIFEST = "manifest.json"  # of an artefact; it names the other files with their hashes
+LEASE = 600.0  # seconds that a killed run can block a board
+PATIENCE = 2.0  # seconds between two attempts to take a board from a process of the same run
+OVERHEAD = 60.0  # seconds that a process may take to start, to load, and to finish a slow call
+Progress = Callable[[str], None]
+Value = TypeVar("Value")
+
+
+@dataclass
+class Session:
+    """A leased board with the runner on it. `state` is what the board looked like at the beginning."""
+
+    channel: Channel
+    state: State
+    lease: dict[str, str]
+    pushed: dict[str, str] = field(default_factory=dict)  # folder on the board, by hash
+
+    @property
+    def board(self) -> Board:
+        """The board."""
+        return self.channel.board
+
+    def check(self, artefact: Path) -> GoldenCheck:
+        """Re-run the golden pairs of the artefact in this folder on the board."""
+        where = self._push(artefact)
+        answer = self.channel.call([self._runner, "check", where, self.board.runtime], timeout=10 * ANSWER)
+        return _understand(self.channel, read_check, answer)
+
+    def compare(
+        self,
+        artefacts: tuple[Path, Path],
+        plan: Plan | None = None,
+        *,
+        progress: Progress = lambda _: None,
+        cgroup: str = "",
+    ) -> Comparison:
+        """Check and time two artefacts in turns; `progress` is told of every block.
+
+        `cgroup`: folder of a control group on the board that the timed processes join.
+        """
+        if self.board.transport is Transport.EMULATED:
+            raise self.channel.error("an emulator's times mean nothing; use its golden check and instruction counts")
+        plan = plan or Plan()
+        request = self._request(artefacts, plan, cgroup)
+        states: list[State] = []
+        checks: list[GoldenCheck] = []
+        blocks: tuple[list[Block], list[Block]] = ([], [])
+        patience = plan.warmup + plan.seconds + OVERHEAD
+        for line in self.channel.stream([self._runner, "measure", json.dumps(request)], patience):
+            event, index, report = _understand(self.channel, _read_event, line)
+            if event == "state":
+                states.append(_understand(self.channel, read_state, report))
+            elif event == "check":
+                checks.append(_understand(self.channel, read_check, report))
+            else:
+                blocks[index].append(_understand(self.channel, read_block, report))
+                progress(f"{self.board.name}: {checks[index].scheme}, block {len(blocks[index])} of {plan.blocks}")
+        if len(states) != 2 or len(checks) != 2:
+            raise self.channel.error("the run ended too early; look at the board's memory and its power supply")
+        first, second = (Timing(check, tuple(found)) for check, found in zip(checks, blocks, strict=True))
+        return Comparison(self.board, states[0], states[1], first, second)
+
+    @property
+    def _runner(self) -> str:
+        return f"{self.lease['folder']}/{RUNNER}"
+
+    def _request(self, artefacts: Sequence[Path], plan: Plan, cgroup: str) -> dict[str, Any]:
+        board = self.board
+        span = len(artefacts) * (plan.blocks * (plan.warmup + plan.seconds + OVERHEAD) + OVERHEAD)
+        return {
+            "artefacts": [self._push(artefact) for artefact in artefacts],
+            "blocks": plan.blocks,
+            "quiet": board.quiet,
+            "insist": plan.insist,
+            "power": board.power,
+            "cgroup": cgroup,
+            "lease": self.lease["lease"],
+            "token": self.lease["token"],
+            "lease_seconds": LEASE + span,
+            "how": {
+                "runtime": board.runtime,
+                "threads": board.threads,
+                "warmup": plan.warmup,
+                "calls": plan.calls,
+                "seconds": plan.seconds,
+            },
+        }
+
+    def _push(self, artefact: Path) -> str:
+        """The artefact's folder on the board; what is there already is not sent again."""
+        try:
+            name = hashlib.sha256((artefact / MANIFEST).read_bytes()).hexdigest()[:16]
+            size = sum(file.stat().st_size for file in artefact.iterdir())
+        except OSError as error:
+            raise self.channel.error(f"{artefact / MANIFEST}: {error.strerror}; name an artefact's folder") from error
+        if name not in self.pushed:
+            folder, free = self.board.folder, self.state.disk_free
+            if size > free:
+                raise self.channel.error(
+                    f"disk full: {free // 1000:,} kB are free in {folder}, {artefact.name} has {size // 1000:,} kB; "
+                    "free space there, or set `folder`"
+                )
+            where = f"{self.lease['folder']}/{name}"
+            self.channel.push(artefact, where)
+            self.pushed[name] = where
+        return self.pushed[name]
+
+
+@contextlib.contextmanager
+def open_session(board: Board, run: str = "", wait: float = 0.0) -> Iterator[Session]:
+    """Lease `board`, check that it can do the work, and put the runner there; all is removed at the end.
+
+    Processes of one `run` wait up to `wait` seconds for each other. BoardError, in one line, for a board that is
+    silent, taken, of another architecture than the board file says, or without a runtime.
+    """
+    channel = open_channel(board)
+    try:
+        state = read_board_state(channel)
+        lease = _take(channel, run, wait)
+        try:
+            channel.push(find_runner(), f"{lease['folder']}/{RUNNER}")
+            yield Session(channel, state, lease)
+        finally:
+            _release(channel, lease)
+    finally:
+        channel.close()
+
+
+def read_board_state(channel: Channel) -> State:
+    """What the board says about itself, held against the board file; nothing is written on it."""
+    board = channel.board
+    answer = channel.call(["-", "state", board.folder], script=find_runner().read_bytes())
+    state = _understand(channel, read_state, answer)
+    if board.architecture and state.architecture != board.architecture:
+        raise channel.error(f"is {state.architecture}, not {board.architecture} as its board file says; mend the file")
+    runtimes = [name for name in state.runtimes if name != "numpy"]
+    able = board.runtime in runtimes if board.runtime else bool(runtimes or state.compiler)
+    if "numpy" not in state.runtimes or not able:
+        raise channel.error(
+            f"{board.python} has no {board.runtime or 'TFLite runtime'} with NumPy; there, pip install "
+            f"{board.runtime or 'ai-edge-litert'}, or 'tflite-runtime' 'numpy<2' up to Python 3.11"
+        )
+    return state
+
+
+def find_runner() -> Path:
+    """The script that is pushed to boards."""
+    return Path(str(importlib.resources.files("quarl_bench"))) / "hw" / "raspi" / RUNNER
+
+
+def _take(channel: Channel, run: str, wait: float) -> dict[str, str]:
+    owner = f"{getpass.getuser()} on {platform.node()}"
+    request = json.dumps({"folder": channel.board.folder, "owner": owner, "run": run, "seconds": LEASE})
+    end = time.monotonic() + wait
+    while True:
+        answer = channel.call(["-", "take", request], script=find_runner().read_bytes())
+        lease: dict[str, Any] = _understand(channel, dict, answer)
+        held = lease.get("held")
+        if held is None:
+            return lease
+        if not run or held["run"] != run or time.monotonic() > end:
+            raise channel.error(
+                f"in use by {held['owner']}, at most for another {held['seconds']:.0f} s; wait, or use another board"
+            )
+        time.sleep(PATIENCE)
+
+
+def _release(channel: Channel, lease: dict[str, str]) -> None:
+    """Remove lease and folder; where the board is gone, its runner or the next lease does."""
+    with contextlib.suppress(BoardError):
+        channel.call(["-", "release", lease["lease"], lease["token"]], script=find_runner().read_bytes())
+
+
+def _read_event(report: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    rest = {name: value for name, value in report.items() if name not in ("event", "artefact")}
+    return str(report["event"]), int(report.get("artefact", 0)), rest
+
+
+def _understand(channel: Channel, read: Callable[[dict[str, Any]], Value], answer: str | dict[str, Any]) -> Value:
+    """What a report says; BoardError when it is no report."""
+    try:
+        return read(json.loads(answer) if isinstance(answer, str) else answer)
+    except (ValueError, TypeError, KeyError) as error:
+        raise channel.error(f"answers what no runner of this version says ({error!r}); is {RUNNER} intact?") from error

@@ -1,0 +1,180 @@
+"""May this policy be shipped in fewer bits, and what does that cost? One policy, many schemes, one answer.
+
+Every scheme plays the episodes of the fp32 policy (the same environment seeds) and is judged by the rule of the papers'
+cases. One policy is checked, so every sentence is about this policy.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quarl_bench.cells import FP32, Member, calibrate, measure_member
+from quarl_bench.claims.verdict import judge_retention
+from quarl_bench.deploy.deployed import DeployedPolicy
+from quarl_bench.deploy.export import export_policy
+from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.policy.files import StoredPolicy
+from quarl_bench.policy.policy import Observations, Policy, deployable
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.environments import Environment
+from quarl_bench.rl.evaluate import TEST_SEEDS, measure
+from quarl_bench.rl.sensitivity import Sensitivity, measure_sensitivity
+from quarl_bench.spec import Measurement, Outcome, Verdict
+from quarl_bench.store import Store
+
+SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
+MARGIN = 0.05
+BACKENDS = ("litert", "c", "onnx")  # that run on this machine
+LAYER_BITS = 4  # at which layers are compared
+STATES = 2_000
+CALLS = 500
+
+
+@dataclass(frozen=True)
+class Line:
+    """One scheme: its measurement beside fp32's, and the verdict on "it keeps 1 - margin of the return"."""
+
+    scheme: Scheme
+    reference: Measurement
+    measured: Measurement
+    verdict: Verdict
+
+    @property
+    def agreement(self) -> float:
+        """Share of visited states in which it acts as fp32 does."""
+        return 1.0 if self.measured.agreement is None else self.measured.agreement[0]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One artefact: bytes of its model, and microseconds of one call from Python, or why there is none."""
+
+    backend: str
+    scheme: str
+    bytes: int = 0
+    median: float = 0.0  # microseconds
+    p90: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """All that was found about one policy."""
+
+    stored: StoredPolicy
+    environment: Environment
+    reference: Measurement
+    lines: tuple[Line, ...]
+    layers: tuple[Sensitivity, ...]
+    costs: tuple[Cost, ...]
+    margin: float
+
+    def find(self, scheme: str) -> Line:
+        """The line of a scheme; SpecError when it was not checked."""
+        for line in self.lines:
+            if line.scheme.name == scheme:
+                return line
+        raise SpecError(f"scheme {scheme!r} was not checked; name it among the schemes")
+
+    @property
+    def fewest(self) -> Line | None:
+        """The integer scheme of fewest bits that is supported, else the weight-only or half-precision one; or None."""
+        kept = [line for line in self.lines if line.verdict.outcome is Outcome.SUPPORTED]
+        return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.bit_width), default=None)
+
+
+class Subject:
+    """A policy to be checked, quantized on demand and calibrated once; `store` keeps what was measured, if given."""
+
+    def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
+        self.stored, self.environment = stored, environment
+        self._store = None if environment.custom else store  # a user's environment may change between two runs
+        self._calibration: Observations | None = None
+
+    @property
+    def calibration(self) -> Observations:
+        """States that the fp32 policy visits, on seeds that never score it."""
+        if self._calibration is None:
+            self._calibration = calibrate(self.stored.policy, self.environment)
+        return self._calibration
+
+    def quantize(self, scheme: Scheme) -> Policy:
+        """The policy under `scheme`, as integers for int<n>."""
+        calibrated = scheme.integer and scheme.calibrated
+        return deployable(self.stored.policy.quantize(scheme, self.calibration if calibrated else None))
+
+    def play(self, scheme: Scheme, seeds: Sequence[int]) -> Measurement:
+        """Its returns under `scheme`, one episode per environment seed."""
+        if self._store is not None:
+            member = Member(self.stored, lambda: self.quantize(scheme))
+            return measure_member(self._store, member, self.environment, seeds, scheme=scheme.name)
+        references = None if scheme.name == FP32 else [self.stored.policy]
+        return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
+
+
+def play_schemes(subject: Subject, schemes: Sequence[Scheme], episodes: int, margin: float = MARGIN) -> Iterator[Line]:
+    """The lines of `schemes`, one by one; fp32 is played first."""
+    if not 0 < margin < 1:
+        raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
+    seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
+    reference = subject.play(Scheme.parse(FP32), seeds)
+    for scheme in schemes:
+        measured = subject.play(scheme, seeds)
+        verdict = judge_retention(reference, measured, margin=margin, cap=subject.environment.cap)
+        yield Line(scheme, reference, measured, verdict)
+
+
+def measure_layers(subject: Subject) -> tuple[Sensitivity, ...]:
+    """Every layer rounded alone."""
+    return measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
+
+
+def price(subject: Subject, schemes: Sequence[str], backends: Sequence[str] = BACKENDS) -> Iterator[Cost]:
+    """Size and time of every artefact; a backend that lacks the scheme or its runtime says so."""
+    for backend in backends:
+        for scheme in schemes:
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    yield _price(export(subject, scheme, backend, Path(folder) / "artefact"), backend, scheme, subject)
+            except DeploymentError as error:
+                yield Cost(backend, scheme, reason=str(error))
+
+
+def export(subject: Subject, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
+    """The artefact of one scheme, verified with its golden pairs."""
+    policy = subject.quantize(Scheme.parse(scheme))
+    sha256 = subject.stored.sha256
+    return export_policy(policy, folder, subject.calibration, scheme=scheme, source_sha256=sha256, backend=backend)
+
+
+def recommend(check: Check) -> str:
+    """What to ship, in a sentence."""
+    kept, share = check.fewest, f"{1 - check.margin:.0%}"
+    open_ = [line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.INCONCLUSIVE]
+    undecided = f" {', '.join(open_)}: not decided; more episodes may." if open_ else ""
+    if kept is None:
+        worst = "Keep fp32: no scheme is known to keep"
+        return f"{worst} {share} of the return.{undecided}"
+    if not kept.scheme.integer:
+        return f"Ship {kept.scheme.name}: it keeps {share} of the return; no integer scheme is known to.{undecided}"
+    small = (
+        f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.bit_width} bits keep {share} of the return"
+    )
+    cost = next((c for c in check.costs if c.scheme == kept.scheme.name and c.bytes), None)
+    return f"{small}{f', in {cost.bytes:,} bytes as {cost.backend}' if cost else ''}.{undecided}"
+
+
+def _price(deployed: DeployedPolicy, backend: str, scheme: str, subject: Subject) -> Cost:
+    one = subject.calibration[:1]
+    size = sum(len(content) for content in deployed.artefact.files.values())
+    for _ in range(CALLS // 10):
+        deployed.act(one)
+    times = []
+    for _ in range(CALLS):
+        begin = time.perf_counter_ns()
+        deployed.act(one)
+        times.append((time.perf_counter_ns() - begin) / 1e3)
+    return Cost(backend, scheme, size, statistics.median(times), statistics.quantiles(times, n=10)[-1])

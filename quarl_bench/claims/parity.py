@@ -1,0 +1,111 @@
+"""LQCC's parity rule (section 3.1): a configuration matches fp32 when its mean return lies in the fp32 band.
+
+The band is the mean over trained policies plus and minus their standard deviation. The rule is lenient: a band one SD
+wide passes a deficit of one SD every other time, whatever the number of policies. So an interval stands beside it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench import stats
+from quarl_bench.errors import SpecError
+
+Returns = NDArray[np.float64]  # one mean return per trained policy
+
+
+@dataclass(frozen=True)
+class Parity:
+    """A variant of the rule; LQCC's Table 1 follows from the defaults alone.
+
+    `two_sided` is the literal text: too good does not match either. `sample` takes the SD with n - 1.
+    """
+
+    two_sided: bool = False
+    sample: bool = True
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{'two' if self.two_sided else 'one'}-sided, {'sample' if self.sample else 'population'} SD"
+
+    def find_band(self, reference: Returns) -> tuple[float, float]:
+        """Lowest and highest mean that matches; SpecError for a single policy, which has no SD."""
+        values = stats.check_finite(reference, "fp32 returns")
+        if values.size < 2:
+            raise SpecError("parity: one fp32 policy has no standard deviation; train at least two seeds")
+        mean, sd = float(values.mean()), float(values.std(ddof=int(self.sample)))
+        return mean - sd, mean + sd if self.two_sided else math.inf
+
+    def matches(self, reference: Returns, candidate: Returns) -> bool:
+        """Whether the candidate's mean lies in the reference's band."""
+        low, high = self.find_band(reference)
+        return low <= float(stats.check_finite(candidate, "returns").mean()) <= high
+
+
+VARIANTS = tuple(Parity(two_sided, sample) for two_sided in (False, True) for sample in (True, False))
+
+
+class Difference(NamedTuple):
+    """Candidate minus reference in mean return, as a share of the reference's; an interval of two one-sided 95%."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def below(self) -> bool:
+        """Whether the interval says that the candidate is worse."""
+        return self.high < 0.0
+
+
+def compare(reference: Returns, candidate: Returns) -> Difference:
+    """Welch's t over policies: training seeds of two configurations have nothing in common.
+
+    The reference's mean is taken as known in the division. With a single policy on a side the limits are infinite.
+    """
+    base, other = stats.check_finite(reference, "fp32 returns"), stats.check_finite(candidate, "returns")
+    unit = abs(float(base.mean()))
+    if unit == 0.0:
+        raise SpecError("the mean fp32 return is 0: no relative difference; use a normalised score")
+    estimate = (float(other.mean()) - float(base.mean())) / unit
+    if min(base.size, other.size) < 2:
+        return Difference(estimate, -math.inf, math.inf)
+    parts = [values.var(ddof=1) / values.size for values in (other, base)]
+    interval = stats.average_strata([other.mean(), -base.mean()], parts, [other.size - 1, base.size - 1])
+    return Difference(estimate, 2 * interval.low / unit, 2 * interval.high / unit)
+
+
+def weigh(candidate: Returns, floor: float) -> tuple[float, float]:
+    """One-sided p-values (of "the true mean is above `floor`", of "below it"), by Student's t over policies.
+
+    `floor` is in units of return and taken as known; (1, 1) for one policy or without spread.
+    """
+    values = stats.check_finite(candidate, "returns")
+    error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else 0.0
+    return stats.split_t((float(values.mean()) - floor) / error, values.size - 1) if error else (1.0, 1.0)
+
+
+Group = Sequence[Returns]  # cells whose means are averaged
+
+
+def average_differences(tasks: Mapping[str, tuple[Returns, Group, Group]]) -> stats.Interval:
+    """Mean over fixed tasks of (mean of the first group - of the second) / |mean fp32|, by stratified Welch.
+
+    A task is (fp32, first, second); the cells of the groups are independent of each other.
+    """
+    means, variances, dofs = [], [], []
+    for reference, first, second in tasks.values():
+        unit = abs(float(reference.mean()))
+        cells = [(cell, len(group)) for group in (first, second) for cell in group]
+        parts = [cell.var(ddof=1) / cell.size / (size * unit) ** 2 for cell, size in cells]
+        averages = [float(np.mean([cell.mean() for cell in group])) for group in (first, second)]
+        means.append((averages[0] - averages[1]) / unit)
+        variances.append(sum(parts))
+        squares = [part**2 / (cell.size - 1) for part, (cell, _) in zip(parts, cells, strict=True)]
+        dofs.append(sum(parts) ** 2 / sum(squares))
+    return stats.average_strata(means, variances, dofs)

@@ -1,0 +1,107 @@
+"""LQCC's Figure 3: returns under input noise, the area under that curve, and the area relative to a clean return."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quarl_bench.cells import Cells, PolicySet, find_home
+from quarl_bench.claims.verdict import judge_retention
+from quarl_bench.errors import SpecError
+from quarl_bench.rl.evaluate import TEST_SEEDS
+from quarl_bench.rl.lqcc.noise import SIGMAS, play_noisy
+from quarl_bench.spec import Measurement, Verdict
+from quarl_bench.stats import Floats
+from quarl_bench.store import code_epoch
+
+CODE = ("rl/lqcc/noise.py", "rl/episodes.py", "rl/environments.py", "policy", "quant", "net.py")
+MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class NoiseCurve:
+    """Measurements of the same policies on the same episodes, one per sigma, the first without noise."""
+
+    sigmas: tuple[float, ...]
+    points: tuple[Measurement, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.sigmas) != len(self.points) or len(self.sigmas) < 2 or self.sigmas[0] != 0.0:
+            raise SpecError(f"noise curve over {self.sigmas}: begin at 0 and name at least one more sigma")
+
+    @property
+    def area(self) -> Measurement:
+        """Mean return over the range of sigma (trapezoids), per policy and episode: in units of return."""
+        return self._integrate(np.array([point.returns for point in self.points]))
+
+    @property
+    def relative_area(self) -> Measurement:
+        """The same, with every policy's returns as shares of its own mean clean return."""
+        returns = np.array([point.returns for point in self.points])
+        clean = returns[0].mean(axis=1, keepdims=True)
+        if (clean <= 0).any():
+            raise SpecError("a clean return is not positive: nothing to take shares of")
+        return self._integrate(returns / clean)
+
+    def _integrate(self, returns: Floats) -> Measurement:
+        gaps = np.diff(self.sigmas)
+        weights = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / gaps.sum()
+        mean = np.tensordot(weights, returns, 1)
+        return replace(self.points[0], returns=tuple(map(tuple, mean.tolist())))
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """Both verdicts on "under noise the quantized policies keep fp32's return"."""
+
+    absolute: Verdict
+    relative: Verdict  # to each policy's own clean return
+
+
+def judge_robustness(reference: NoiseCurve, candidate: NoiseCurve, margin: float = MARGIN) -> Robustness:
+    """Judge the areas by the rule of every cell; SpecError when the curves have not the same sigmas."""
+    if reference.sigmas != candidate.sigmas:
+        raise SpecError(f"noise curves over {reference.sigmas} and {candidate.sigmas} cannot be compared")
+    return Robustness(
+        judge_retention(reference.area, candidate.area, margin=margin),
+        judge_retention(reference.relative_area, candidate.relative_area, margin=margin),
+    )
+
+
+def measure_noise(cells: Cells, policies: PolicySet, sigmas: Sequence[float] = SIGMAS) -> NoiseCurve:
+    """The curve of a cell's policies on the protocol's environment seeds, through the store."""
+    seeds = range(TEST_SEEDS, TEST_SEEDS + cells.protocol.episodes)
+    return NoiseCurve(tuple(sigmas), tuple(_measure(cells, policies, seeds, sigma) for sigma in sigmas))
+
+
+def _measure(cells: Cells, policies: PolicySet, seeds: range, sigma: float) -> Measurement:
+    case = policies.case
+    rows = []
+    for member in policies.members:
+        environment = find_home(member.stored, case)
+        key = {
+            "policy": member.stored.sha256,
+            "environment": environment.id,
+            "scheme": case.scheme,
+            "seeds": [seeds[0], len(seeds)],
+            "noise": sigma,
+            "code": code_epoch(*CODE),
+        }
+
+        def play() -> Measurement:
+            played = play_noisy(member.policy, environment, seeds, sigma)  # noqa: B023 (called at once)
+            return Measurement(
+                policies=(member.stored.sha256,),  # noqa: B023
+                environment_seeds=tuple(seeds),
+                episodes=tuple(f"seed-{seed}" for seed in seeds),
+                returns=(tuple(played.returns.tolist()),),
+                lengths=(tuple(played.lengths.tolist()),),
+            )
+
+        rows.append(cells.store.measurement(key, play))
+    return replace(
+        rows[0],
+        policies=tuple(row.policies[0] for row in rows),
+        returns=tuple(row.returns[0] for row in rows),
+        lengths=tuple(row.lengths[0] for row in rows),
+    )

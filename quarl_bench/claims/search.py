@@ -1,0 +1,106 @@
+"""Selection on policies that are trained as the rule asks for them, and found again when it asks a second time."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quarl_bench.atomic import write_file
+from quarl_bench.claims.parity import Parity, Returns
+from quarl_bench.claims.selection import Configuration, Selection, Step, list_steps, select
+from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.policy.stored import load_stored
+from quarl_bench.rl.lqcc.recipe import Recipe, name_policy
+from quarl_bench.rl.lqcc.train import train_seeds
+from quarl_bench.rl.train import Options
+
+GRID, RESULT = "grid.json", "selection.json"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that decides a selection, and the folder of its policies."""
+
+    recipe: Recipe  # in fp32
+    environment: str
+    seeds: tuple[int, ...]
+    folder: Path
+    rule: Parity = field(default_factory=Parity)
+    steps: tuple[Step, ...] = field(default_factory=list_steps)
+    full: bool = False
+
+    def run(self, options: Options, note: Callable[[str], None] = lambda _: None) -> Selection:
+        """Train what is missing, select, and write `selection.json`; a killed search goes on where it was.
+
+        SpecError for fewer than two seeds, StoreError when the folder belongs to a search with another grid.
+        """
+        if len(self.seeds) < 2:
+            raise SpecError(f"seeds {list(self.seeds)}: a band of standard deviations needs at least two policies")
+        self._claim_folder()
+        reference = self._find_returns(self.recipe, options, note)
+
+        def find(configuration: Configuration) -> Returns:
+            return self._find_returns(self.recipe.quantize(configuration.scheme), options, note)
+
+        selection = select(reference, find, rule=self.rule, steps=self.steps, full=self.full)
+        write_file(self.folder / RESULT, json.dumps(describe(selection), indent=1) + "\n")
+        return selection
+
+    def _claim_folder(self) -> None:
+        grid = {
+            "recipe": self.recipe.sha256,
+            "environment": self.environment,
+            "seeds": list(self.seeds),
+            "rule": asdict(self.rule),
+            "steps": {step.field: list(step.values) for step in self.steps},
+        }
+        path = self.folder / GRID
+        if path.exists():
+            try:
+                found = json.loads(path.read_text())
+            except (OSError, ValueError) as error:
+                raise StoreError(f"{path} cannot be read ({error}); restore it or choose another --output") from error
+            if found != grid:
+                other = [key for key in grid if found.get(key) != grid[key]]
+                raise StoreError(f"{path}: this search has another {' and '.join(other)}; choose another --output")
+        else:
+            write_file(path, json.dumps(grid, indent=1) + "\n")
+
+    def _find_returns(self, recipe: Recipe, options: Options, note: Callable[[str], None]) -> Returns:
+        specs = [name_policy(recipe, self.environment, seed) for seed in self.seeds]
+        missing = [spec.seed for spec in specs if not (self.folder / spec.name).exists()]
+        if missing:
+            note(f"training {specs[0].name.rsplit('-', 1)[0]}: {len(missing)} seeds, {recipe.timesteps:,} steps each")
+            train_seeds(recipe, self.environment, missing, self.folder, options)
+        abouts: Sequence[dict[str, Any]] = [load_stored(self.folder / spec.name).about for spec in specs]
+        for spec, about in zip(specs, abouts, strict=True):
+            if about["recipe"]["sha256"] != recipe.sha256:
+                raise StoreError(f"{self.folder / spec.name} was trained by another recipe; choose another --output")
+        return np.array([about["return"]["mean"] for about in abouts])
+
+
+def describe(selection: Selection) -> dict[str, Any]:
+    """Built-in types only: what was selected, by which rule, and every decision."""
+    return {
+        "scheme": selection.configuration.scheme,
+        "matched": selection.matched,
+        "rule": selection.rule.name,
+        "absent": [configuration.scheme for configuration in selection.absent],
+        "decisions": [
+            {
+                "step": decision.step,
+                "scheme": decision.configuration.scheme,
+                "mean": decision.mean,
+                "policies": decision.policies,
+                "floor": decision.band[0],
+                "matches": decision.matches,
+                "difference": decision.difference.estimate,
+                "interval": [decision.difference.low, decision.difference.high],
+                "below": decision.difference.below,
+            }
+            for decision in selection.decisions
+        ],
+    }

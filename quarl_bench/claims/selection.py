@@ -1,0 +1,187 @@
+"""LQCC's three-step selection (section 3.2): fewest core bits, then narrowest hidden layers, then fewest input bits.
+
+Each step keeps what the one before it chose and takes the smallest value that matches fp32, even where a larger one
+does not. Returns come from a function, so that the same rule replays published runs and trains new ones.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from quarl_bench.claims.parity import VARIANTS, Difference, Parity, Returns, compare
+from quarl_bench.errors import SpecError
+from quarl_bench.quant.scheme import Scheme
+
+BITS = tuple(range(2, 9))
+WIDTHS = (16, 32, 64, 128, 256)
+SCOPES = {"all": ("input", "core", "output"), "input": ("input",), "output": ("output",), "core": ("core",)}
+
+
+@dataclass(frozen=True, order=True)
+class Configuration:
+    """A quantized net: bits of its parts, and the width of its hidden layers."""
+
+    core: int = 8
+    width: int = 256
+    input: int = 8
+    output: int = 8
+
+    @classmethod
+    def of_scope(cls, scope: str, bits: int) -> "Configuration":
+        """Only the parts of a scope have `bits`, the others 8: all, input, output, core (section 3.1)."""
+        if scope not in SCOPES:
+            raise SpecError(f"unknown scope {scope!r}; known are {', '.join(SCOPES)}")
+        return cls(**dict.fromkeys(SCOPES[scope], bits))
+
+    @property
+    def scheme(self) -> str:
+        """Its scheme's name; SpecError for impossible bits or widths."""
+        width = "" if self.width == WIDTHS[-1] else f"h{self.width}"
+        return Scheme.parse(f"i{self.input}c{self.core}o{self.output}{width}").name
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of the three: the field it chooses, and the values it may take, smallest first."""
+
+    title: str
+    field: str
+    values: tuple[int, ...]
+
+
+def list_steps(
+    core: Iterable[int] = BITS, widths: Iterable[int] = WIDTHS, inputs: Iterable[int] = BITS
+) -> tuple[Step, ...]:
+    """The three steps over these values; SpecError for one without a value."""
+    steps = tuple(
+        Step(title, name, tuple(sorted(set(values))))
+        for title, name, values in (
+            ("core bits", "core", core),
+            ("hidden width", "width", widths),
+            ("input bits", "input", inputs),
+        )
+    )
+    for step in steps:
+        if not step.values:
+            raise SpecError(f"{step.title}: nothing to choose from; name at least one value")
+        for value in step.values:
+            replace(Configuration(), **{step.field: value}).scheme  # noqa: B018 (refuses impossible ones)
+    return steps
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One configuration held against fp32."""
+
+    step: str
+    configuration: Configuration
+    mean: float
+    policies: int
+    band: tuple[float, float]
+    matches: bool
+    difference: Difference
+
+    def explain(self) -> str:
+        """In one line: the mean, the band, the rule's answer, and what the interval says."""
+        low, high = self.band
+        limits = f">= {low:.0f}" if high == float("inf") else f"in {low:.0f}..{high:.0f}"
+        answer = f"{'matches' if self.matches else 'does not match'} ({limits})"
+        found = self.difference
+        says = "below fp32" if found.below else "above fp32" if found.low > 0 else "undecided"
+        return (
+            f"{self.step}: {self.configuration.scheme}: mean {self.mean:.0f} of {self.policies} policies {answer}; "
+            f"interval {found.estimate:+.1%} [{found.low:+.1%}, {found.high:+.1%}]: {says}"
+        )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen; `matched` is False where no core precision matched, and the best of them is returned."""
+
+    configuration: Configuration
+    matched: bool
+    rule: Parity
+    decisions: tuple[Decision, ...] = field(repr=False)
+    absent: tuple[Configuration, ...] = ()  # asked for, and not there
+
+    @property
+    def chosen(self) -> Decision:
+        """The last decision about the chosen configuration."""
+        return next(d for d in reversed(self.decisions) if d.configuration == self.configuration)
+
+    def explain(self) -> list[str]:
+        """Every decision, and the outcome."""
+        end = self.configuration.scheme
+        last = f"selected {end}" if self.matched else f"nothing matches fp32; the best is {end}"
+        names = ", ".join(configuration.scheme for configuration in self.absent)
+        without = f", without {names}, which were not run" if names else ""
+        return [*(decision.explain() for decision in self.decisions), f"{last} ({self.rule.name}{without})"]
+
+
+Finder = Callable[[Configuration], Returns | None]  # None: not run
+
+
+def select(
+    reference: Returns,
+    find_returns: Finder,
+    *,
+    rule: Parity | None = None,
+    steps: Sequence[Step] | None = None,
+    full: bool = False,
+) -> Selection:
+    """Apply the rule. A step tries its values upwards and ends at the first match; with `full` it tries them all.
+
+    Configurations that were not run are left out and listed. SpecError when a step has none at all.
+    """
+    rule = rule or Parity()
+    chosen = Configuration()
+    decisions: list[Decision] = []
+    absent: list[Configuration] = []
+    for step in steps or list_steps():
+        tried: list[Decision] = []
+        for value in step.values:
+            configuration = replace(chosen, **{step.field: value})
+            returns = find_returns(configuration)
+            if returns is None:
+                absent.append(configuration)
+                continue
+            tried.append(_decide(step, configuration, reference, returns, rule))
+            if tried[-1].matches and not full:
+                break
+        if not tried:
+            raise SpecError(f"{step.title}: none of the configurations around {chosen.scheme} was run")
+        decisions += tried
+        matching = [decision for decision in tried if decision.matches]
+        if not matching:
+            best = max(tried, key=lambda decision: decision.mean)
+            return Selection(best.configuration, False, rule, tuple(decisions), tuple(absent))
+        chosen = matching[0].configuration
+    return Selection(chosen, True, rule, tuple(decisions), tuple(absent))
+
+
+def vary_rule(
+    tasks: Mapping[str, tuple[Returns, Finder]], printed: Mapping[str, Configuration]
+) -> dict[Parity, dict[str, Selection]]:
+    """The sensitivity table: under every variant of the rule, the tasks whose selection is not the printed one.
+
+    Tasks are given as (fp32 returns, returns of a configuration).
+    """
+    found = {
+        rule: {task: select(reference, find, rule=rule) for task, (reference, find) in tasks.items()}
+        for rule in VARIANTS
+    }
+    return {
+        rule: {task: chosen for task, chosen in chosens.items() if chosen.configuration != printed[task]}
+        for rule, chosens in found.items()
+    }
+
+
+def _decide(step: Step, configuration: Configuration, reference: Returns, returns: Returns, rule: Parity) -> Decision:
+    return Decision(
+        step.title,
+        configuration,
+        float(returns.mean()),
+        len(returns),
+        rule.find_band(reference),
+        rule.matches(reference, returns),
+        compare(reference, returns),
+    )

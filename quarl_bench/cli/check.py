@@ -1,0 +1,171 @@
+"""`quarl check`: may this policy be shipped in fewer bits, and what will it cost?"""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
+from quarl_bench.cli.opening import open_task, use_one_thread
+from quarl_bench.cli.printing import format_table, open_folder, print_result, say
+from quarl_bench.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.check import Check, Cost, Line, Subject
+
+CODES = {"supported": 0, "refuted": 1, "inconclusive": 3}
+COLUMNS = ("scheme", "return", "keeps", "interval", "same action", "verdict")
+COSTS = ("artefact", "bytes", "us (p50)", "us (p90)")
+EXIT_CODES = (
+    "exit codes: 0 the scheme of --scheme is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on "
+    "stderr), 130 interrupted"
+)
+
+
+def add_command(commands: Any) -> None:
+    """`check` and its options."""
+    command = add(commands, "check", run,
+                  "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
+                  "quarl check agent.zip --algo ppo --export shipped")  # fmt: skip
+    command.epilog = f"example: quarl check agent.zip --export shipped\n\n{EXIT_CODES}"
+    add_policy(command)
+    add_environment(command)
+    command.add_argument("--scheme", default="int8", help="what the exit code is about. Default: int8.")
+    command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
+    command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
+    command.add_argument(
+        "--export", type=Path, metavar="DIR",
+        help="also write the artefacts of --scheme, with golden pairs, one folder per backend. Default: none.",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, judge, price, recommend."""
+    from tqdm import tqdm
+
+    from quarl_bench import check
+    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.store import Places, Store
+
+    use_one_thread()
+    asked = Scheme.parse(options.scheme)
+    folder = None if options.export is None else open_folder(options.export)
+    stored, environment = open_task(options)
+    subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
+    names = dict.fromkeys((*check.SCHEMES, asked.name))
+    lines = []
+    with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
+        for line in check.play_schemes(subject, [*map(Scheme.parse, names)], options.episodes, options.margin):
+            lines.append(line)
+            bar.set_postfix_str(line.scheme.name)
+            bar.update()
+    found = check.Check(
+        stored=stored,
+        environment=environment,
+        reference=lines[0].reference,
+        lines=tuple(lines),
+        layers=check.measure_layers(subject),
+        costs=tuple(check.price(subject, [*dict.fromkeys(("fp32", asked.name))])),
+        margin=options.margin,
+    )
+    result = describe_check(found, options.policy.name, asked.name)
+    if options.html is not None:
+        from quarl_bench.report.html import Document, write_report
+
+        write_report(options.html, [Document(options.policy.name, result)])
+    exported = [] if folder is None else list(_export(subject, asked.name, folder))
+    print_result(options, result | {"exported": exported}, "\n".join([*print_check(found), *exported]))
+    return CODES[str(found.find(asked.name).verdict.outcome)]
+
+
+def describe_check(found: "Check", name: str, asked: str) -> dict[str, Any]:
+    """The check as one JSON object."""
+    from quarl_bench.check import LAYER_BITS, recommend
+
+    return {
+        "kind": "check",
+        "policy": name,
+        "policy_sha256": found.stored.sha256,
+        "environment": found.environment.id,
+        "episodes": len(found.reference.environment_seeds),
+        "distinct_episodes": found.reference.distinct_episodes,
+        "source": str(found.reference.source),
+        "margin": found.margin,
+        "scheme": asked,
+        "verdict": str(found.find(asked).verdict.outcome),
+        "return": found.reference.mean,
+        "rows": [_describe_line(line) for line in found.lines],
+        "layer_bits": LAYER_BITS,
+        "layers": [asdict(layer) for layer in found.layers],
+        "costs": [asdict(cost) for cost in found.costs],
+        "recommendation": recommend(found),
+    }
+
+
+def print_check(found: "Check") -> list[str]:
+    """The check as lines of text."""
+    from quarl_bench.check import LAYER_BITS, recommend
+    from quarl_bench.cli.printing import describe_returns
+    from quarl_bench.rl.sensitivity import describe_sensitivity
+
+    needs = [f"  {line.scheme.name}: {line.verdict.needed}" for line in found.lines if line.verdict.needed]
+    missing = [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
+    episodes, returns = len(found.reference.environment_seeds), describe_returns(found.reference.returns[0])
+    return [
+        f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
+        f"fp32 returns {returns}; a scheme is to keep {1 - found.margin:.0%} of it",
+        *format_table([COLUMNS, *map(_format_line, found.lines)]),
+        *(["what would decide:", *needs] if needs else []),
+        "which layers are touchy:",
+        *(f"  {describe_sensitivity(layer, LAYER_BITS)}" for layer in found.layers),
+        "what it costs; one call from Python, quantization of its input included:",
+        *format_table([COSTS, *(_format_cost(cost) for cost in found.costs if not cost.reason)]),
+        *(["not there:", *missing] if missing else []),
+        recommend(found),
+    ]
+
+
+def _export(subject: "Subject", scheme: str, folder: Path) -> Any:
+    from quarl_bench.check import BACKENDS, export
+    from quarl_bench.errors import DeploymentError
+
+    for backend in BACKENDS:
+        target = folder / f"{scheme}-{backend}"
+        try:
+            deployed = export(subject, scheme, backend, target)
+        except DeploymentError as error:
+            yield f"not exported: {error}"
+            continue
+        yield f"exported {target} with {len(deployed.artefact.golden.actions)} golden pairs"
+
+
+def _describe_line(line: "Line") -> dict[str, Any]:
+    verdict = line.verdict
+    return {
+        "scheme": line.scheme.name,
+        "family": str(line.scheme.family),
+        "bits": line.scheme.bit_width,
+        "return": line.measured.mean,
+        "ratio": verdict.estimate,
+        "ratio_low": verdict.low,
+        "ratio_high": verdict.high,
+        "agreement": line.agreement,
+        "verdict": str(verdict.outcome),
+        "needed": verdict.needed,
+        "caveats": list(verdict.caveats),
+    }
+
+
+def _format_line(line: "Line") -> tuple[str, ...]:
+    verdict = line.verdict
+    interval = "none" if verdict.low is None else f"[{verdict.low:.1%}, {verdict.high:.1%}]"
+    keeps = "none" if verdict.estimate is None else f"{verdict.estimate:.1%}"
+    returns = f"{line.measured.mean:.4g}"
+    return line.scheme.name, returns, keeps, interval, f"{line.agreement:.2%}", str(verdict.outcome)
+
+
+def _format_cost(cost: "Cost") -> tuple[str, ...]:
+    return f"{cost.backend} {cost.scheme}", f"{cost.bytes:,}", f"{cost.median:.1f}", f"{cost.p90:.1f}"

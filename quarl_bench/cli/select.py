@@ -1,0 +1,98 @@
+"""`quarl select`: the smallest integer controller that matches fp32, by LQCC's three steps."""
+
+import argparse
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import read_natural, read_positive, read_seeds
+from quarl_bench.cli.printing import print_result, say
+from quarl_bench.errors import SpecError
+
+if TYPE_CHECKING:
+    from quarl_bench.claims.parity import Parity
+    from quarl_bench.claims.selection import Selection, Step
+
+STOPPED = 3
+
+
+def add_command(commands: Any) -> None:
+    """`select` and its options."""
+    command = add(commands, "select", run,
+                  "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
+                  "quarl select sac hopperv4 --seeds 0..9 --output hopper")  # fmt: skip
+    command.add_argument("algo", choices=("sac", "ddpg"))
+    command.add_argument("environment", help="environment, for example hopperv4")
+    source = command.add_mutually_exclusive_group(required=True)
+    source.add_argument("--seeds", type=read_seeds, metavar="LIST", help="train these seeds, as 0..9, where missing.")
+    source.add_argument("--published", type=Path, metavar="FOLDER", help="replay the authors' runs, two CSV files.")
+    command.add_argument("--output", type=Path, help="folder of what is trained, and of the result. Default: none.")
+    command.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
+    command.add_argument("--two-sided", action="store_true", help="too good does not match. Default: it does.")
+    command.add_argument("--population", action="store_true", help="SD of the population. Default: of a sample.")
+    command.add_argument("--full", action="store_true", help="try every value of a step. Default: up to a match.")
+    for name, values in (("core", "2..8"), ("widths", "16,32,64,128,256"), ("inputs", "2..8")):
+        command.add_argument(
+            f"--{name}", type=partial(_read_values, name), metavar="LIST", help=f"to try. Default: {values}."
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Select, and explain every decision."""
+    from quarl_bench.claims.parity import Parity
+    from quarl_bench.claims.search import describe
+    from quarl_bench.claims.selection import list_steps
+    from quarl_bench.rl.train import Interrupted
+
+    rule = Parity(two_sided=options.two_sided, sample=not options.population)
+    grid = {name: getattr(options, name) for name in ("core", "widths", "inputs") if getattr(options, name)}
+    steps = list_steps(**grid)
+    try:
+        selection = _replay(options, rule, steps) if options.published else _search(options, rule, steps)
+    except Interrupted as reason:
+        say(str(reason))
+        return STOPPED
+    print_result(options, describe(selection), "\n".join(selection.explain()))
+    return 0
+
+
+def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":
+    from quarl_bench.claims.published import read_published
+    from quarl_bench.claims.selection import select
+
+    runs = read_published(options.published)
+    if options.algo != "sac" or options.environment not in runs.fp32:
+        raise SpecError(f"{options.published}: holds SAC on {', '.join(runs.fp32)}; choose one of them")
+    find = partial(runs.find, options.environment)
+    return select(runs.fp32[options.environment], find, rule=rule, steps=steps, full=options.full)
+
+
+def _search(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":
+    from quarl_bench.claims.search import Search
+    from quarl_bench.rl.lqcc.recipe import find_recipe
+    from quarl_bench.rl.train import Options
+
+    if options.output is None:
+        raise SpecError("--seeds: pass --output, the folder of what is trained")
+    recipe = find_recipe(options.algo)
+    if options.steps:
+        recipe = recipe.override(timesteps=options.steps)
+    stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
+    settings = Options(resume=True, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))
+    search = Search(recipe, options.environment, options.seeds, options.output, rule, steps, options.full)
+    return search.run(settings, say)
+
+
+def _read_values(name: str, text: str) -> tuple[int, ...]:
+    """Numbers as 2..8 or 16,32; what they may be is the rule's business."""
+    values: set[int] = set()
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        values |= {*range(read_natural(first), read_natural(last if dots else first) + 1)}
+    if not values:
+        raise argparse.ArgumentTypeError(f"{text!r} names no {name}")
+    return tuple(sorted(values))

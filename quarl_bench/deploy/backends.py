@@ -1,0 +1,17 @@
+"""The backends by name. Importing one loads no runtime; running one may ask for an extra."""
+
+from quarl_bench.deploy.backend import Backend
+from quarl_bench.deploy.c import C
+from quarl_bench.deploy.dump import DUMP
+from quarl_bench.deploy.litert import LITERT
+from quarl_bench.deploy.onnx import ONNX
+from quarl_bench.errors import DeploymentError
+
+BACKENDS = {backend.name: backend for backend in (LITERT, C, ONNX, DUMP)}
+
+
+def find_backend(name: str) -> Backend:
+    """The backend called `name`; DeploymentError with the known names when there is none."""
+    if name not in BACKENDS:
+        raise DeploymentError(f"unknown backend {name!r}; known are {', '.join(BACKENDS)}")
+    return BACKENDS[name]

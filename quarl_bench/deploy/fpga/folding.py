@@ -1,0 +1,290 @@
+"""How many values a cycle travel on each link, and what follows from it: units, memories, cycles.
+
+The lanes of the links decide everything. A layer whose input arrives in one beat computes whole rows, as many a cycle
+as its output has lanes; any other adds each beat to all its sums and hands them on when the last beat is in. Rows in
+front of columns cost the sum of their beats, where rows behind rows would cost the product.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.deploy.fpga.stage import Stage, reach, signed_bits
+from quarl_bench.errors import DeploymentError
+from quarl_bench.quant.affine import Integers
+
+SHALLOW = 64  # words of a ROM that one look-up table holds, a bit each
+DSP_BITS = 9  # products from this width on become DSPs, as synthesis tools do it
+WORTH = 100  # look-up tables that a RAMB36 has to save
+BLOCK_WIDTHS = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))  # (depth, width) of half a RAMB36
+
+
+@dataclass(frozen=True)
+class Folding:
+    """`lanes[0]` input values a cycle, then the outputs of each layer; `steps[i]` bits of layer i a search stage finds.
+
+    `levels` adder levels (the products are the first) stand between two registers. ROMs take at most `block_rams`
+    RAMB36, those first that save most look-up tables, and layers that multiply take at most `dsps` DSPs.
+    """
+
+    lanes: tuple[int, ...]
+    steps: tuple[int, ...]
+    levels: int = 2
+    block_rams: float = 22.0
+    dsps: int = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Rom:
+    """A memory of the design: `depth` words of `count` fields of `bits` bits, the first field lowest."""
+
+    name: str
+    depth: int
+    count: int
+    bits: int
+    load: Callable[[], Integers]  # its fields (depth, count)
+
+    @property
+    def width(self) -> int:
+        """Bits of a word."""
+        return self.count * self.bits
+
+    @property
+    def luts(self) -> float:
+        """What it takes in look-up tables: two 32-word bits share one, wider ones are joined by multiplexers."""
+        return self.width * max(0.5, -(-self.depth // SHALLOW)) if self.depth > 1 else 0.0
+
+    @property
+    def blocks(self) -> float:
+        """What it takes in RAMB36: halves of the cheapest shape."""
+        shapes = [-(-self.depth // depth) * -(-self.width // width) for depth, width in BLOCK_WIDTHS]
+        return min(shapes) / 2
+
+    @property
+    def words(self) -> list[int]:
+        """The words as non-negative numbers."""
+        mask = (1 << self.bits) - 1
+        fields = self.load().reshape(self.depth, self.count)
+        return [sum((int(value) & mask) << (index * self.bits) for index, value in enumerate(row)) for row in fields]
+
+
+@dataclass(frozen=True)
+class SearchStage:
+    """One stage of the requantization of a layer: `step` bits after `known` are found."""
+
+    index: int
+    known: int
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """A layer under a folding."""
+
+    stage: Stage
+    in_lanes: int
+    lanes: int
+    step: int
+    levels: int
+
+    @property
+    def name(self) -> str:
+        """Of the layer."""
+        return self.stage.name
+
+    @property
+    def in_beats(self) -> int:
+        """Cycles in which its input arrives."""
+        return -(-self.stage.inputs // self.in_lanes)
+
+    @property
+    def beats(self) -> int:
+        """Cycles in which its output leaves."""
+        return -(-self.stage.outputs // self.lanes)
+
+    @property
+    def rows(self) -> bool:
+        """Whether it computes complete rows."""
+        return self.in_beats == 1
+
+    @property
+    def terms(self) -> int:
+        """Products in one sum and cycle."""
+        return self.stage.inputs if self.rows else self.in_lanes
+
+    @property
+    def multipliers(self) -> int:
+        """Products in one cycle."""
+        return self.terms * (self.lanes if self.rows else self.beats * self.lanes)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether its products are too wide for tables, and their weights change."""
+        return self.stage.in_bits + self.stage.weight_bits >= DSP_BITS and self.weights.depth > 1
+
+    @property
+    def dot_delay(self) -> int:
+        """Registers in the adder tree."""
+        return -(-(1 + (self.terms - 1).bit_length()) // self.levels)
+
+    @cached_property
+    def searches(self) -> tuple[SearchStage, ...]:
+        """Stages of the requantization."""
+        bits = self.stage.out_bits
+        return tuple(
+            SearchStage(index, known, min(self.step, bits - known))
+            for index, known in enumerate(range(0, bits, self.step))
+        )
+
+    @property
+    def delay(self) -> int:
+        """Cycles from the last beat in to the first beat out."""
+        hold = int(self.beats > 1) if self.rows else 1
+        return hold + self.dot_delay + len(self.searches)
+
+    @cached_property
+    def padded(self) -> NDArray[np.int8]:
+        """Weights (lanes * beats, lanes in * beats in), filled up with zeros."""
+        rows = self.beats * self.lanes - self.stage.outputs
+        columns = self.in_beats * self.in_lanes - self.stage.inputs
+        return np.pad(self.stage.weight, ((0, rows), (0, 0 if self.rows else columns)))
+
+    @property
+    def part_bits(self) -> int:
+        """Of a signed format for what one beat adds to a sum."""
+        parts = self.padded.reshape(len(self.padded), -1, self.terms).reshape(-1, self.terms)
+        smallest, largest = reach(parts, self.stage.low, self.stage.high)
+        return min(self.stage.sum_bits, max(2, signed_bits(int(smallest.min()), int(largest.max()))))
+
+    @cached_property
+    def weights(self) -> Rom:
+        """A word for each cycle: rows of lanes, or columns of a beat's values, neuron by neuron."""
+        depth = self.beats if self.rows else self.in_beats
+        return Rom(f"{self.name}_weights", depth, self.multipliers, self.stage.weight_bits, self._weight_fields)
+
+    @cached_property
+    def thresholds(self) -> tuple[tuple[Rom, ...], ...]:
+        """ROMs of each search stage: one for all lanes where nothing is known yet, then one a lane."""
+        return tuple(tuple(self._search_roms(search)) for search in self.searches)
+
+    def _weight_fields(self) -> Integers:
+        padded = self.padded.astype(np.int64)
+        return padded if self.rows else padded.reshape(len(padded), self.in_beats, self.terms).swapaxes(0, 1)
+
+    def _search_roms(self, search: SearchStage) -> Iterator[Rom]:
+        name, count = f"{self.name}_thresholds{search.index}", (1 << search.step) - 1
+        bits = self.stage.sum_bits
+        if search.known == 0:
+            yield Rom(name, self.beats, self.lanes * count, bits, partial(self._threshold_fields, search))
+            return
+        for lane in range(self.lanes):
+            load = partial(self._lane_fields, search, lane)
+            yield Rom(f"{name}_lane{lane}", self.beats << search.known, count, bits, load)
+
+    def _lane_fields(self, search: SearchStage, lane: int) -> Integers:
+        return self._threshold_fields(search)[:, lane]
+
+    def _threshold_fields(self, search: SearchStage) -> Integers:
+        """Thresholds (beats, lanes, prefixes, thresholds) that a stage compares with."""
+        bits = self.stage.out_bits
+        filler = np.zeros((self.beats * self.lanes - self.stage.outputs, (1 << bits) - 1), dtype=np.int64)
+        table = np.concatenate([self.stage.thresholds, filler]).reshape(self.beats, self.lanes, -1)
+        prefixes = np.arange(1 << search.known) << (bits - search.known)
+        offsets = np.arange(1, 1 << search.step) << (bits - search.known - search.step)
+        return np.asarray(table[:, :, prefixes[:, None] + offsets[None, :] - 1])
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Layers under a folding: everything that the generator writes down."""
+
+    stages: tuple[Stage, ...]
+    folding: Folding
+    units: tuple[Unit, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        widths = (self.stages[0].inputs, *(stage.outputs for stage in self.stages))
+        lanes, steps = self.folding.lanes, self.folding.steps
+        if len(lanes) != len(widths) or any(not 1 <= n <= width for n, width in zip(lanes, widths, strict=True)):
+            raise DeploymentError(f"fpga: lanes {lanes} for links of {widths} values; give one number from 1 for each")
+        if len(steps) != len(self.stages) or not all(1 <= step <= 8 for step in steps) or self.folding.levels < 1:
+            raise DeploymentError(
+                f"fpga: steps {steps} and levels {self.folding.levels}; give 1..8 bits for each layer"
+            )
+        units = tuple(
+            Unit(stage, lanes[index], lanes[index + 1], steps[index], self.folding.levels)
+            for index, stage in enumerate(self.stages)
+        )
+        object.__setattr__(self, "units", units)
+
+    @property
+    def in_bits(self) -> int:
+        """Of an input value."""
+        return self.stages[0].in_bits
+
+    @property
+    def in_lanes(self) -> int:
+        """Input values a cycle."""
+        return self.folding.lanes[0]
+
+    @property
+    def in_beats(self) -> int:
+        """Cycles in which an observation arrives."""
+        return self.units[0].in_beats
+
+    @property
+    def out_bits(self) -> int:
+        """Of an output value, as the output format's two's complement (or unsigned) integer."""
+        last = self.stages[-1]
+        top = last.lowest + last.thresholds.shape[1]
+        return signed_bits(last.lowest, top) if last.lowest < 0 else max(1, top.bit_length())
+
+    @property
+    def cycles(self) -> int:
+        """From the clock edge that takes the first beat of an observation to the one that can take the action."""
+        beats = (self.in_beats, *(unit.beats for unit in self.units))
+        return sum(beats) - len(beats) + sum(unit.delay for unit in self.units) + 1
+
+    @property
+    def roms(self) -> tuple[Rom, ...]:
+        """All memories of more than one word."""
+        every = [rom for unit in self.units for rom in (unit.weights, *(r for group in unit.thresholds for r in group))]
+        return tuple(rom for rom in every if rom.depth > 1)
+
+    @cached_property
+    def in_blocks(self) -> frozenset[str]:
+        """Names of the ROMs in block RAM: those first that save most look-up tables for each block."""
+        left, chosen = self.folding.block_rams, set()
+        for rom in sorted(self.roms, key=lambda rom: (-rom.luts / rom.blocks, rom.name)):
+            if rom.blocks <= left and rom.luts / rom.blocks >= WORTH:
+                left -= rom.blocks
+                chosen.add(rom.name)
+        return frozenset(chosen)
+
+    @cached_property
+    def in_dsps(self) -> frozenset[str]:
+        """Names of the layers whose products are DSPs: those with most products first, as long as all of them fit."""
+        left, chosen = self.folding.dsps, set()
+        for unit in sorted(self.units, key=lambda unit: -unit.multipliers):
+            if unit.multiplies and unit.multipliers <= left:
+                left -= unit.multipliers
+                chosen.add(unit.name)
+        return frozenset(chosen)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the numbers and the folding: what a board answers with."""
+        content = hashlib.sha256(repr(self.folding).encode())
+        for stage in self.stages:
+            content.update(repr((stage.in_bits, stage.in_signed, stage.low, stage.out_bits, stage.lowest)).encode())
+            content.update(stage.weight.tobytes() + stage.thresholds.tobytes())
+        return content.digest()
+
+
+def choose_steps(stages: Sequence[Stage], widest: int = 3, wide_step: int = 2) -> tuple[int, ...]:
+    """All thresholds at once up to `widest` bits, a search of `wide_step` bits a stage above."""
+    return tuple(stage.out_bits if stage.out_bits <= widest else wide_step for stage in stages)

@@ -1,0 +1,197 @@
+"""A design in Verilator: compiled once, then fed with observations and compared with the golden model.
+
+Cycles are simulated. Latency counts from the clock edge that takes the first beat of an observation to the one that can
+take the action, the interval from one observation's first beat to the next one's, without stalls.
+"""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from quarl_bench.deploy.fpga.folding import Plan
+from quarl_bench.deploy.fpga.generator import TOP, Design
+from quarl_bench.deploy.fpga.library import find_hardware
+from quarl_bench.errors import DeploymentError
+from quarl_bench.quant.affine import Integers
+
+TIMEOUT = 1800.0  # seconds for a build or a run
+WARNINGS = ("-Wall", *(f"-Wno-{name}" for name in ("DECLFILENAME", "VARHIDDEN", "WIDTH", "UNUSEDSIGNAL")))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a simulation gave. Cycles are from reset; `outputs` (n, outputs) are output integers."""
+
+    outputs: Integers
+    started: Integers  # cycle that took the first beat of each observation
+    shown: Integers  # cycle in which each action could first be taken
+    taken: Integers  # cycle in which it was
+
+    @property
+    def latency(self) -> tuple[int, int]:
+        """Fewest and most cycles from observation to action."""
+        cycles = self.shown - self.started
+        return int(cycles.min()), int(cycles.max())
+
+    @property
+    def interval(self) -> int | None:
+        """Most cycles between two observations; None for a single one."""
+        return int(np.diff(self.started).max()) if len(self.started) > 1 else None
+
+
+class Simulation:
+    """A design, compiled. The build is kept in `cache` under the hash of its sources."""
+
+    def __init__(self, design: Design, cache: Path, *, trace: bool = False) -> None:
+        """Compile `design`, or find it compiled; DeploymentError when Verilator is missing or refuses it."""
+        self._design, self._plan = design, design.plan
+        macros = {
+            "IN_BEATS": design.plan.in_beats,
+            "IN_WORDS": -(-design.plan.in_lanes * design.plan.in_bits // 32),
+            "OUT_WORDS": _output_words(design.plan),
+        }
+        self._binary = build(design, cache, TOP, "testbench.cpp", macros, ["+define+QUARL_TRACE"] if trace else [])
+
+    def run(self, q: Integers, *, gap: float = 0.0, stall: float = 0.0, seed: int = 0) -> Run:
+        """Feed input integers (n, inputs), offering none in a share `gap` of cycles and taking no output in `stall`."""
+        records, _ = self._execute(q, gap, stall, seed)
+        return Run(
+            unpack_outputs(np.ascontiguousarray(records["words"]).reshape(len(q), -1), self._plan),
+            *(records["times"][:, column].astype(np.int64) for column in range(3)),
+        )
+
+    def trace(self, q: Integers) -> tuple[Integers, ...]:
+        """Counts (n, neurons) behind each layer, from a build with `trace`."""
+        _, text = self._execute(q, 0.0, 0.0, 0)
+        links = []
+        for unit in self._plan.units:
+            beats = [int(word, 16) for word in re.findall(rf"^{unit.name} ([0-9a-f]+)$", text, re.MULTILINE)]
+            mask, bits = (1 << unit.stage.out_bits) - 1, unit.stage.out_bits
+            values = [[beat >> (lane * bits) & mask for lane in range(unit.lanes)] for beat in beats]
+            links.append(np.array(values, dtype=np.int64).reshape(len(q), -1)[:, : unit.stage.outputs])
+        return tuple(links)
+
+    def _execute(self, q: Integers, gap: float, stall: float, seed: int) -> tuple[NDArray[np.void], str]:
+        words = pack_inputs(q, self._plan)
+        record = np.dtype([("times", "<u8", 3), ("words", "<u4", _output_words(self._plan))])
+        with tempfile.TemporaryDirectory() as scratch:
+            source, target = Path(scratch) / "inputs", Path(scratch) / "outputs"
+            source.write_bytes(words.tobytes())
+            rates = [str(round(256 * rate)) for rate in (gap, stall)]
+            command = [str(self._binary), str(source), str(target), str(len(q)), *rates, str(seed)]
+            # The memories are read from the working folder.
+            text = _call(command, self._design.folder, "the simulation failed")
+            return np.fromfile(target, dtype=record), text
+
+
+def check(simulation: Simulation, design: Design, q: Integers, expected: Integers, cache: Path) -> Run:
+    """Run without stalls and compare; DeploymentError with the first diverging layer and neuron."""
+    run = simulation.run(q)
+    wrong = (run.outputs != expected).any(1)
+    if wrong.any():
+        first = int(wrong.argmax())
+        where = find_divergence(design, q[first : first + 1], cache)
+        raise DeploymentError(
+            f"fpga: {int(wrong.sum())} of {len(q)} actions differ from the golden model; observation {first}: {where}"
+        )
+    return run
+
+
+def find_divergence(design: Design, q: Integers, cache: Path) -> str:
+    """Where the design first leaves the golden model: layer, neuron and values."""
+    got = Simulation(design, cache, trace=True).trace(q)
+    codes = q
+    for stage, counts in zip(design.plan.stages, got, strict=True):
+        codes = stage.run(codes)
+        if (codes != counts).any():
+            row, neuron = (int(i) for i in np.argwhere(codes != counts)[0])
+            expected, found = codes[row, neuron] + stage.lowest, counts[row, neuron] + stage.lowest
+            return f"{stage.name}, neuron {neuron}: expected {expected}, got {found}"
+    return "all layers agree, so the output's encoding does not"
+
+
+def pack_inputs(q: Integers, plan: Plan) -> NDArray[np.uint32]:
+    """Beats (n, beats, words of 32 bits) for input integers (n, inputs)."""
+    stage = plan.stages[0]
+    if q.ndim != 2 or q.shape[1] != stage.inputs or q.min() < stage.low or q.max() > stage.high:
+        raise DeploymentError(
+            f"fpga: inputs of shape {q.shape} for (n, {stage.inputs}) integers in [{stage.low}, {stage.high}]"
+        )
+    padded = np.pad(q, ((0, 0), (0, plan.in_beats * plan.in_lanes - q.shape[1])))
+    return _pack(padded.reshape(len(q), plan.in_beats, plan.in_lanes), plan.in_bits)
+
+
+def unpack_outputs(words: NDArray[np.uint32], plan: Plan) -> Integers:
+    """Output integers (n, outputs) from words of 32 bits."""
+    last, bits = plan.stages[-1], plan.out_bits
+    raw = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, : last.outputs * bits]
+    values = raw.reshape(len(words), last.outputs, bits).astype(np.int64) @ (np.int64(1) << np.arange(bits))
+    return np.where((values >> (bits - 1) == 1) & (last.lowest < 0), values - (1 << bits), values)
+
+
+def build(
+    design: Design, cache: Path, top: str, testbench: str, macros: dict[str, int], options: Sequence[str] = ()
+) -> Path:
+    """The binary of a module of `design` in one of hw/fpga/sim's testbenches, compiled or found in `cache`."""
+    source = find_hardware() / "sim" / testbench
+    files = [*sorted(design.folder.glob("**/*.v")), source]
+    content = hashlib.sha256(repr((top, macros, options, [file.name for file in files])).encode())
+    for file in files:
+        content.update(file.read_bytes())
+    folder = cache / "verilator" / content.hexdigest()[:32]
+    binary = folder / f"V{top}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"), tempfile.TemporaryDirectory(dir=folder) as scratch:
+        if binary.exists():
+            return binary
+        flags = " ".join(["-O2", *(f"-D{name}={value}" for name, value in macros.items())])
+        command = [
+            *(require_verilator(), "--cc", "--exe", "--build", "-O3", *WARNINGS, *options, "--top-module", top),
+            *("-CFLAGS", flags, "-LDFLAGS", "-lutil", "--Mdir", scratch, "-Irtl"),
+            *dict.fromkeys((f"{TOP}.v", f"{top}.v")),
+            str(source),
+        ]
+        _call(command, design.folder, "verilator refuses the design")
+        (Path(scratch) / binary.name).replace(binary)
+    return binary
+
+
+def require_verilator() -> str:
+    """The program's path; DeploymentError with the remedy when it is not installed."""
+    path = shutil.which("verilator")
+    if path is None:
+        raise DeploymentError("fpga: verilator is not installed; apt-get install verilator (5.006 or newer)")
+    return path
+
+
+def _pack(values: Integers, bits: int) -> NDArray[np.uint32]:
+    """The last axis as one string of bits, low first, in words of 32 bits."""
+    planes = (values[..., None] >> np.arange(bits)) & 1
+    flat = planes.reshape(*values.shape[:-1], -1).astype(np.uint8)
+    padded = np.pad(flat, [(0, 0)] * (flat.ndim - 1) + [(0, -flat.shape[-1] % 32)])
+    return np.packbits(padded, axis=-1, bitorder="little").view("<u4")
+
+
+def _output_words(plan: Plan) -> int:
+    return -(-plan.stages[-1].outputs * plan.out_bits // 32)
+
+
+def _call(command: list[str], folder: Path, failure: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeploymentError(f"fpga: {failure} ({error}); run it again, or in {folder}") from error
+    if done.returncode:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        reason = next((line for line in lines if "rror" in line), lines[-1] if lines else f"code {done.returncode}")
+        raise DeploymentError(f"fpga: {failure} ({reason.strip()}); see {folder}")
+    return done.stdout

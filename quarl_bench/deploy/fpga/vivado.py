@@ -1,0 +1,83 @@
+"""Vivado's reports as one row: what hw/fpga/vivado/build.tcl wrote, on a machine that has Vivado.
+
+Timing is the vendor's static analysis after routing and power its estimator's figure, so both count as estimated.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from quarl_bench.deploy.fpga.part import Resources
+from quarl_bench.errors import DeploymentError
+
+REPORTS = ("timing_summary.rpt", "utilization.rpt", "power.rpt")
+NUMBER = r"(-?[0-9]+(?:\.[0-9]+)?)"
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A routed design. `slack` (ns) is that of the worst path at the constrained clock, negative when it fails."""
+
+    resources: Resources
+    megahertz: float
+    slack: float
+    watts: float
+    cycles: int
+    interval: int
+
+    @property
+    def meets_timing(self) -> bool:
+        """Whether every path is fast enough."""
+        return self.slack >= 0
+
+    @property
+    def latency(self) -> float:
+        """Seconds from observation to action."""
+        return self.cycles / self.megahertz / 1e6
+
+    @property
+    def actions_per_second(self) -> float:
+        """One action an interval, never more than one a cycle."""
+        return self.megahertz * 1e6 / self.interval
+
+    @property
+    def joules_per_action(self) -> float:
+        """At full rate, as LQCC's Table 3 counts."""
+        return self.watts / self.actions_per_second
+
+
+def read_reports(folder: Path, cycles: int, interval: int) -> Implementation:
+    """The reports in `folder`, for a design of these simulated cycles; DeploymentError names what is missing."""
+    timing, utilization, power = (_read(folder / name) for name in REPORTS)
+    if min(cycles, interval) < 1:
+        raise DeploymentError(f"fpga: {cycles} cycles at an interval of {interval}; simulate the design first")
+    luts = round(_find(utilization, rf"\|\s*Slice LUTs\*?\s*\|\s*{NUMBER}", folder / REPORTS[1], "Slice LUTs"))
+    resources = Resources(
+        luts_raw=luts,
+        luts=luts,
+        ffs=round(_find(utilization, rf"\|\s*Slice Registers\s*\|\s*{NUMBER}", folder / REPORTS[1], "Slice Registers")),
+        block_rams=_find(utilization, rf"\|\s*Block RAM Tile\s*\|\s*{NUMBER}", folder / REPORTS[1], "Block RAM Tile"),
+        dsps=round(_find(utilization, rf"\|\s*DSPs\s*\|\s*{NUMBER}", folder / REPORTS[1], "DSPs")),
+    )
+    where = folder / REPORTS[0]
+    slack = _find(timing, rf"WNS\(ns\)[^\n]*\n[-\s]*\n?\s*{NUMBER}", where, "WNS(ns); was the clock constrained?")
+    clock = rf"Waveform\(ns\)\s+Period\(ns\)\s+Frequency\(MHz\)[^\n]*\n[-\s]*\n\S+\s+\{{[^}}]*\}}\s+{NUMBER}"
+    period = _find(timing, clock, where, "Clock Summary")
+    watts = _find(power, rf"\|\s*Total On-Chip Power \(W\)\s*\|\s*{NUMBER}", folder / REPORTS[2], "Total On-Chip Power")
+    return Implementation(resources, 1e3 / period, slack, watts, cycles, interval)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise DeploymentError(
+            f"{path}: {error.strerror}; run hw/fpga/vivado/build.tcl in the design's folder"
+        ) from error
+
+
+def _find(text: str, pattern: str, path: Path, what: str) -> float:
+    match = re.search(pattern, text)
+    if match is None:
+        raise DeploymentError(f"{path}: no {what}; run hw/fpga/vivado/build.tcl to its end")
+    return float(match[1])

@@ -1,0 +1,113 @@
+"""Fixtures of benches on boards: artefacts of a case, timed there once per process, and the verdict on them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from quarl_bench.plugin.options import Settings
+
+if TYPE_CHECKING:  # collection imports neither NumPy nor torch
+    from quarl_bench.boards.board import Board
+    from quarl_bench.boards.timing import Comparison, Plan
+    from quarl_bench.cells import Cells
+    from quarl_bench.claims.catalog import JudgedCase
+    from quarl_bench.plugin.times import BoardVerdict, TimesRegression
+    from quarl_bench.spec import Case
+
+WAIT = 1800.0  # seconds that workers of one run wait for each other's board
+
+
+@dataclass(frozen=True)
+class BoardRun:
+    """A policy's two artefacts, compared on a board."""
+
+    compared: "Comparison"
+    trained: bool
+
+
+@pytest.fixture(scope="session")
+def quarl_run(pytestconfig: pytest.Config) -> str:
+    """One name for all processes of this run."""
+    import uuid
+
+    worker = getattr(pytestconfig, "workerinput", None)
+    return str(worker["testrunuid"]) if worker else uuid.uuid4().hex
+
+
+@pytest.fixture(scope="session")
+def quarl_board_runs(
+    quarl_cells: "Cells", quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.Config
+) -> "Callable[[Board, Case], BoardRun]":
+    """Compare the policy of a case, in fp32 and under its scheme, on a board; each policy once."""
+    runs: dict[tuple[str, str, str], BoardRun] = {}
+    quiet = hasattr(pytestconfig, "workerinput") or not pytestconfig.get_terminal_writer().hasmarkup
+
+    def run(board: "Board", case: "Case") -> BoardRun:
+        from quarl_bench.boards.session import open_session
+        from quarl_bench.claims.flight import export_flight
+
+        key = (case.environment, case.scheme, case.board)
+        if key not in runs:
+            pair = export_flight(quarl_cells, case)
+            plan = find_plan(quarl_settings.profile)
+            with (
+                open_session(board, quarl_run, WAIT) as session,
+                _show(2 * plan.blocks, case.id, quiet=quiet) as progress,
+            ):
+                runs[key] = BoardRun(session.compare((pair.fp32, pair.int8), plan, progress=progress), pair.trained)
+        return runs[key]
+
+    return run
+
+
+@pytest.fixture
+def board_run(case: "JudgedCase", quarl_settings: Settings, request: pytest.FixtureRequest) -> BoardRun:
+    """The case's policy on the case's board; skips without a board file, fails when a listed board is silent."""
+    from quarl_bench.boards.board import find_board
+
+    board = find_board(case.case.board, quarl_settings.boards)  # before anything heavy is imported
+    run: BoardRun = request.getfixturevalue("quarl_board_runs")(board, case.case)
+    return run
+
+
+@pytest.fixture
+def times_regression(
+    lazy_datadir: Any, original_datadir: Any, request: pytest.FixtureRequest, quarl_settings: Settings
+) -> "TimesRegression":
+    """Did our own time move? Compares with the file of the same machine; `--force-regen` rewrites it."""
+    from quarl_bench.plugin.times import TimesRegression
+
+    return TimesRegression(lazy_datadir, original_datadir, request, quarl_settings.profile)
+
+
+@pytest.fixture
+def board_verdict(
+    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: Settings
+) -> "BoardVerdict":
+    """Does the paper's sentence hold on this board? A ratio on the wrong side is an explained outcome, no failure."""
+    from quarl_bench.plugin.times import BoardVerdict
+
+    return BoardVerdict(request, quarl_record, strict=quarl_settings.strict)
+
+
+def find_plan(profile: str) -> "Plan":
+    """A profile's plan: 1,000 calls and 10 s per artefact, or a glance in `smoke`."""
+    from quarl_bench.boards.timing import Plan
+
+    return Plan(blocks=2, calls=100, seconds=0.25, warmup=0.1) if profile == "smoke" else Plan()
+
+
+@contextmanager
+def _show(total: int, name: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A progress bar over the blocks of one comparison."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=name, disable=quiet, leave=False) as bar:
+
+        def advance(_: str) -> None:
+            bar.update()
+
+        yield advance

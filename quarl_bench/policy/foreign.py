@@ -1,0 +1,119 @@
+"""Policies of other frameworks: a torch module, or a state dictionary and the architecture it belongs to.
+
+Neither says what stands around the network: observations are taken as the environment gives them unless statistics are
+passed, and the environment's action space decides what outputs mean.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.modules import read_modules
+from quarl_bench.policy.observation import Normalization, ObservationTransform
+from quarl_bench.policy.policy import PolicyNet
+from quarl_bench.policy.weights import Weights, read_affine
+
+PRESETS = {  # of CleanRL's single-file agents
+    "cleanrl-ppo": "actor.0,tanh,actor.2,tanh,actor.4",
+    "cleanrl-ppo-continuous": "actor_mean.0,tanh,actor_mean.2,tanh,actor_mean.4",
+    "cleanrl-ppo-atari": "network.0/4,relu,network.2/2,relu,network.4/1,relu,network.7,relu,actor",
+    "cleanrl-dqn": "network.0,relu,network.2,relu,network.4",
+    "cleanrl-dqn-atari": "network.0/4,relu,network.2/2,relu,network.4/1,relu,network.7,relu,network.9",
+    "cleanrl-ddpg": "fc1,relu,fc2,relu,fc_mu,tanh",
+    "cleanrl-td3": "fc1,relu,fc2,relu,fc_mu,tanh",
+    "cleanrl-sac": "fc1,relu,fc2,relu,fc_mean,tanh",
+}
+NORMALIZED = ("cleanrl-ppo-continuous",)  # trained on normalized observations, whose statistics the file lacks
+STEP = re.compile(r"([A-Za-z_][\w.]*)(?:/([1-9]\d?))?", re.ASCII)  # a module's name, and a convolution's stride
+PROBES, TOLERANCE = 32, 1e-4
+
+
+def read_architecture(text: str, weights: Weights, where: str) -> tuple[Layer, ...]:
+    """The layers that `text`, a preset's name or a chain, picks from a state dictionary.
+
+    A chain names modules and activations in order, separated by commas, a convolution with its stride:
+    `conv1/4,relu,fc1,relu,actor`. A `tanh` at its end squashes continuous actions. PolicyError for anything else.
+    """
+    layers: list[Layer] = []
+    for step in PRESETS.get(text, text).split(","):
+        if step in list(Activation):
+            if not layers or layers[-1].activation is not Activation.NONE:
+                raise PolicyError(f"architecture {text!r}: {step!r} does not follow a module; name one before it")
+            layers[-1] = replace(layers[-1], activation=Activation(step))
+        else:
+            layers.append(_read_step(step, text, weights, where))
+    return tuple(layers)
+
+
+def read_chain(module: torch.nn.Module, shape: tuple[int, ...], where: str) -> tuple[Layer, ...]:
+    """The layers of a module that is the chain of its leaves, for inputs of `shape`.
+
+    PolicyError when its forward does anything else, which random inputs tell.
+    """
+    leaves = [leaf for leaf in module.modules() if not list(leaf.children())]
+    layers = tuple(read_modules(leaves))
+    x = np.random.default_rng(0).standard_normal((PROBES, *shape)).astype(np.float32)
+    try:
+        with torch.inference_mode():
+            expected = module.eval()(torch.from_numpy(x))
+        found = Net(shape, layers).forward(x)
+        same = np.allclose(found, expected.numpy(), rtol=TOLERANCE, atol=TOLERANCE)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        line = (str(error).splitlines() or [""])[0]
+        raise PolicyError(f"{where}: cannot be called on observations of {shape} ({line}); name its actor") from error
+    if not same:
+        raise PolicyError(f"{where}: its forward is not the chain of its modules; pass the network alone")
+    return layers
+
+
+def adopt(
+    layers: Sequence[Layer],
+    observations: spaces.Space[object],
+    actions: spaces.Space[object],
+    normalization: Normalization | None,
+    where: str,
+) -> PolicyNet:
+    """A policy of these layers between the environment's spaces; PolicyError when they do not fit."""
+    if not isinstance(observations, spaces.Box):
+        raise PolicyError(f"{where}: observations {observations} have no portable form; flatten them to a Box")
+    shape = tuple(map(int, observations.shape))
+    transform = ObservationTransform(shape, is_image_space(observations), normalization)
+    *hidden, last = layers
+    squashed = last.activation is Activation.TANH
+    if last.activation is Activation.RELU or (squashed and isinstance(actions, spaces.Discrete)):
+        raise PolicyError(f"{where}: outputs behind a {last.activation} are no logits, values or means; leave it out")
+    net = Net(transform.input_shape, (*hidden, replace(last, activation=Activation.NONE)))
+    if isinstance(actions, spaces.Discrete):
+        if actions.start != 0 or actions.n != net.outputs:
+            raise PolicyError(f"{where}: {net.outputs} outputs for the actions {actions}")
+        return PolicyNet(transform, net, ActionHead(HeadKind.ARGMAX))
+    if not isinstance(actions, spaces.Box) or len(actions.shape) != 1:
+        raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or a one-dimensional Box")
+    kind = HeadKind.TANH if squashed else HeadKind.CLIP
+    head = ActionHead(kind, actions.low.astype(np.float32), actions.high.astype(np.float32))
+    return PolicyNet(transform, net, head)
+
+
+def _read_step(step: str, text: str, weights: Weights, where: str) -> Layer:
+    found = STEP.fullmatch(step)
+    if found is None:
+        raise PolicyError(f"architecture {text!r}: {step!r} is no module and no activation; as in fc1,relu,fc2")
+    name, stride = found[1], found[2]
+    if f"{name}.weight" not in weights:
+        there = ", ".join(sorted(key.removesuffix(".weight") for key in weights if key.endswith(".weight"))[:12])
+        raise PolicyError(f"{where}: no weights of {name!r}, which {text!r} names; there are {there}")
+    weight, bias = read_affine(name, weights, where)
+    if weight.ndim == 2 and stride is None:
+        return Linear(weight, bias)
+    if weight.ndim == 4 and stride is not None:
+        return Conv2d(weight, bias, int(stride))
+    needs = "a stride, as in conv1/4" if weight.ndim == 4 else "no stride"
+    raise PolicyError(f"{where}: {name} has weights of shape {weight.shape}, and needs {needs}")

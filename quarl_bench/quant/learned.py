@@ -1,0 +1,211 @@
+"""LQCC's quantizer (section 2.2, equation 1): QDQ(x; s) = s / q_s * clip(round(x / s * q_s), q_min, q_max).
+
+q_s = max(|q_min|, |q_max|), so that a scale s is the largest magnitude and s / q_s one step. Inputs, weights and
+outputs are signed, what follows a ReLU is unsigned, biases have 32 bits at the step of input times weight. A weight's
+scale is its largest magnitude. An activation's begins as a moving average of a high percentile over the first batches
+and is learned from then on: rounding passes gradients unchanged, a clipped activation passes none to its input.
+
+The forward runs on whole numbers carried by fp32, with IntegerNet's own requantization, in the same order: it computes
+what is deployed, bit by bit, as long as sums stay below 2^24. It is never computed in half precision.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from quarl_bench.errors import QuantizationError
+from quarl_bench.net import Activation, Floats, Linear, Net
+from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat
+from quarl_bench.quant.fake import QuantizedNet
+from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quant.scheme import Family, Scheme
+from quarl_bench.quant.stacked import Tensor, chain, draw_layer
+
+PERCENTILE = 99.999  # of the magnitudes of a batch
+WARM_UP = 300  # batches before a scale is learned
+MOMENTUM = 0.1  # weight of the newest batch
+BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
+
+
+def find_bound(format: IntegerFormat) -> int:
+    """q_s, the largest magnitude of an integer."""
+    return max(-format.minimum, format.maximum)
+
+
+class _Requantize(torch.autograd.Function):
+    """clip(round(x * factor), low, high) for x (nets, n, width) and a factor (nets, 1, 1)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Tensor, low: int, high: int) -> Tensor:
+        steps = x * factor
+        ctx.save_for_backward(steps, factor)
+        # Under a ReLU, whose clip is at 0, what is negative passes no gradient even where it rounds to 0.
+        ctx.limits = low - 0.5 if low < 0 else 0.0, high + 0.5
+        return steps.round().clamp_(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        steps, factor = ctx.saved_tensors
+        passed = torch.ops.aten.hardtanh_backward(gradients[0], steps, *ctx.limits)
+        of_factor = None
+        if ctx.needs_input_grad[1]:  # sum(passed * x), in one pass
+            of_factor = torch.bmm(passed.flatten(1)[:, None], steps.flatten(1)[:, :, None]) / factor
+        return (passed.mul_(factor) if ctx.needs_input_grad[0] else None, of_factor, None, None)
+
+
+class _RoundParameter(torch.autograd.Function):
+    """clip(round(x / step), low, high); the gradient is that of x / step."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+        ctx.save_for_backward(x, step)
+        return (x / step).round_().clamp_(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x, step = ctx.saved_tensors
+        of_x = gradients[0] * (1 / step)
+        of_step = -(of_x * x / step).sum(tuple(range(1, x.ndim)), keepdim=True) if ctx.needs_input_grad[1] else None
+        return of_x, of_step, None, None
+
+
+def requantize(x: Tensor, factor: Tensor, format: IntegerFormat) -> Tensor:
+    """Whole numbers in `format`."""
+    result: Tensor = _Requantize.apply(x, factor, format.minimum, format.maximum)  # type: ignore[no-untyped-call]
+    return result
+
+
+def round_parameter(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """Whole numbers between `low` and `high`; a straight-through estimator."""
+    result: Tensor = _RoundParameter.apply(x, step, low, high)  # type: ignore[no-untyped-call]
+    return result
+
+
+class LearnedScale(nn.Module):
+    """The scale of one activation of every net in a stack: watched over `WARM_UP` batches, then a parameter."""
+
+    seen: Tensor
+
+    def __init__(self, format: IntegerFormat, nets: int) -> None:
+        super().__init__()
+        self.format = format
+        self.scale = nn.Parameter(torch.ones(nets, 1, 1))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def step(self) -> Tensor:
+        """The value of one integer, (nets, 1, 1)."""
+        return self.scale.abs().clamp_min(SMALLEST_SCALE) / find_bound(self.format)
+
+    @property
+    def watches(self) -> bool:
+        """Whether it is still too early to learn."""
+        return int(self.seen) < WARM_UP
+
+    @torch.no_grad()
+    def watch(self, x: Tensor) -> None:
+        """Take the magnitudes of a batch (nets, n, width) into the average."""
+        magnitudes = x.abs().flatten(1)
+        rank = int(PERCENTILE / 100 * magnitudes.shape[1] + 0.5)
+        newest = magnitudes.kthvalue(max(rank, 1), dim=1).values.view(-1, 1, 1).clamp_min(1e-6)
+        self.scale.lerp_(newest, MOMENTUM) if self.seen else self.scale.copy_(newest)
+        self.seen += 1
+
+
+class LearnedNet(nn.Module):
+    """A stack of multilayer perceptrons with ReLUs, quantized in every forward; `widths` from input to output."""
+
+    def __init__(self, widths: Sequence[int], scheme: Scheme, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        if scheme.family is not Family.LEARNED:
+            raise QuantizationError(f"{scheme.name} has no learned scales; use i<bits>c<bits>o<bits>")
+        self.widths, self.scheme = tuple(widths), scheme
+        self.weight_format = IntegerFormat(scheme.bit_width, narrow_range=scheme.narrow_range)
+        layers = [draw_layer(i, o, generators) for i, o in pairwise(widths)]
+        self.layers = nn.ParameterList([parameter for layer in layers for parameter in layer])
+        inner = [IntegerFormat(scheme.bit_width, signed=False)] * (len(layers) - 1)
+        formats = [IntegerFormat(scheme.input_bits), *inner, IntegerFormat(scheme.output_bits)]
+        self.scales = nn.ModuleList(LearnedScale(chosen, len(generators)) for chosen in formats)
+
+    def forward(self, x: Tensor, *, watch: bool = False) -> Tensor:
+        """Outputs (nets, n, outputs) of inputs (nets, n, inputs); `watch` while this is one of the first batches."""
+        source, *rest = self._list_scales()
+        watch = watch and source.watches
+        if watch:
+            source.watch(x)
+        step = source.step
+        q = requantize(x, step.reciprocal(), source.format)
+        for weight, bias, target in zip(self.layers[::2], self.layers[1::2], rest, strict=True):
+            q_weight, weight_step = self._round_weight(weight)
+            product_step = step * weight_step
+            q_bias = round_parameter(bias, product_step.view(-1, 1), -BIAS_LIMIT, BIAS_LIMIT)
+            sums = chain(q, (q_weight, q_bias))
+            if watch:
+                values = sums.detach() * product_step.detach()
+                target.watch(values if target.format.signed else values.relu_())
+            step = target.step
+            q = requantize(sums, product_step / step, target.format)
+        return q * step
+
+    def _list_scales(self) -> list[LearnedScale]:
+        """Of the input and of every layer's output."""
+        return [scale for scale in self.scales if isinstance(scale, LearnedScale)]
+
+    def _round_weight(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Integers and the step (nets, 1, 1) of a weight."""
+        largest = weight.detach().abs().amax((1, 2), keepdim=True).clamp_min(SMALLEST_SCALE)
+        step = largest / find_bound(self.weight_format)
+        return round_parameter(weight, step, self.weight_format.minimum, self.weight_format.maximum), step
+
+    @torch.no_grad()
+    def export(self, index: int) -> QuantizedNet:
+        """The integers that net number `index` computes with."""
+        scales = self._list_scales()
+        source, *rest = [self._read_format(scale, index) for scale in scales]
+        layers, step = [], scales[0].step
+        for number, (weight, bias, output) in enumerate(zip(self.layers[::2], self.layers[1::2], rest, strict=True)):
+            q_weight, weight_step = self._round_weight(weight)
+            q_bias = round_parameter(bias, (step * weight_step).view(-1, 1), -BIAS_LIMIT, BIAS_LIMIT)
+            layers.append(
+                QuantizedLayer(
+                    kind=Linear,
+                    activation=Activation.NONE if number == len(rest) - 1 else Activation.RELU,
+                    stride=1,
+                    weight=q_weight[index].numpy().astype(np.int8),
+                    weight_scale=weight_step[index].view(1).numpy().copy(),
+                    weight_format=self.weight_format,
+                    bias=q_bias[index].numpy().astype(np.int32),
+                    output=output,
+                )
+            )
+            step = scales[number + 1].step
+        return QuantizedNet((self.widths[0],), source, tuple(layers))
+
+    @staticmethod
+    def _read_format(scale: LearnedScale, index: int) -> ActivationFormat:
+        return ActivationFormat(scale.format, np.float32(float(scale.step[index])), 0)
+
+
+def quantize_after(net: Net, scheme: Scheme, inputs: Floats, batch: int = 256) -> QuantizedNet:
+    """A trained `net` under LQCC's quantizer without training: scales watched on `inputs` (n, width), nothing learned.
+
+    What LQCC says fails on small nets at few bits. QuantizationError for nets that are no perceptron with ReLUs.
+    """
+    layers = net.layers
+    kinds = [Activation.RELU] * (len(layers) - 1) + [Activation.NONE]
+    fits = [isinstance(layer, Linear) and layer.activation is kind for layer, kind in zip(layers, kinds, strict=True)]
+    if not all(fits):
+        raise QuantizationError("learned scales are for Linear layers with ReLUs between them; this net has others")
+    widths = [net.input_shape[0], *(len(layer.bias) for layer in layers)]
+    learned = LearnedNet(widths, scheme, [torch.Generator()])
+    with torch.no_grad():
+        for own, (weight, bias) in zip(range(0, 2 * len(layers), 2), net.tensors, strict=True):
+            learned.layers[own].copy_(weight[None])
+            learned.layers[own + 1].copy_(bias[None])
+        for start in range(0, min(len(inputs), WARM_UP * batch), batch):
+            learned(torch.from_numpy(inputs[start : start + batch])[None], watch=True)
+    return learned.export(0)

@@ -1,0 +1,97 @@
+"""How LQCC trains: its tables of hyperparameters, and what a run may change in them."""
+
+import hashlib
+import importlib.resources
+import json
+import tomllib
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any, Self
+
+from quarl_bench.errors import SpecError
+from quarl_bench.quant.scheme import WIDTHS, Family, Scheme
+from quarl_bench.spec import PolicySpec
+
+ORIGIN = "lqcc"  # of every policy trained so
+PRECISIONS = ("fp32", "bf16")  # of matrix products in training; parameters and the quantized forward are always fp32
+SOURCE = "Kresse and Lampert 2025, tables 4 and 5"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One algorithm's hyperparameters; steps are environment steps of one seed."""
+
+    algo: str
+    timesteps: int
+    replay: int
+    gamma: float
+    tau: float
+    batch: int
+    learning_starts: int
+    actor_rate: float
+    critic_rate: float
+    actor_every: int  # critic updates between updates of the actor
+    width: int  # of hidden layers: the critics', and the actor's unless `actor_width` says otherwise
+    normalize: bool
+    actor_width: int = 0
+    exploration: float = 0.0  # SD of DDPG's noise, as a share of the action range's half
+    precision: str = "fp32"
+    scheme: str = "fp32"
+
+    @property
+    def quantizer(self) -> Scheme | None:
+        """The scheme the actor is trained with; None in full precision."""
+        scheme = Scheme.parse(self.scheme)
+        return scheme if scheme.family is Family.LEARNED else None
+
+    @property
+    def hidden(self) -> int:
+        """Width of the actor's hidden layers."""
+        return self.actor_width or self.width
+
+    @property
+    def sha256(self) -> str:
+        """Hash of everything that changes the trained policies."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def quantize(self, scheme: str) -> Self:
+        """This recipe with the actor under `scheme`: fp32, or i<bits>c<bits>o<bits>."""
+        parsed = Scheme.parse(scheme)
+        if parsed.family not in (Family.FP32, Family.LEARNED):
+            raise SpecError(f"scheme {scheme!r} is not trained with many seeds; use fp32 or i<bits>c<bits>o<bits>")
+        return replace(self, scheme=parsed.name, actor_width=parsed.width)
+
+    def override(self, **changes: Any) -> Self:
+        """This recipe with other values; SpecError for one that cannot be trained."""
+        recipe = replace(self, **changes)
+        if recipe.timesteps <= recipe.learning_starts:
+            raise SpecError(
+                f"{recipe.timesteps:,} steps: learning starts after {recipe.learning_starts:,}; train longer"
+            )
+        if recipe.precision not in PRECISIONS:
+            raise SpecError(f"precision {recipe.precision!r}: known are {', '.join(PRECISIONS)}")
+        if recipe.hidden not in WIDTHS:
+            raise SpecError(f"width {recipe.hidden}: a hidden width is {WIDTHS[0]}..{WIDTHS[-1]}")
+        return recipe
+
+
+def find_recipe(algo: str) -> Recipe:
+    """LQCC's recipe of an algorithm; SpecError where it has none."""
+    tables = _read_recipes()
+    if algo not in tables:
+        raise SpecError(f"{algo} is not trained with many seeds in one process; known are {', '.join(tables)}")
+    return Recipe(algo, **tables[algo])
+
+
+def name_policy(recipe: Recipe, environment: str, seed: int) -> PolicySpec:
+    """What one seed's policy is called; the width of an fp32 actor that has not the recipe's stands in its origin."""
+    if recipe.quantizer is not None:
+        return PolicySpec(recipe.algo, environment, seed, ORIGIN, recipe.scheme)
+    odd = recipe.hidden != recipe.width
+    return PolicySpec(recipe.algo, environment, seed, f"{ORIGIN}h{recipe.hidden}" if odd else ORIGIN)
+
+
+@cache
+def _read_recipes() -> dict[str, dict[str, Any]]:
+    file = importlib.resources.files(__package__).joinpath("recipes.toml")
+    return tomllib.loads(file.read_text())

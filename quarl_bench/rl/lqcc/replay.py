@@ -1,0 +1,79 @@
+"""Transitions of many seeds, in files: a checkpoint only has to say how many rows there are."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from quarl_bench.errors import StoreError
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions (seeds, n, ...) of raw observations."""
+
+    observations: torch.Tensor
+    actions: torch.Tensor
+    rewards: torch.Tensor  # (seeds, n, 1)
+    terminated: torch.Tensor  # (seeds, n, 1), 1 where the episode ended in a terminal state
+    next_observations: torch.Tensor
+
+
+class Replay:
+    """A ring of `capacity` transitions per seed, mapped into memory from files in `folder`.
+
+    Files grow as they are written. The system keeps what a killed process wrote; a row behind the checkpoint's count is
+    written again.
+    """
+
+    def __init__(self, folder: Path, seeds: int, capacity: int, observation: int, action: int) -> None:
+        self.capacity, self.count = capacity, 0  # rows written so far, beyond the capacity too
+        widths = {"observations": observation, "next_observations": observation, "actions": action, "ends": 2}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._maps = {
+                name: _map(folder / f"replay-{name}.f32", (seeds, capacity, width)) for name, width in widths.items()
+            }
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {folder}: {error.strerror or error}; choose a place with free space"
+            ) from error
+
+    def add(
+        self, observations: Floats, actions: Floats, rewards: Any, terminated: Any, next_observations: Floats
+    ) -> None:
+        """One transition of every seed: arrays (seeds, ...)."""
+        row = self.count % self.capacity
+        self._maps["observations"][:, row] = observations
+        self._maps["next_observations"][:, row] = next_observations
+        self._maps["actions"][:, row] = actions
+        self._maps["ends"][:, row, 0] = rewards
+        self._maps["ends"][:, row, 1] = terminated
+        self.count += 1
+
+    def sample(self, generators: list[np.random.Generator], n: int) -> Batch:
+        """`n` transitions per seed, each drawn by its seed's own generator."""
+        filled = min(self.count, self.capacity)
+        rows = [generator.integers(filled, size=n) for generator in generators]
+        drawn = {
+            name: torch.from_numpy(np.stack([array[seed][row] for seed, row in enumerate(rows)]))
+            for name, array in self._maps.items()
+        }
+        ends = drawn.pop("ends")
+        return Batch(rewards=ends[..., :1], terminated=ends[..., 1:], **drawn)
+
+    def flush(self) -> None:
+        """Hand everything to the disk, before a checkpoint relies on it."""
+        for array in self._maps.values():
+            array.flush()
+
+
+def _map(path: Path, shape: tuple[int, ...]) -> Any:
+    size = 4 * int(np.prod(shape))
+    mode = "r+" if path.exists() and path.stat().st_size == size else "w+"
+    return np.memmap(path, np.float32, mode, shape=shape)  # type: ignore[call-overload]

@@ -1,0 +1,238 @@
+"""Training every seed of a configuration in one process, with checkpoints that survive `kill -9`.
+
+A run goes on where its last checkpoint was: parameters, optimizers, statistics, replay and all random streams are
+restored; episodes begin anew, because a simulator's inner state is not kept. The policy kept is the last one, as in the
+paper; validation episodes draw the learning curve and select nothing.
+"""
+
+import importlib.metadata
+import io
+import json
+import platform
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from quarl_bench.atomic import write_file
+from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.net import Net
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
+from quarl_bench.policy.stored import Stored, save_stored
+from quarl_bench.quant.integer import IntegerNet
+from quarl_bench.quant.requantize import Requantization
+from quarl_bench.rl.environments import Environment, find_environment, make_environment
+from quarl_bench.rl.evaluate import VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.lqcc.agents import AGENTS, Agent
+from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, name_policy
+from quarl_bench.rl.lqcc.replay import Replay
+from quarl_bench.rl.train import CURVE_POINTS, Interrupted, Options, score_policy
+from quarl_bench.spec import PolicySpec
+
+CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
+STATE = "state.pt"
+ACTION_STREAM, REPLAY_STREAM = 103, 104  # of a seed's generators
+PATIENCE = 500  # steps between two questions whether to stop
+LIBRARIES = ("torch", "gymnasium", "mujoco", "numpy")
+
+
+def train_seeds(
+    recipe: Recipe, environment: str, seeds: Sequence[int], folder: Path, options: Options | None = None
+) -> list[tuple[PolicySpec, Stored]]:
+    """Train all `seeds` at once; each becomes a policy in `folder`, fp32 or integers, replaced only in the end.
+
+    Raises SpecError for seeds or environments that cannot be trained on, StoreError when an unfinished run is there and
+    `options.resume` is not set or when it is another run, Interrupted when asked to stop.
+    """
+    options = options or Options()
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise SpecError(f"seeds {list(seeds)}: name at least one, and each once")
+    run = Run(recipe, find_environment(environment), tuple(seeds), folder, options)
+    if run.checkpoint.exists() and not options.resume:
+        raise StoreError(f"{run.checkpoint} holds an unfinished run; pass --resume to go on, or delete it")
+    torch.set_num_threads(1)
+    loop = Loop(run)
+    if (run.checkpoint / STATE).exists():
+        loop.restore()
+    loop.learn()
+    stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
+    shutil.rmtree(run.checkpoint, ignore_errors=True)
+    return stored
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, where it goes, and what the caller decided."""
+
+    recipe: Recipe
+    environment: Environment
+    seeds: tuple[int, ...]
+    folder: Path
+    options: Options
+
+    @property
+    def specs(self) -> list[PolicySpec]:
+        """Of its policies."""
+        return [name_policy(self.recipe, self.environment.slug, seed) for seed in self.seeds]
+
+    @property
+    def name(self) -> str:
+        """Of all seeds together: the common part of their policies' names."""
+        return self.specs[0].name.removesuffix(f"-seed{self.seeds[0]}")
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of an unfinished run."""
+        numbers = "-".join(map(str, self.seeds))
+        return self.folder / f"{self.name}-seeds{numbers}.checkpoint"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint has to agree with."""
+        return {"recipe": self.recipe.sha256, "environment": self.environment.id, "seeds": list(self.seeds)}
+
+
+class Loop:
+    """Acting and learning, one environment step of every seed at a time."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, recipe, seeds = run, run.recipe, run.seeds
+        made = [make_environment(run.environment) for _ in seeds]
+        self.environments, self.limit = [bare for bare, _ in made], made[0][1]
+        observed, acted = self.environments[0].observation_space, self.environments[0].action_space
+        if not isinstance(acted, gymnasium.spaces.Box) or observed.shape is None or len(observed.shape) != 1:
+            raise SpecError(f"{run.environment.slug}: {recipe.algo} needs vectors as observations and as actions")
+        self.low, self.high, self.width = acted.low, acted.high, observed.shape[0]
+        self.agent: Agent = AGENTS[recipe.algo](recipe, seeds, self.low, self.high, self.width)
+        self.drawing = [np.random.default_rng([seed, ACTION_STREAM]) for seed in seeds]
+        self.sampling = [np.random.default_rng([seed, REPLAY_STREAM]) for seed in seeds]
+        capacity = min(recipe.replay, recipe.timesteps)
+        self.replay = Replay(run.checkpoint, len(seeds), capacity, self.width, len(self.low))
+        self.curves: list[list[dict[str, Any]]] = [[] for _ in seeds]
+        self.steps = 0
+        self._observations: NDArray[Any] | None = None
+        self._ages = np.zeros(len(seeds), dtype=np.int64)  # steps into the episodes
+
+    def learn(self) -> None:
+        """Go on to the end, evaluating and saving `CURVE_POINTS` times."""
+        recipe, options = self.run.recipe, self.run.options
+        interval = max(recipe.timesteps // CURVE_POINTS, 1)
+        with tqdm(
+            total=recipe.timesteps, initial=self.steps, desc=self.run.name, unit="step", disable=not options.progress
+        ) as bar:
+            while self.steps < recipe.timesteps:
+                self.advance()
+                bar.update()
+                if self.steps % interval == 0 or self.steps == recipe.timesteps:
+                    self._evaluate()
+                    bar.set_postfix_str("returns " + " ".join(f"{curve[-1]['mean']:.0f}" for curve in self.curves))
+                    self._save()
+                elif self.steps % PATIENCE == 0 and options.should_stop():
+                    self._save()
+                    raise Interrupted(f"stopped at {self.steps:,} of {recipe.timesteps:,} steps; --resume goes on")
+
+    def advance(self) -> None:
+        """One step of every environment and, behind the random phase, one update of every seed."""
+        if self._observations is None:
+            self._observations = self._reset()
+        self._observations = self._step(self._observations)
+        if self.steps > self.run.recipe.learning_starts:
+            self.agent.update(self.replay.sample(self.sampling, self.run.recipe.batch))
+
+    def _reset(self) -> NDArray[Any]:
+        """First observations; a seed's episodes depend on it and, behind a resume, on the step."""
+        first = [[seed] if not self.steps else [seed, self.steps] for seed in self.run.seeds]
+        numbers = [int(np.random.SeedSequence(parts).generate_state(1)[0]) for parts in first]
+        pairs = zip(self.environments, numbers, strict=True)
+        return np.stack([environment.reset(seed=number)[0] for environment, number in pairs])
+
+    def _step(self, observations: NDArray[Any]) -> NDArray[Any]:
+        """Observations behind one step; where an episode ended, the first one of the next."""
+        self.agent.statistics.update(observations)
+        if self.steps < self.run.recipe.learning_starts:
+            drawn = [generator.uniform(self.low, self.high) for generator in self.drawing]
+            actions = np.stack(drawn).astype(np.float32)
+        else:
+            actions = self.agent.explore(observations)
+        results = [environment.step(action) for environment, action in zip(self.environments, actions, strict=True)]
+        after, rewards, terminated, truncated, _ = (np.array(part) for part in zip(*results, strict=True))
+        self.replay.add(observations, actions, rewards, terminated, after)
+        self.steps += 1
+        self._ages += 1
+        for index in np.flatnonzero(terminated | truncated | (self._ages >= self.limit)):
+            after[index], self._ages[index] = self.environments[index].reset()[0], 0
+        return np.asarray(after)
+
+    def export(self, index: int) -> PolicyNet | IntegerPolicy:
+        """The policy of one seed as it is now: fp32, or integers requantized by thresholds (section 2.3)."""
+        transform = ObservationTransform((self.width,), normalization=self.agent.statistics.export(index))
+        head = ActionHead(HeadKind.TANH, self.low.astype(np.float32), self.high.astype(np.float32))
+        net = self.agent.actor.export(index)
+        if isinstance(net, Net):
+            return PolicyNet(transform, net, head)
+        return IntegerPolicy(transform, IntegerNet.from_quantized(net, Requantization.THRESHOLDS), head)
+
+    def _evaluate(self) -> None:
+        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + CURVE_EPISODES)
+        for index, curve in enumerate(self.curves):
+            returns = roll_out(self.export(index), self.run.environment, seeds).returns
+            point = {"mean": float(returns.mean()), "sd": float(returns.std(ddof=1))}
+            curve.append({"timesteps": self.steps} | point)
+
+    def publish(self, index: int, spec: PolicySpec) -> Stored:
+        """Score the policy of one seed on test seeds and store it with everything a reader needs."""
+        policy, recipe = self.export(index), self.run.recipe
+        about = {
+            "algo": recipe.algo,
+            "environment": self.run.environment.id,
+            "time_feature": False,
+            "seed": spec.seed,
+            "origin": "trained by quarl_bench, many seeds at once",
+            "recipe": {"source": SOURCE, "sha256": recipe.sha256} | asdict(recipe),
+            "trained_with": list(self.run.seeds),
+            "published": None,
+            "selection": {"rule": "the last policy", "episodes": 0, "timesteps": self.steps},
+            "curve": self.curves[index],
+            "return": score_policy(policy, self.run.environment),
+            "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
+            | {"python": platform.python_version()},
+        }
+        return save_stored(policy, self.run.folder / spec.name, about)
+
+    def _save(self) -> None:
+        self.replay.flush()
+        generators = [generator.bit_generator.state for generator in (*self.drawing, *self.sampling)]
+        facts = {"identity": self.run.identity, "curves": self.curves, "generators": generators}
+        state = {
+            "facts": json.dumps(facts),
+            "steps": self.steps,
+            "rows": self.replay.count,
+            "agent": self.agent.state(),
+        }
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_file(self.run.checkpoint / STATE, buffer.getvalue())
+
+    def restore(self) -> None:
+        """Continue the run of the checkpoint; StoreError when it is another run's or damaged."""
+        path = self.run.checkpoint / STATE
+        try:
+            state = torch.load(path, weights_only=True)
+            facts = json.loads(state["facts"])
+        except Exception as error:
+            raise StoreError(f"{path} cannot be read ({error}); delete its folder to start over") from error
+        if facts["identity"] != self.run.identity:
+            raise StoreError(f"{path} was made by another run (recipe, environment or seeds); delete its folder")
+        self.steps, self.replay.count, self.curves = state["steps"], state["rows"], facts["curves"]
+        for generator, saved in zip((*self.drawing, *self.sampling), facts["generators"], strict=True):
+            generator.bit_generator.state = saved
+        self.agent.restore(state["agent"])

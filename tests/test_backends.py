@@ -1,0 +1,241 @@
+"""Every integer backend computes the golden model's integers, in every kernel that claims to.
+
+The committed sample takes one policy of each head and activation. All policies on 100,000 observations each, and
+NatureCNN on 2,000: `QUARL_EXHAUSTIVE=1 pytest tests/test_backends.py -k committed`.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quarl_bench.deploy.backend import Backend
+from quarl_bench.deploy.backends import BACKENDS, find_backend
+from quarl_bench.deploy.deployed import load_artefact, verify
+from quarl_bench.deploy.export import export_policy, find_divergence, run_integers
+from quarl_bench.errors import DeploymentError, QuantizationError
+from quarl_bench.net import LayerNorm, Linear, Net
+from quarl_bench.policy.files import load_policy
+from quarl_bench.policy.head import HeadKind
+from quarl_bench.policy.integers import load_integers
+from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, require_integer
+from quarl_bench.quant.integer import IntegerNet
+from quarl_bench.quant.parameters import ActivationFormat
+from quarl_bench.quant.requantize import Requantization
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.environments import identify_environment
+from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
+from tests.conftest import POLICIES
+from tests.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
+from tests.strategies import make_policy, normal
+
+NO_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+NEEDS = {"litert": "ai_edge_litert", "onnx": "onnxruntime"}
+EXACT = [
+    ("litert", "xnnpack"),
+    *(("c", kernel) for kernel in BACKENDS["c"].kernels),
+    *((name, BACKENDS[name].kernels[0]) for name in ("onnx", "dump")),
+]
+SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
+LARGE = bool(os.environ.get("QUARL_EXHAUSTIVE"))
+COUNT, IMAGES = (100_000, 2_000) if LARGE else (2_000, 20)
+STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
+every_kernel = pytest.mark.parametrize(
+    ("backend", "kernel"), [pytest.param(*pair, marks=NO_COMPILER if pair[0] == "c" else ()) for pair in EXACT]
+)
+every_backend = pytest.mark.parametrize(
+    "backend", [pytest.param(name, marks=NO_COMPILER if name == "c" else ()) for name in BACKENDS]
+)
+
+
+def list_names(*, image: bool) -> list[Any]:
+    """Policies to compare on: the sample, or all; images are recognized by their game."""
+    found = sorted(folder.name for folder in POLICIES.glob("*") if ("pong" in folder.name) == image)
+    return [name for name in found if LARGE or image or name in SAMPLE] or [
+        pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _runtime(request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.params.get("backend") if hasattr(request.node, "callspec") else None
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+
+
+@cache
+def open_integers(name: str, scheme: str, count: int) -> tuple[IntegerPolicy, NDArray[Any]]:
+    """A committed policy in integers, and states that it visits."""
+    folder = POLICIES / name
+    trained = (folder / "integers.safetensors").exists()
+    stored = load_integers(folder) if trained else load_policy(folder)
+    about, policy = stored.about, stored.policy
+    environment = identify_environment(about["environment"], time_feature=about.get("time_feature", False))
+    if isinstance(policy, PolicyNet):
+        calibration = collect_observations(policy, environment, min(count, 2000), CALIBRATION_SEEDS)
+        integers = require_integer(policy.quantize(Scheme.parse(scheme), calibration))
+    else:
+        integers = require_integer(policy)
+    return integers, collect_observations(policy, environment, count, TEST_SEEDS)
+
+
+def compare(policy: IntegerPolicy, observations: NDArray[Any], backend: str, kernel: str) -> None:
+    q = policy.net.input.quantize(policy.transform.apply(observations))
+    expected, got = policy.net.run(q), run_integers(policy.net, q, backend, kernel)
+    different = int((got != expected).sum())
+    print(f"{backend} {kernel}: {different} of {expected.size} outputs differ on {len(q)} observations")  # noqa: T201
+    assert different == 0, find_divergence(policy.net, q[:1000], backend, kernel)
+
+
+# --- committed policies, on the states they visit -------------------------------------------------------------------
+
+
+@every_kernel
+@pytest.mark.parametrize("name", list_names(image=False))
+def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) -> None:
+    policy, observations = open_integers(name, "int8", COUNT)
+    assert len(observations) == COUNT
+    numbers = policy.net.input.format
+    if backend == "litert" and numbers.bit_width != 8:
+        with pytest.raises(DeploymentError, match="8-bit signed activations"):
+            compare(policy, observations, backend, kernel)
+        return
+    compare(policy, observations, backend, kernel)
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int8pow2"])
+@every_kernel
+@pytest.mark.parametrize("name", list_names(image=True))
+def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, scheme: str) -> None:
+    compare(*open_integers(name, scheme, IMAGES), backend, kernel)
+
+
+# --- vectors that separate rounding rules ---------------------------------------------------------------------------
+
+
+@every_kernel
+@pytest.mark.parametrize("exact", [False, True])
+def test_ties_round_as_fp32_rne_and_as_no_other_rule(backend: str, kernel: str, exact: bool) -> None:
+    rng = np.random.default_rng(7)
+    rules = (Requantization.HALF_AWAY, Requantization.DOUBLE_HALF_UP, Requantization.GEMMLOWP)
+    wrong = dict.fromkeys((*rules, "half_up"), 0)
+    total = 0
+    for per_channel, relu in ((True, False), (True, True), (False, True)):
+        net = make_tie_net(rng, exact=exact, per_channel=per_channel, relu=relu, outputs=4096)
+        q = draw_integers(rng, 1, net)
+        got = run_integers(net, q, backend, kernel)
+        np.testing.assert_array_equal(got, net.run(q))
+        for rule in rules:
+            wrong[rule] += int((got != net.with_requantization(rule).run(q)).sum())
+        wrong["half_up"] += int((got != requantize_half_up(net)).sum())
+        total += got.size
+    assert min(wrong.values()) > total / 100  # so that a backend of another rule cannot pass
+
+
+@every_kernel
+def test_accumulators_beyond_24_bits(backend: str, kernel: str) -> None:
+    rng = np.random.default_rng(10)
+    net = make_layer(
+        rng.integers(-128, 128, (64, 4096)),
+        rng.integers(-(1 << 30), 1 << 30, 64),
+        np.float32([0.01]),
+        ActivationFormat(INT8, np.float32(3000.0), 5),
+    )
+    q = draw_integers(rng, 100, net)
+    np.testing.assert_array_equal(run_integers(net, q, backend, kernel), net.run(q))
+
+
+@every_kernel
+def test_thresholds_are_fp32_rne(backend: str, kernel: str) -> None:
+    rng = np.random.default_rng(3)
+    net = make_tie_net(rng, exact=True, per_channel=True, relu=False, outputs=512)
+    q = draw_integers(rng, 1, net)
+    thresholds = net.with_requantization(Requantization.THRESHOLDS)
+    np.testing.assert_array_equal(run_integers(thresholds, q, backend, kernel), net.run(q))
+
+
+@every_backend
+@pytest.mark.parametrize("kind", HeadKind)
+def test_observations_beyond_every_range_saturate(kind: HeadKind, backend: str, tmp_path: Path) -> None:
+    policy = require_integer(make_policy(kind, normalized=True).quantize(Scheme.parse("int8"), STATES))
+    folder = tmp_path / "a"
+    export_policy(policy, folder, STATES, scheme="int8", source_sha256="0" * 64, backend=backend)
+    deployed = load_artefact(folder)
+    assert verify(deployed) == 261
+    rng = np.random.default_rng(1)
+    wild = rng.choice([np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30, 3.0], (500, 4)).astype(np.float32)
+    for observations in (wild, STATES):
+        np.testing.assert_array_equal(deployed.outputs(observations), policy.outputs(observations))
+        np.testing.assert_array_equal(deployed.act(observations), policy.act(observations))
+    with pytest.raises(QuantizationError, match="NaN"):
+        deployed.act(np.full_like(wild, np.nan))
+
+
+# --- what a backend that differs, or lacks something, says ----------------------------------------------------------
+
+
+def damage(policy: Any) -> Any:
+    """Another bias in the second layer; beginnings of one layer stay as they are."""
+    if len(policy.net.layers) < 2:
+        return policy
+    first, second, *rest = policy.net.layers
+    bias = second.bias.copy()
+    bias[1] += 3000
+    layers = (first, replace(second, bias=bias), *rest)
+    return replace(policy, net=replace(policy.net, layers=layers))
+
+
+@every_backend
+def test_the_first_divergence_is_named(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine: Backend = find_backend(backend)
+    monkeypatch.setitem(BACKENDS, backend, replace(genuine, write=lambda policy: genuine.write(damage(policy))))
+    policy = require_integer(make_policy().quantize(Scheme.parse("int8"), STATES))
+    with pytest.raises(DeploymentError) as caught:
+        export_policy(policy, tmp_path / "a", STATES, scheme="int8", source_sha256="0" * 64, backend=backend)
+    message = str(caught.value)
+    assert message.startswith(f"{backend}: {genuine.kernels[0]} kernel, output 1 of golden pair ")
+    assert "first in layer 1, element (1,) of pair " in message
+    assert "expected " in message
+    assert "\n" not in message
+    assert not (tmp_path / "a").exists()
+
+
+def with_rule(rule: Requantization) -> Callable[[IntegerPolicy], IntegerPolicy]:
+    return lambda policy: replace(policy, net=policy.net.with_requantization(rule))
+
+
+@pytest.mark.parametrize("rule", [Requantization.HALF_AWAY, Requantization.DOUBLE_HALF_UP, Requantization.GEMMLOWP])
+@pytest.mark.parametrize("backend", ["litert", "c", "onnx"])
+def test_other_rules_are_refused_by_name(backend: str, rule: Requantization, tmp_path: Path) -> None:
+    policy = with_rule(rule)(require_integer(make_policy().quantize(Scheme.parse("int8"), STATES)))
+    with pytest.raises(DeploymentError, match=f"^{backend}: .*not as {rule}; use IntegerNet.with_requantization"):
+        export_policy(policy, tmp_path / "a", STATES, scheme="int8", source_sha256="0" * 64, backend=backend)
+
+
+@every_backend
+def test_normalized_layers_are_refused(backend: str, tmp_path: Path) -> None:
+    policy = make_policy()
+    first, second = policy.net.layers
+    assert isinstance(first, Linear)
+    norm = LayerNorm(np.ones(8, np.float32), np.zeros(8, np.float32))
+    policy = replace(policy, net=Net((4,), (replace(first, norm=norm), second)))
+    with pytest.raises(DeploymentError, match=f"^{backend}: layer 0 is normalized"):
+        export_policy(policy, tmp_path / "a", STATES, scheme="fp32", source_sha256="0" * 64, backend=backend)
+
+
+def test_unknown_backends_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeploymentError, match="unknown backend 'tpu'; known are litert, c, onnx, dump"):
+        export_policy(make_policy(), tmp_path / "a", STATES, scheme="fp32", source_sha256="0", backend="tpu")
+
+
+@pytest.mark.parametrize("backend", ["litert", "c", "onnx"])
+def test_an_empty_batch_has_no_outputs(backend: str) -> None:
+    net: IntegerNet = require_integer(make_policy().quantize(Scheme.parse("int8"), STATES)).net
+    assert run_integers(net, np.empty((0, 4), np.int64), backend).shape == (0, 2)

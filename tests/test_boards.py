@@ -1,0 +1,381 @@
+"""Boards on this machine: files, sessions, golden pairs, timing, and what makes a timing void."""
+
+import json
+import multiprocessing
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarl_bench.boards import session
+from quarl_bench.boards.board import LOCAL, THIS_MACHINE, Board, Transport, find_board, read_boards
+from quarl_bench.boards.session import find_runner, open_session
+from quarl_bench.boards.timing import Block, Comparison, GoldenCheck, Plan, State, Timing, find_faults
+from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
+from tests.artefacts import exchange_output, export_pair
+
+pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
+
+
+QUICK = Plan(blocks=2, calls=50, seconds=0.2, warmup=0.05, insist=True)
+EXAMPLE = Path(__file__).parents[1] / "hw" / "boards.example.toml"
+GOOD = '[pi4]\ntransport = "ssh"\nhost = "pi4.lan"\n'
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return export_pair(tmp_path_factory.mktemp("artefacts"))
+
+
+@pytest.fixture
+def board(tmp_path):
+    """This machine with a folder of its own, so that tests do not wait for each other's lease."""
+    return replace(THIS_MACHINE, folder=str(tmp_path))
+
+
+# --- board files ----------------------------------------------------------------------------------------------------
+
+
+def test_the_example_describes_every_key():
+    boards = read_boards(EXAMPLE)
+    assert list(boards) == [LOCAL, "raspi3b", "emulated"]
+    assert boards["raspi3b"].transport is Transport.SSH
+    text = EXAMPLE.read_text()
+    assert not [
+        key for key in vars(THIS_MACHINE) if key != "name" and not re.search(rf"^#? ?{key} = ", text, re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            GOOD.replace("ssh", "telnet"),
+            r"board 'pi4', key 'transport': 'telnet' is unknown; known are local, ssh, emul",
+        ),
+        (GOOD.replace("transport", "transporter"), r"key 'transporter': is unknown; did you mean 'transport'\?"),
+        ('[pi4]\nhost = "x"\n', r"key 'transport': is missing"),
+        ('[pi4]\ntransport = "ssh"\n', r"key 'host': is missing; transport ssh needs it"),
+        ('[pi4]\ntransport = "emulated"\n', r"key 'rootfs': is missing"),
+        (GOOD + "port = '22'", r"key 'port': must be of type int"),
+        (GOOD + "threads = true", r"key 'threads': must be of type int"),
+        (GOOD + "quiet = nan", r"key 'quiet': nan is not a number of at least 0"),
+        (GOOD + "options = [1]", r"key 'options': must be a list of strings"),
+        (GOOD.replace("[pi4]", "[Pi-4]"), r"board 'Pi-4': a name is one or more of \[a-z0-9\]"),
+        ("pi4 = 3", r"board 'pi4': must be a table, \[pi4\]"),
+        ("pi4 = = 3", r"not TOML: .*line 1"),
+    ],
+)
+def test_an_ill_formed_board_file_is_named_by_file_board_and_key(tmp_path, text, message):
+    file = tmp_path / "boards.toml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=message) as caught:
+        read_boards(file)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+VALUES = st.sampled_from(['""', "3", "-1.5", "[]", "{}", "true", '["a"]', "[[1]]", "nan", '"ssh"', "1979-05-27"])
+
+
+@given(st.dictionaries(st.sampled_from([*vars(THIS_MACHINE), "colour"]), VALUES, max_size=4))
+def test_no_board_file_ends_in_a_traceback(tmp_path_factory, table):
+    file = tmp_path_factory.mktemp("boards") / "boards.toml"
+    file.write_text("[pi4]\n" + "".join(f"{key} = {value}\n" for key, value in table.items()))
+    lines = [str(file)]
+    try:
+        read_boards(file)
+    except SpecError as error:
+        lines = str(error).splitlines()
+    assert len(lines) == 1
+
+
+def test_a_board_that_no_file_describes_is_missing(tmp_path):
+    assert find_board(LOCAL, None) is THIS_MACHINE
+    with pytest.raises(MissingBoard, match="no board 'pi4': no board file: pass --quarl-boards=FILE"):
+        find_board("pi4", None)
+    with pytest.raises(MissingBoard, match="has local, raspi3b, emulated"):
+        find_board("pi4", EXAMPLE)
+    with pytest.raises(SpecError, match="no-such"):
+        find_board("pi4", tmp_path / "no-such.toml")
+
+
+# --- a session on this machine --------------------------------------------------------------------------------------
+
+
+def test_two_artefacts_are_proven_timed_and_gone(board, pair, tmp_path):
+    told = []
+    with open_session(board) as leased:
+        compared = leased.compare(pair, QUICK, progress=told.append)
+        assert len(list(tmp_path.glob("quarl-*"))) == 2  # the lease and its folder
+    assert list(tmp_path.iterdir()) == []
+    assert told == [f"local: {scheme}, block {block} of 2" for block in (1, 2) for scheme in ("fp32", "int8")]
+    for timing, scheme in ((compared.first, "fp32"), (compared.second, "int8")):
+        assert timing.check.scheme == scheme
+        assert timing.check.first is None
+        assert timing.check.kernel == "xnnpack"
+        assert timing.calls >= QUICK.blocks * QUICK.calls
+        assert 0 < timing.find_ns("p50") <= timing.find_ns("p90") <= timing.find_ns("p99") <= timing.find_ns("max")
+        assert timing.hertz == pytest.approx(1e9 / timing.find_ns("p50"))
+        assert all(block.seconds >= QUICK.seconds for block in timing.blocks)
+        assert all(0 < block.init_ms < 5e3 and 0 < block.first_ms < 5e3 for block in timing.blocks)
+        # The trace rises from an empty process to the loaded runtime and never above the peak.
+        resident = [point[1] for point in timing.trace]
+        assert max(resident) <= timing.peak_rss
+        assert resident[-1] > 2 * min(resident)
+        assert timing.millijoules is None
+    assert compared.second.check.output_sha256 == compared.second.check.golden_sha256
+    assert len({block.phases["begin"] for t in (compared.first, compared.second) for block in t.blocks}) == 4
+    estimate, low, high = compared.weigh_speed()
+    assert low < estimate < high
+
+
+def test_what_is_there_is_not_sent_again(board, pair, monkeypatch):
+    with open_session(board) as leased:
+        assert leased.check(pair[0]).first is None
+        monkeypatch.setattr(leased.channel, "push", None)
+        assert leased.check(pair[0]).first is None
+
+
+def test_a_divergence_is_the_first_pair_expected_and_got(board, pair, tmp_path_factory):
+    for artefact in pair:
+        folder = exchange_output(artefact, tmp_path_factory.mktemp("artefact") / "other")
+        with open_session(board) as leased:
+            found = leased.check(folder)
+        assert (found.wrong, found.first.pair, found.first.element) == (1, 7, (2,))
+        assert found.first.expected - found.first.got == pytest.approx(1)
+        assert found.output_sha256 != found.golden_sha256
+        assert re.search(r"1 of \d+ outputs differ, by 1 at most; first pair 7, element \[2\]: expected", str(found))
+
+
+def test_a_damaged_or_missing_artefact_is_one_line(board, pair, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("artefact")
+    with open_session(board) as leased, pytest.raises(BoardError, match=r"manifest\.json: No such file"):
+        leased.check(folder)
+    for file in pair[1].iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "model.tflite").write_bytes(b"not a model")
+    with open_session(board) as leased, pytest.raises(BoardError, match=r"model\.tflite: not the manifest's; copy"):
+        leased.check(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"backend": "abacus"}))
+    (folder / "model.tflite").write_bytes((pair[1] / "model.tflite").read_bytes())
+    with open_session(board) as leased, pytest.raises(BoardError, match=r"backend 'abacus' does not run here; known"):
+        leased.compare((folder, folder), QUICK)
+
+
+def test_a_second_run_is_told_who_has_the_board(board, tmp_path):
+    with open_session(board, run="one") as _:
+        for run in ("", "two"):
+            expect_one_line(board, r"in use by .* on .*, at most for another \d+ s; wait", run=run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_of_one_run_wait_for_each_other(board, monkeypatch):
+    monkeypatch.setattr(session, "PATIENCE", 0.1)
+    with open_session(board, run="one") as first:
+        begin = time.monotonic()
+        expect_one_line(board, "in use", run="one", wait=0.5)
+        assert time.monotonic() - begin > 0.5
+        monkeypatch.setattr(time, "sleep", lambda _: session._release(first.channel, first.lease))
+        with open_session(board, run="one", wait=5):
+            pass
+
+
+def test_an_expired_lease_and_its_folder_are_taken_over(board, tmp_path):
+    left = tmp_path / "quarl-left"
+    left.mkdir()
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    lease = {"owner": "x", "run": "", "folder": str(left), "token": "t", "expires": time.time() - 1}
+    for folder in (left, precious):  # only what a lease made is removed
+        (tmp_path / "quarl-board.lease").write_text(json.dumps(lease | {"folder": str(folder)}))
+        with open_session(board):
+            pass
+    assert list(tmp_path.iterdir()) == [precious]
+
+
+def test_a_run_whose_lease_was_taken_over_stops(board, pair, tmp_path):
+    with open_session(board) as leased:
+        file = tmp_path / "quarl-board.lease"
+        file.write_text(file.read_text().replace(leased.lease["token"], "another"))
+        with pytest.raises(BoardError, match="the lease has expired and the board was given to another run"):
+            leased.compare(pair, QUICK)
+    assert (tmp_path / "quarl-board.lease").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": "riscv64"}, r"is \w+, not riscv64 as its board file says"),
+        ({"python": "/no/such/python"}, r"/no/such/python: No such file or directory; set `python`"),
+        ({"python": "/bin/false"}, r"ended with exit code 1 and without a word"),
+        ({"python": "/bin/true"}, r"answers what no runner of this version says"),
+        ({"runtime": "tensorrt"}, r"has no tensorrt with NumPy; there, pip install tensorrt"),
+        ({"folder": "/no/such/folder"}, r"No such file or directory: '/no/such/folder"),
+    ],
+)
+def test_a_board_that_cannot_do_the_work_is_one_line(board, change, message):
+    expect_one_line(replace(board, **change), message)
+
+
+def expect_one_line(board, message, **options):
+    with pytest.raises(BoardError, match=message) as caught, open_session(board, **options):
+        pass
+    assert str(caught.value).startswith(f"board '{board.name}': ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_board_without_a_runtime_says_what_to_install(board, tmp_path):
+    plain = tmp_path / "python"
+    plain.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')  # -S: no installed packages
+    plain.chmod(0o755)
+    message = "has no TFLite runtime with NumPy; there, pip install ai-edge-litert"
+    expect_one_line(replace(board, python=str(plain)), message)
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from quarl_bench.boards.board import THIS_MACHINE
+from quarl_bench.boards.session import open_session
+from quarl_bench.boards.timing import Plan
+with open_session(replace(THIS_MACHINE, folder=sys.argv[1])) as session:
+    pair = Path(sys.argv[2]), Path(sys.argv[3])
+    session.compare(pair, Plan(seconds=30, insist=True), progress=lambda line: print(line, flush=True))
+"""
+
+
+def test_killing_the_host_leaves_nothing_on_the_board(pair, tmp_path):
+    command = [sys.executable, "-c", KILLED, str(tmp_path), *map(str, pair)]
+    with subprocess.Popen(command) as process:
+        wait_for(lambda: len(list(tmp_path.glob("quarl-*/*/model.tflite"))) == 2)
+        time.sleep(1.5)  # now it measures
+        assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not list(tmp_path.iterdir()))
+
+
+def wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
+
+
+def spin(stop):
+    while not stop.is_set():
+        pass
+
+
+def test_work_beside_the_timing_makes_it_void(board, pair):
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    spinner = context.Process(target=spin, args=(stop,))
+    spinner.start()
+    try:
+        with open_session(board) as leased:
+            timed = leased.compare(pair, QUICK)
+            untimed = leased.compare(pair, replace(QUICK, insist=False))
+    finally:
+        stop.set()
+        spinner.join()
+    assert any(re.match(r"other processes used \d\.\d\d cores", fault) for fault in timed.faults)
+    assert timed.timed
+    assert untimed.faults
+    assert not untimed.timed
+    assert untimed.second.check.first is None  # what does not depend on time is known all the same
+
+
+def test_a_meter_of_the_board_gives_energy_per_call(board, pair, tmp_path_factory):
+    meter = tmp_path_factory.mktemp("hwmon") / "power1_input"
+    meter.write_text("2500000\n")
+    with open_session(replace(board, power=str(meter))) as leased:
+        timing = leased.compare(pair, QUICK).first
+    assert timing.millijoules == pytest.approx(2.5 * 1e-6 * timing.find_ns("p50"))
+
+
+# --- what makes a timing void ---------------------------------------------------------------------------------------
+
+STATE = State("aarch64", "Raspberry Pi 3", ("asimd",), 4, "6", "3.11", {"numpy": "1.26.4"}, "cc", 0.0, 0.0,
+              "performance", 1_200_000, 45.0, 0, 1 << 30, 1 << 29, 0, 1 << 30)  # fmt: skip
+CHECK = GoldenCheck("int8", "litert", 1, 1, "r", "k", 1, 1, exact=True, wrong=0, largest=0.0, golden_sha256="a",
+                    output_sha256="a", first=None)  # fmt: skip
+PI = Board("pi", Transport.SSH, host="pi")
+
+
+def make_block(p50=1000.0, *, khz=1_200_000, others=0.0):
+    ns = {"p50": p50, "p90": p50, "p99": p50, "max": p50}
+    return Block(0, 1.0, 1.0, 1, 100, 1.0, ns, {"steady": 0.0, "end": 1.0}, "r", "k", 0.0, 1.0, others, 1, 0, 0, khz,
+                 ((0.0, 1, 0),), ())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "block", "fault"),
+    [
+        ({}, {}, {}, None),
+        ({"throttled": 0x50000}, {"throttled": 0x50000}, {}, None),  # long ago
+        ({"throttled": None}, {"throttled": None}, {"khz": None}, None),  # a board that does not tell
+        ({"throttled": 0x1}, {}, {}, "under-voltage now; mend the power supply"),
+        ({}, {"throttled": 0x4}, {}, "throttled now"),
+        ({}, {"throttled": 0x20000}, {}, "frequency capped during the timing"),
+        ({"others": 0.5}, {}, {}, r"0\.50 cores before the timing"),
+        ({}, {"others": 0.11}, {}, r"0\.11 cores after the timing \(limit 0\.1\)"),
+        ({}, {}, {"others": 1.0}, r"1\.00 cores beside the timing"),
+        ({}, {}, {"khz": 600_000}, r"the clock moved between 600 and 1200 MHz"),
+    ],
+)
+def test_a_bad_state_makes_the_timing_void(before, after, block, fault):
+    faults = find_faults(PI, replace(STATE, **before), replace(STATE, **after), [make_block(), make_block(**block)])
+    assert len(faults) == (fault is not None)
+    if fault:
+        assert re.search(fault, faults[0])
+
+
+@given(st.lists(st.floats(1e2, 1e9), min_size=2, max_size=6), st.floats(0.1, 20))
+def test_the_ratio_of_paired_blocks_has_an_interval_around_it(times, factor):
+    slow, fast = (Timing(CHECK, tuple(make_block(t / f) for t in times)) for f in (1.0, factor))
+    estimate, low, high = Comparison(PI, STATE, STATE, slow, fast).weigh_speed()
+    assert estimate == pytest.approx(factor)
+    assert low == pytest.approx(factor)  # what slows both down alike cancels
+    assert high == pytest.approx(factor)
+
+
+def test_an_emulated_board_is_never_timed(pair):
+    from quarl_bench.boards.session import Session
+    from quarl_bench.boards.transport import open_channel
+
+    board = Board("emulated", Transport.EMULATED, rootfs="/nowhere")
+    with pytest.raises(QuarlError, match="an emulator's times mean nothing"):
+        Session(open_channel(board), STATE, {}).compare(pair)
+    expect_one_line(board, r"(/nowhere has no usr/bin/python3; make it with|No such file)")
+
+
+def test_the_runner_needs_nothing_of_this_package():
+    source = find_runner().read_text()
+    imported = set(re.findall(r"^\s*(?:import|from) ([a-zA-Z_]+)", source, re.MULTILINE))
+    assert imported - set(sys.stdlib_module_names) == {"numpy", "ai_edge_litert", "tflite_runtime"}
+
+
+def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, tmp_path_factory):
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    pair = export_pair(tmp_path_factory.mktemp("c"), backend="c")
+    with open_session(board) as leased:
+        compared = leased.compare(pair, QUICK)
+    for timing in (compared.first, compared.second):
+        assert timing.check.first is None
+        assert timing.check.backend == "c"
+        assert "-O3 -march=native" in timing.check.runtime
+    assert compared.second.check.output_sha256 == compared.second.check.golden_sha256
+    assert compared.second.check.kernel in {"u8xs8", "s8xs8"}
+    assert compared.first.check.kernel == "strict"

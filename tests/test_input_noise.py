@@ -1,0 +1,110 @@
+"""Noise on the normalized observation: paired, counted, and integrated; and the arm without training."""
+
+import numpy as np
+import pytest
+
+from quarl_bench.cells import Cells, Member, PolicySet, Protocol
+from quarl_bench.claims.robustness import NoiseCurve, judge_robustness, measure_noise
+from quarl_bench.claims.untrained import quantize_policy, quantize_untrained
+from quarl_bench.errors import PolicyError, QuarlError, SpecError
+from quarl_bench.policy.files import StoredPolicy
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import Normalization, ObservationTransform
+from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.environments import find_environment
+from quarl_bench.rl.evaluate import roll_out
+from quarl_bench.rl.lqcc.noise import play_noisy
+from quarl_bench.spec import Case, Measurement, Outcome
+from quarl_bench.store import Places, Store
+from tests.strategies import make_net, normal
+
+PENDULUM = find_environment("pendulum")
+LIMIT = np.full(1, 2, dtype=np.float32)
+
+
+def make_policy(seed=0, clip=10.0):
+    normalization = Normalization(np.zeros(3), np.ones(3), clip)
+    head = ActionHead(HeadKind.TANH, -LIMIT, LIMIT)
+    return PolicyNet(ObservationTransform((3,), normalization=normalization), make_net(3, 8, 8, 1, seed=seed), head)
+
+
+def make_curve(*rows, sigmas=(0.0, 0.5)):
+    points = tuple(
+        Measurement(
+            policies=tuple("abc"),
+            environment_seeds=tuple(range(len(row))),
+            episodes=tuple(f"seed-{i}" for i in range(len(row))),
+            returns=tuple(tuple(float(v) + 0.01 * p for v in row) for p in range(3)),
+            lengths=((1,) * len(row),) * 3,
+        )
+        for row in rows
+    )
+    return NoiseCurve(sigmas, points)
+
+
+def test_without_noise_it_is_the_usual_evaluation():
+    policy, seeds = make_policy(), range(5)
+    quiet = play_noisy(policy, PENDULUM, seeds, 0.0)
+    usual = roll_out(policy, PENDULUM, seeds)
+    np.testing.assert_allclose(quiet.returns, usual.returns)
+    assert np.array_equal(quiet.lengths, usual.lengths)
+
+
+def test_noise_belongs_to_its_seed():
+    policy = make_policy()
+    together = play_noisy(policy, PENDULUM, [3, 8, 5], 0.3).returns
+    alone = [play_noisy(policy, PENDULUM, [seed], 0.3).returns[0] for seed in (3, 8, 5)]
+    np.testing.assert_allclose(together, alone, rtol=1e-5)
+    assert not np.allclose(together, play_noisy(policy, PENDULUM, [3, 8, 5], 0.2).returns)
+
+
+def test_what_lies_beyond_the_clip_is_counted():
+    assert play_noisy(make_policy(), PENDULUM, [0], 0.1).clipped == 0.0
+    assert 0.0 < play_noisy(make_policy(clip=0.5), PENDULUM, [0], 0.1).clipped < 1.0
+    with pytest.raises(PolicyError, match="at least 0"):
+        play_noisy(make_policy(), PENDULUM, [0], -0.1)
+
+
+def test_areas_are_trapezoids_and_shares_of_the_own_clean_return():
+    curve = make_curve([10, 12], [6, 8], [0, 2], sigmas=(0.0, 0.1, 0.5))
+    area = np.array(curve.area.returns)
+    assert area[0].tolist() == pytest.approx([(0.1 * 8 + 0.4 * 3) / 0.5, (0.1 * 10 + 0.4 * 5) / 0.5])
+    assert np.array(curve.relative_area.returns)[0].tolist() == pytest.approx((area[0] / 11).tolist())
+
+
+def test_a_worse_policy_can_be_the_more_robust_one():
+    rng = np.random.default_rng(0)
+    clean = 100 + rng.normal(0, 1, 40)
+    fp32, quantized = make_curve(clean, clean * 0.2), make_curve(clean * 0.5, clean * 0.4)
+    found = judge_robustness(fp32, quantized)
+    assert found.absolute.outcome is Outcome.REFUTED
+    assert found.relative.outcome is Outcome.SUPPORTED
+    assert found.relative.estimate == pytest.approx(0.9 / 0.6, rel=1e-3)
+
+
+@pytest.mark.parametrize("sigmas", [(0.1, 0.2), (0.0,), (0.0, 0.1, 0.2)])
+def test_ill_formed_curves_are_refused(sigmas):
+    with pytest.raises(SpecError, match="begin at 0"):
+        make_curve([1.0, 2.0], [1.0, 2.0], sigmas=sigmas)
+    with pytest.raises(SpecError, match="cannot be compared"):
+        judge_robustness(make_curve([1, 2], [1, 2]), make_curve([1, 2], [1, 2], sigmas=(0.0, 0.4)))
+    with pytest.raises(SpecError, match="not positive"):
+        make_curve([-1.0, 0.0], [0.0, 0.0]).relative_area  # noqa: B018
+
+
+def test_the_untrained_arm_and_its_curve_go_through_the_store(tmp_path):
+    cells = Cells(Store(Places(tmp_path)), Protocol(policies=2, episodes=3), tmp_path)
+    stored = [StoredPolicy(make_policy(seed), f"{seed}" * 64, {}) for seed in (0, 1)]
+    members = tuple(Member(one, lambda one=one: one.policy) for one in stored)
+    policies = PolicySet(Case("sac", "pendulum", "fp32", "lqcch8"), members)
+    arm = quantize_untrained(policies, "i8c8o8")
+    assert arm.case.id == "sac-pendulum-i8c8o8ptq-lqcch8"
+    assert all(isinstance(policy, IntegerPolicy) for policy in arm.policies)
+    curve = measure_noise(cells, arm, (0.0, 0.5))
+    assert np.shape(curve.area.returns) == (2, 3)
+    assert curve.points[0].mean == pytest.approx(cells.measure(arm).mean)
+    close = measure_noise(cells, policies, (0.0, 0.5)).points[0].mean
+    assert curve.points[0].mean == pytest.approx(close, rel=0.1)
+    with pytest.raises(QuarlError, match="holds integers"):
+        quantize_policy(arm.policies[0], Scheme.parse("i8c8o8"), normal(np.random.default_rng(0), 5, 3))

@@ -1,0 +1,216 @@
+"""LQCC's quantizer: equation (1), both weight ranges, learned scales, integers that equal the forward bit by bit."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarl_bench.errors import PolicyError, QuantizationError, SpecError
+from quarl_bench.net import Activation
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.lookup import look_up, tabulate_actions
+from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.policy import IntegerPolicy
+from quarl_bench.quant.affine import IntegerFormat
+from quarl_bench.quant.integer import IntegerNet
+from quarl_bench.quant.learned import (
+    MOMENTUM,
+    WARM_UP,
+    LearnedNet,
+    LearnedScale,
+    find_bound,
+    quantize_after,
+    requantize,
+    round_parameter,
+)
+from quarl_bench.quant.requantize import Requantization
+from quarl_bench.quant.scheme import Family, Scheme
+from quarl_bench.quant.stacked import StackedNet, chain
+from tests.strategies import SEEDS, make_net, normal
+
+STATES = 100_000
+BITS = st.integers(2, 8)
+
+
+def make_learned(scheme, widths=(11, 32, 32, 3), nets=2, batches=3, spread=1.0):
+    """A stack that has watched a few batches; a stream per net."""
+    net = LearnedNet(widths, Scheme.parse(scheme), [torch.Generator().manual_seed(k) for k in range(nets)])
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for _ in range(batches):
+            net(spread * torch.randn(nets, 256, widths[0]), watch=True)
+    return net
+
+
+@given(BITS, BITS, BITS, st.none() | st.integers(1, 4096), st.booleans())
+def test_scheme_names_survive_a_round_trip(first, core, last, width, wide):
+    name = f"i{first}c{core}o{last}" + ("" if width is None else f"h{width}") + ("wide" if wide else "")
+    scheme = Scheme.parse(name)
+    assert scheme.name == name
+    assert (scheme.family, scheme.bit_width, scheme.width) == (Family.LEARNED, core, width or 0)
+    assert scheme.integer
+    assert scheme.trained
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("i1c3o8", "input"), ("i8c9o8", "core"), ("i8c3o16", "output"), ("i8c3o8h0", "width"), ("i8c3o8h5000", "width")],
+)
+def test_impossible_bits_and_widths_are_named(name, part):
+    with pytest.raises(SpecError, match=part):
+        Scheme.parse(name)
+
+
+@pytest.mark.parametrize(
+    ("format", "limits"),
+    [
+        (IntegerFormat(8), (-128, 127, 128)),
+        (IntegerFormat(2), (-2, 1, 2)),
+        (IntegerFormat(2, narrow_range=True), (-1, 1, 1)),
+        (IntegerFormat(3, signed=False), (0, 7, 7)),
+    ],
+)
+def test_bounds_are_those_of_equation_1(format, limits):
+    assert (format.minimum, format.maximum, find_bound(format)) == limits
+
+
+def test_golden_weights_of_both_ranges():
+    """The largest weight is 1: two bits of equation (1) make it 1/2, the narrow range keeps it."""
+    weight = torch.tensor([[[-1.0, -0.6, -0.2, 0.3, 1.0]]])
+    wide = round_parameter(weight, torch.tensor([[[1 / 2]]]), -2, 1)
+    narrow = round_parameter(weight, torch.tensor([[[1.0]]]), -1, 1)
+    assert wide.flatten().tolist() == [-2, -1, 0, 1, 1]
+    assert narrow.flatten().tolist() == [-1, -1, 0, 0, 1]
+    scales = {name: make_learned(name).export(0).layers[0] for name in ("i8c2o8", "i8c2o8wide")}
+    largest = float(make_learned("i8c2o8").layers[0][0].detach().abs().max())
+    assert scales["i8c2o8"].weight_scale == pytest.approx(largest)
+    assert scales["i8c2o8wide"].weight_scale == pytest.approx(largest / 2)
+    assert set(np.unique(scales["i8c2o8"].weight)) == {-1, 0, 1}
+    assert scales["i8c2o8wide"].weight.min() >= -2
+
+
+@given(BITS, st.booleans(), st.floats(1e-3, 1e3), SEEDS)
+def test_rounding_is_equation_1(bits, signed, scale, seed):
+    integers = IntegerFormat(bits, signed=signed)
+    step = np.float32(scale) / np.float32(find_bound(integers))
+    x = normal(np.random.default_rng(seed), 1, 50, 4, spread=scale)
+    found = requantize(torch.from_numpy(x), 1 / torch.tensor([[[step]]]), integers).numpy()
+    ratio = x * (np.float32(1) / step)
+    assert np.array_equal(found, np.clip(np.rint(ratio), integers.minimum, integers.maximum))
+    inside = (ratio >= integers.minimum) & (ratio <= integers.maximum)
+    assert (np.abs(found * step - x)[inside] <= step / 2 * (1 + 1e-4)).all()
+
+
+def test_gradients_are_straight_through_and_the_scales_too():
+    """d QDQ / d x is 1 inside and 0 where it clips; d QDQ / d s is (q - x / step) / q_s, and q / q_s where it clips."""
+    scale = LearnedScale(IntegerFormat(3), 1)
+    x = torch.tensor([[[-9.0, -0.9, -0.1, 0.4, 0.8, 9.0]]], requires_grad=True)
+    q = requantize(x, 1 / scale.step, scale.format)
+    (q * scale.step).sum().backward()
+    assert q.flatten().tolist() == [-4, -4, 0, 2, 3, 3]
+    assert x.grad.flatten().tolist() == pytest.approx([0, 1, 1, 1, 1, 0])
+    assert float(scale.scale.grad) == pytest.approx(sum([-4, -4 + 3.6, 0.4, 2 - 1.6, 3 - 3.2, 3]) / 4, rel=1e-5)
+
+
+def test_a_relu_passes_nothing_from_below():
+    x = torch.tensor([[[-0.3, -5.0, 0.3, 2.2]]], requires_grad=True)
+    requantize(x, torch.ones(1, 1, 1), IntegerFormat(2, signed=False)).sum().backward()
+    assert x.grad.flatten().tolist() == [0, 0, 1, 1]
+
+
+def test_scales_watch_a_moving_percentile_then_learn():
+    scale = LearnedScale(IntegerFormat(8), 2)
+    first, second = torch.linspace(0, 1, 400_001).repeat(2, 1, 1), torch.full((2, 1, 400_001), 3.0)
+    scale.watch(first)
+    assert scale.scale.flatten().tolist() == pytest.approx([0.99999] * 2, abs=1e-6)  # four values lie above
+    scale.watch(second)
+    assert scale.scale.flatten().tolist() == pytest.approx([0.99999 + MOMENTUM * (3 - 0.99999)] * 2)
+    net = make_learned("i8c3o8", batches=WARM_UP)
+    before = [s.scale.detach().clone() for s in net.scales]
+    with torch.no_grad():
+        net(100 * torch.randn(2, 256, 11), watch=True)
+    assert all(torch.equal(s.scale, then) for s, then in zip(net.scales, before, strict=True))
+    net(torch.randn(2, 256, 11)).square().sum().backward()
+    assert all(float(s.scale.grad.abs().min()) > 0 for s in net.scales)
+
+
+@pytest.mark.parametrize("scheme", ["i8c3o8", "i6c2o8", "i3c2o8wide", "i8c8o8", "i4c3o2"])
+def test_integers_act_as_the_training_forward_did(scheme):
+    """On 100,000 states no action differs, neither by stored thresholds nor by the float rule they reproduce."""
+    net = make_learned(scheme, (11, 32, 32, 3), nets=1, spread=0.7)
+    states = normal(np.random.default_rng(7), STATES, 11, spread=2.0)
+    with torch.no_grad():
+        expected = net(torch.from_numpy(states)[None])[0].numpy()
+    for rule in (Requantization.THRESHOLDS, Requantization.FP32_RNE):
+        got = IntegerNet.from_quantized(net.export(0), rule).forward(states)
+        assert int((got != expected).sum()) == 0
+
+
+@pytest.mark.parametrize("scheme", ["i6c2o8", "i8c3o3"])
+def test_a_table_replaces_the_tanh(scheme):
+    """From the raw state to the action in integers and one look-up: the action of the policy, on every state."""
+    net = IntegerNet.from_quantized(make_learned(scheme, nets=1).export(0), Requantization.THRESHOLDS)
+    high = np.array([0.4, 1.0, 2.0], dtype=np.float32)
+    policy = IntegerPolicy(ObservationTransform((11,)), net, ActionHead(HeadKind.TANH, -high, high))
+    states = normal(np.random.default_rng(3), STATES, 11, spread=2.0)
+    table = tabulate_actions(policy)
+    assert table.shape == (2 ** Scheme.parse(scheme).output_bits, 3)
+    found = look_up(table, net.run(net.input.quantize(states)), net.output.format.minimum)
+    assert np.array_equal(found, policy.act(states))
+    argmax = IntegerPolicy(policy.transform, net, ActionHead(HeadKind.ARGMAX))
+    with pytest.raises(PolicyError, match="argmax"):
+        tabulate_actions(argmax)
+
+
+def test_bits_go_where_the_scheme_says():
+    net = make_learned("i6c2o5h7").export(1)
+    assert (net.input.format, net.layers[-1].output.format) == (IntegerFormat(6), IntegerFormat(5))
+    assert all(layer.weight_format == IntegerFormat(2, narrow_range=True) for layer in net.layers)
+    assert all(layer.output.format == IntegerFormat(2, signed=False) for layer in net.layers[:-1])
+    assert [layer.activation for layer in net.layers] == [Activation.RELU, Activation.RELU, Activation.NONE]
+
+
+def test_after_training_eight_bits_are_close_and_two_are_not():
+    net, inputs = make_net(11, 32, 32, 3), normal(np.random.default_rng(1), 5_000, 11)
+    exact = net.forward(inputs)
+    errors = [
+        np.sqrt(np.mean((quantize_after(net, Scheme.parse(name), inputs).forward(inputs) - exact) ** 2)) / exact.std()
+        for name in ("i8c8o8", "i8c4o8", "i8c2o8")
+    ]
+    assert errors[0] < 0.05 < errors[1] < 0.5 < errors[2]
+
+
+def test_only_what_has_learned_scales_is_quantized_so():
+    with pytest.raises(QuantizationError, match="i<bits>"):
+        LearnedNet((3, 4, 2), Scheme.parse("qat4"), [torch.Generator()])
+    tanh = make_net(3, 8, 2, activation=Activation.TANH)
+    with pytest.raises(QuantizationError, match="ReLU"):
+        quantize_after(tanh, Scheme.parse("i8c8o8"), normal(np.random.default_rng(0), 10, 3))
+
+
+def test_a_chain_has_autograds_gradients():
+    generators = [torch.Generator().manual_seed(k) for k in range(4)]
+    net = StackedNet((5, 16, 16, 2), generators)
+    x = torch.randn(2, 9, 5, requires_grad=True)
+    chain(x, list(net.layers), copies=2).square().sum().backward()
+    found = [x.grad, *(parameter.grad for parameter in net.layers)]
+    x.grad = None
+    net.zero_grad()
+    y = x.repeat_interleave(2, 0)
+    for index in range(0, 6, 2):
+        y = torch.baddbmm(net.layers[index + 1][:, None], y, net.layers[index].mT)
+        y = y.relu() if index < 4 else y
+    y.square().sum().backward()
+    for ours, theirs in zip(found, [x.grad, *(parameter.grad for parameter in net.layers)], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_net_does_not_depend_on_its_neighbours():
+    alone, together = (
+        StackedNet((5, 32, 2), [torch.Generator().manual_seed(k) for k in ks]) for ks in ((3,), (1, 3, 2))
+    )
+    x = torch.randn(3, 20, 5)
+    assert torch.equal(together(x)[1], alone(x[1:2])[0])
+    exported = together.export(1)
+    np.testing.assert_allclose(exported.forward(x[1].numpy()), alone(x[1:2])[0].detach().numpy(), rtol=1e-5, atol=1e-6)

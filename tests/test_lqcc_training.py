@@ -1,0 +1,256 @@
+"""Many seeds in one process: each learns what it would have learnt alone, and a killed run goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from quarl_bench.cli import main
+from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.policy.files import StoredPolicy
+from quarl_bench.policy.integers import StoredIntegers
+from quarl_bench.policy.policy import IntegerPolicy
+from quarl_bench.policy.stored import load_stored
+from quarl_bench.quant.requantize import Requantization
+from quarl_bench.rl import evaluate
+from quarl_bench.rl import train as rl_train
+from quarl_bench.rl.lqcc import train
+from quarl_bench.rl.lqcc.agents import AGENTS
+from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
+from quarl_bench.rl.lqcc.replay import Replay
+from quarl_bench.rl.lqcc.statistics import RunningStatistics
+from quarl_bench.rl.train import Interrupted, Options
+
+UPDATES, TOLERANCE = 200, 1e-6  # of parameters, which are of order one
+OBSERVATION, ACTION, ROWS = 11, 3, 400
+SMALL = {"width": 32, "batch": 32}
+
+KILLED = """
+from pathlib import Path
+from quarl_bench.rl.lqcc.recipe import find_recipe
+from quarl_bench.rl.lqcc.train import train_seeds
+from quarl_bench.rl.train import Options
+recipe = find_recipe("sac").quantize("i8c3o8").override(timesteps=400, learning_starts=50, width=16, batch=16)
+train_seeds(recipe, "pendulum", [0, 1], Path("policies"), Options(resume=True))
+"""
+
+
+def make_recipe(algo="sac", scheme="fp32", **changes):
+    return find_recipe(algo).quantize(scheme).override(**{**SMALL, **changes})
+
+
+def fill_replay(folder, seeds):
+    """Transitions that depend on the seed alone; a reward is the first number of its observation."""
+    replay = Replay(folder, len(seeds), ROWS, OBSERVATION, ACTION)
+    streams = [np.random.default_rng([seed, 9]) for seed in seeds]
+    for _ in range(ROWS):
+        seen = [stream.normal(size=OBSERVATION) for stream in streams]
+        rows = [
+            (x, s.uniform(-1, 1, ACTION), x[0], s.random() < 0.05, s.normal(size=OBSERVATION))
+            for x, s in zip(seen, streams, strict=True)
+        ]
+        replay.add(*(np.array(part) for part in zip(*rows, strict=True)))
+    return replay
+
+
+def learn(folder, algo, scheme, seeds):
+    """Every parameter of agents that learned `UPDATES` times; the statistics move on all the while."""
+    low = -np.ones(ACTION, dtype=np.float32)
+    agent = AGENTS[algo](make_recipe(algo, scheme), seeds, low, -low, OBSERVATION)
+    replay, sampling = fill_replay(folder, seeds), [np.random.default_rng(seed) for seed in seeds]
+    for step in range(UPDATES):
+        agent.statistics.update(np.stack([np.random.default_rng([s, step]).normal(size=OBSERVATION) for s in seeds]))
+        agent.update(replay.sample(sampling, agent.recipe.batch))
+    return agent
+
+
+def list_parameters(agent, index):
+    for name, part in agent.parts().items():
+        if isinstance(part, torch.nn.Module):
+            for key, parameter in part.state_dict().items():
+                if parameter.ndim:
+                    yield f"{name}.{key}", parameter.unflatten(0, (len(agent.seeds), -1))[index]
+
+
+@pytest.mark.parametrize(("algo", "scheme"), [("sac", "fp32"), ("sac", "i6c2o8"), ("ddpg", "fp32"), ("ddpg", "i8c3o8")])
+def test_a_seed_in_a_batch_learns_what_it_learns_alone(tmp_path, algo, scheme):
+    together, alone = learn(tmp_path / "a", algo, scheme, [4, 0, 7]), learn(tmp_path / "b", algo, scheme, [7])
+    worst = 0.0
+    for (name, ours), (_, theirs) in zip(list_parameters(together, 2), list_parameters(alone, 0), strict=True):
+        worst = max(worst, float((ours - theirs).abs().max()))
+        assert worst <= TOLERANCE, name
+    other = next(iter(dict(list_parameters(together, 0)).values()))
+    assert float((other - next(iter(dict(list_parameters(alone, 0)).values()))).abs().max()) > 1e-2  # seeds do differ
+
+
+def test_learning_lowers_the_critics_error_and_bf16_follows(tmp_path):
+    """On a fixed set of transitions, half precision learns as fp32 does."""
+    errors = {}
+    for precision in ("fp32", "bf16"):
+        low = -np.ones(ACTION, dtype=np.float32)
+        agent = AGENTS["ddpg"](make_recipe("ddpg", precision=precision, gamma=0.0), [0], low, -low, OBSERVATION)
+        replay, sampling = fill_replay(tmp_path / precision, [0]), [np.random.default_rng(0)]
+        losses = []
+        for _ in range(400):
+            batch = replay.sample(sampling, 64)
+            with torch.no_grad():
+                value = agent.critics(agent.statistics.normalize(batch.observations), batch.actions)[:, 0]
+                losses.append(float((value - batch.rewards[..., 0]).square().mean()))
+            agent.update(batch)
+        errors[precision] = np.mean(losses[:20]), np.mean(losses[-20:])
+    assert errors["fp32"][1] < 0.2 * errors["fp32"][0]
+    assert errors["bf16"][1] < 0.2 * errors["bf16"][0]
+
+
+def test_statistics_are_those_of_everything_seen():
+    seen = np.random.default_rng(0).normal(3, 2, (500, 2, 4))
+    statistics = RunningStatistics(2, 4, active=True)
+    for row in seen:
+        statistics.update(row)
+    np.testing.assert_allclose(statistics.mean, seen.mean(0))
+    np.testing.assert_allclose(statistics.variance, seen.var(0))
+    frozen = statistics.export(1)
+    raw = seen[:, 1].astype(np.float32)
+    ours = statistics.normalize(torch.from_numpy(np.stack([raw, raw])))[1].numpy()
+    np.testing.assert_allclose(ours, frozen.apply(raw), atol=1e-5)
+    assert frozen.apply(np.full((1, 4), 1e6)).max() == 10.0
+    again = RunningStatistics(2, 4, active=True)
+    again.restore(statistics.state())
+    assert np.array_equal(again.variance, statistics.variance)
+
+
+def test_a_replay_is_a_ring_that_outlives_its_process(tmp_path):
+    replay = Replay(tmp_path, 1, 3, 1, 1)
+    for value in range(5):
+        replay.add(*(np.full((1, n), value) for n in (1, 1)), np.array([value]), np.array([0]), np.full((1, 1), value))
+    replay.flush()
+    again = Replay(tmp_path, 1, 3, 1, 1)
+    again.count = replay.count
+    batch = again.sample([np.random.default_rng(0)], 50)
+    assert set(batch.rewards.flatten().tolist()) == {2.0, 3.0, 4.0}
+    assert torch.equal(batch.observations, batch.next_observations)
+
+
+@pytest.fixture
+def few_episodes(monkeypatch):
+    monkeypatch.setattr(train, "CURVE_EPISODES", 2)
+    monkeypatch.setattr(rl_train, "SCORE_EPISODES", 3)
+
+
+def start(folder, recipe, seeds=(0, 1), **options):
+    return train.train_seeds(recipe, "pendulum", seeds, folder, Options(**options))
+
+
+def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes):
+    recipe = make_recipe(scheme="i6c2o8h8", timesteps=160, learning_starts=40)
+    trained = start(tmp_path, recipe, (5, 2))
+    assert [spec.name for spec, _ in trained] == [f"sac-pendulum-i6c2o8h8-lqcc-seed{seed}" for seed in (5, 2)]
+    loaded = load_stored(tmp_path / trained[1][0].name)
+    assert isinstance(loaded, StoredIntegers)
+    assert isinstance(loaded.policy, IntegerPolicy)
+    assert loaded.policy.net.requantization is Requantization.THRESHOLDS
+    assert loaded.policy.net.layers[0].weight.shape == (8, 3)
+    about = loaded.about
+    assert (about["seed"], about["recipe"]["scheme"], about["return"]["episodes"]) == (2, "i6c2o8h8", 3)
+    assert [point["timesteps"] for point in about["curve"]] == list(range(8, 161, 8))
+    assert about["return"]["first_environment_seed"] == evaluate.TEST_SEEDS
+    assert not list(tmp_path.glob("*.checkpoint"))
+    alone = start(tmp_path / "alone", recipe, (2,))[0][1]
+    for ours, theirs in zip(alone.policy.net.layers, loaded.policy.net.layers, strict=True):
+        assert np.array_equal(ours.weight, theirs.weight)
+    assert alone.about["curve"] == about["curve"]
+
+
+def test_fp32_and_raw_observations(tmp_path, few_episodes):
+    recipe = make_recipe("ddpg", timesteps=120, learning_starts=40, normalize=False, actor_width=8)
+    ((spec, stored),) = start(tmp_path, recipe, (1,))
+    assert spec.name == "ddpg-pendulum-lqcch8-seed1"
+    assert isinstance(stored, StoredPolicy)
+    assert stored.policy.transform.normalization is None
+    assert [layer.weight.shape for layer in stored.policy.net.layers] == [(8, 3), (8, 8), (1, 8)]
+    assert name_policy(make_recipe(), "hopperv4", 0).name == "sac-hopperv4-lqcc-seed0"
+
+
+def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch):
+    monkeypatch.setattr(train, "PATIENCE", 35)
+    recipe = make_recipe(scheme="i8c3o8", timesteps=160, learning_starts=40)
+    seen = []
+    save = train.Loop._save
+    monkeypatch.setattr(train.Loop, "_save", lambda loop: (save(loop), seen.append(loop)))
+    with pytest.raises(Interrupted, match="70 of 160"):
+        start(tmp_path, recipe, should_stop=lambda: bool(seen) and seen[-1].steps >= 64)
+    with pytest.raises(StoreError, match="--resume"):
+        start(tmp_path, recipe)
+    with pytest.raises(StoreError, match="another run"):
+        start(tmp_path, replace(recipe, gamma=0.9), resume=True)
+    stopped, resumed = seen[-1], train.Loop(seen[-1].run)
+    resumed.restore()
+    assert (resumed.steps, resumed.replay.count, resumed.curves) == (70, 70, stopped.curves)
+    for (name, ours), (_, theirs) in zip(
+        list_parameters(resumed.agent, 1), list_parameters(stopped.agent, 1), strict=True
+    ):
+        assert torch.equal(ours, theirs), name
+    batches = [loop.replay.sample(loop.sampling, 20) for loop in (stopped, resumed)]
+    for loop, batch in zip((stopped, resumed), batches, strict=True):
+        loop.agent.update(batch)
+    for (name, ours), (_, theirs) in zip(
+        list_parameters(resumed.agent, 0), list_parameters(stopped.agent, 0), strict=True
+    ):
+        assert torch.equal(ours, theirs), name
+    assert len(start(tmp_path, recipe, resume=True)) == 2
+
+
+def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
+    checkpoint = tmp_path / "policies" / "sac-pendulum-i8c3o8-lqcc-seeds0-1.checkpoint" / train.STATE
+    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 60
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    before = json.loads(torch.load(checkpoint, weights_only=True)["facts"])["curves"]
+    assert 1 <= len(before[0]) < 20
+    subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=True)
+    for seed in range(2):
+        about = load_stored(tmp_path / "policies" / f"sac-pendulum-i8c3o8-lqcc-seed{seed}").about
+        assert about["curve"][: len(before[seed])] == before[seed]
+        assert len(about["curve"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("sac pendulum --seeds 0", "--output"),
+        ("ppo pendulum --seeds 0 --output o", "many seeds"),
+        ("sac cartpole --seeds 0 --output o", "vectors"),
+        ("sac pendulum --seeds 0 --output o --steps 100", "learning starts"),
+        ("sac pendulum --seeds 0 --output o --scheme qat4", "i<bits>"),
+        ("sac pendulum --output o --scheme i9c2o8", "input"),
+        ("sac pendulum --seeds 0 --output o --scheme i8c2o8 --width 16", "i8c2o8h16"),
+        ("sac pendulum --seeds 0 --output o --width 99999", "width"),
+    ],
+)
+def test_what_cannot_be_trained_ends_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.glob("o/*seed0"))
+
+
+@pytest.mark.parametrize("seeds", ["", "1,1", "3..1", "x"])
+def test_seed_lists_are_read_or_refused(seeds, capsys):
+    with pytest.raises(SystemExit) as info:
+        main(["train", "sac", "pendulum", "--output", "o", "--seeds", seeds])
+    assert info.value.code == 2
+    assert "seeds" in capsys.readouterr().err
+    with pytest.raises(SpecError, match="at least one"):
+        train.train_seeds(make_recipe(), "pendulum", [], None)

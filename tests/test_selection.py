@@ -1,0 +1,270 @@
+"""LQCC's parity rule and three-step selection: on made-up returns, on the authors' runs, and on runs of our own."""
+
+import json
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from quarl_bench.claims import search
+from quarl_bench.claims.catalog import read_catalog
+from quarl_bench.claims.parity import VARIANTS, Parity, average_differences, compare, weigh
+from quarl_bench.claims.published import TASKS, read_published
+from quarl_bench.claims.replay import judge_output, judge_parity, judge_table, read_printed
+from quarl_bench.claims.search import Search
+from quarl_bench.claims.selection import BITS, WIDTHS, Configuration, list_steps, select, vary_rule
+from quarl_bench.cli import main
+from quarl_bench.errors import QuarlError, SpecError, StoreError
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl import train as rl_train
+from quarl_bench.rl.lqcc import train
+from quarl_bench.rl.lqcc.recipe import find_recipe
+from quarl_bench.rl.train import Options
+from quarl_bench.spec import Outcome
+
+RUNS = Path(os.environ.get("QUARL_LQCC_RUNS", Path(__file__).parents[2] / "shared" / "data" / "lqcc"))
+FP32 = np.array([90.0, 100.0, 110.0])  # mean 100, SD 10 with n - 1, 8.16 without
+needs_runs = pytest.mark.skipif(not (RUNS / "sac_fp.csv").exists(), reason="the authors' runs are not here")
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    published = read_published(RUNS)
+    return {task: (published.fp32[task], partial(published.find, task)) for task in TASKS}
+
+
+@pytest.fixture(scope="module")
+def printed():
+    (claim,) = (claim for claim in read_catalog() if claim.id == "lqcc-table1")
+    return read_printed(claim)
+
+
+def returns(mean):
+    return np.array([mean - 5.0, mean, mean + 5.0])
+
+
+@pytest.mark.parametrize(
+    ("mean", "matching"),
+    [
+        (111, {"one-sided, sample SD", "one-sided, population SD"}),
+        (109, {"one-sided, sample SD", "one-sided, population SD", "two-sided, sample SD"}),
+        (100, {variant.name for variant in VARIANTS}),
+        (91, {"one-sided, sample SD", "two-sided, sample SD"}),
+        (89, set()),
+    ],
+)
+def test_every_variant_draws_its_own_band(mean, matching):
+    assert {variant.name for variant in VARIANTS if variant.matches(FP32, returns(mean))} == matching
+
+
+def test_differences_are_welchs():
+    rng = np.random.default_rng(0)
+    base, other = rng.normal(100, 10, 10), rng.normal(90, 30, 8)
+    found = compare(base, other)
+    theirs = scipy_stats.ttest_ind(other, base, equal_var=False).confidence_interval(0.9)
+    assert [found.low, found.high] == pytest.approx([side / base.mean() for side in theirs])
+    assert found.estimate == pytest.approx((other.mean() - base.mean()) / base.mean())
+    pooled = average_differences({"one": (base, [other], [base])})
+    assert tuple(pooled) == pytest.approx(tuple(found))
+    above, below = weigh(other, 95.0)
+    assert above == pytest.approx(scipy_stats.ttest_1samp(other, 95.0, alternative="greater").pvalue)
+    assert above + below == pytest.approx(1)
+
+
+def test_a_match_can_be_below_fp32():
+    """The rule and the interval disagree: ten policies of 10% less, one SD wide apart."""
+    base = 100 + 12 * np.array([-1.5, -1, -0.5, -0.2, 0, 0, 0.2, 0.5, 1, 1.5])
+    worse = base - 10
+    assert Parity().matches(base, worse)
+    assert compare(base, worse).below
+
+
+def test_one_policy_has_no_band_and_no_interval():
+    with pytest.raises(SpecError, match="at least two seeds"):
+        Parity().find_band(np.array([1.0]))
+    assert compare(FP32, np.array([1.0])).high == np.inf
+    with pytest.raises(QuarlError, match="NaN"):
+        Parity().matches(FP32, np.array([np.nan, 1.0]))
+    with pytest.raises(SpecError, match="normalised"):
+        compare(np.array([-1.0, 1.0]), FP32)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_stopping_early_selects_what_a_full_sweep_does(seed, two_sided):
+    def find(configuration):
+        rng = np.random.default_rng([seed, configuration.core, configuration.width, configuration.input])
+        return returns(rng.uniform(70, 120))
+
+    rule = Parity(two_sided)
+    full, early = (select(FP32, find, rule=rule, full=whole) for whole in (True, False))
+    assert (early.configuration, early.matched) == (full.configuration, full.matched)
+    assert len(early.decisions) <= len(full.decisions)
+    matching = {d.configuration for d in full.decisions if d.matches}
+    assert (full.configuration in matching) == full.matched
+    if full.matched:
+        chosen = full.configuration
+        smaller = [replace(chosen, input=value) for value in BITS if value < chosen.input]
+        assert not matching & set(smaller)
+
+
+def test_each_step_keeps_what_the_one_before_chose():
+    good = {Configuration(3), Configuration(3, 32), Configuration(3, 64), Configuration(3, 32, 5)}
+    asked = []
+
+    def find(configuration):
+        asked.append(configuration)
+        return returns(100 if configuration in good else 50)
+
+    found = select(FP32, find)
+    assert found.configuration == Configuration(3, 32, 5)
+    assert found.configuration.scheme == "i5c3o8h32"
+    assert asked == [
+        Configuration(2), Configuration(3), Configuration(3, 16), Configuration(3, 32),
+        *(Configuration(3, 32, bits) for bits in (2, 3, 4, 5)),
+    ]  # fmt: skip
+    lines = found.explain()
+    assert len(lines) == len(asked) + 1
+    assert "core bits: i8c2o8: mean 50 of 3 policies does not match (>= 90)" in lines[0]
+    assert lines[-1] == "selected i5c3o8h32 (one-sided, sample SD)"
+
+
+def test_nothing_matches_and_it_says_so():
+    found = select(FP32, lambda configuration: returns(40 + configuration.core))
+    assert not found.matched
+    assert found.configuration == Configuration(8)
+    assert found.explain()[-1] == "nothing matches fp32; the best is i8c8o8 (one-sided, sample SD)"
+
+
+def test_what_was_not_run_is_listed():
+    run = {Configuration(3), Configuration(4)}
+    found = select(FP32, lambda configuration: returns(100) if configuration in run else None)
+    assert found.configuration == Configuration(3)
+    assert Configuration(2) in found.absent
+    assert "which were not run" in found.explain()[-1]
+    with pytest.raises(SpecError, match="core bits"):
+        select(FP32, lambda _: None)
+
+
+@pytest.mark.parametrize("grid", [{"core": ()}, {"core": (1, 2)}, {"widths": (0,)}, {"inputs": (9,)}])
+def test_impossible_grids_are_refused(grid):
+    with pytest.raises(SpecError):
+        list_steps(**grid)
+
+
+def test_scopes_are_schemes():
+    schemes = {scope: Configuration.of_scope(scope, 3).scheme for scope in ("all", "input", "output", "core")}
+    assert schemes == {"all": "i3c3o3", "input": "i3c8o8", "output": "i8c8o3", "core": "i8c3o8"}
+    assert Scheme.parse(Configuration(2, 16, 6).scheme).width == WIDTHS[0]
+    with pytest.raises(SpecError, match="scope"):
+        Configuration.of_scope("hidden", 3)
+
+
+@needs_runs
+def test_table_1_is_reproduced_on_five_of_five_tasks(tasks, printed):
+    found = {task: select(*runs, full=True) for task, runs in tasks.items()}
+    assert {task: chosen.configuration for task, chosen in found.items()} == printed
+    verdict = judge_table(found, printed)
+    assert verdict.outcome is Outcome.SUPPORTED
+    assert "5 of 5 selected average below fp32 (sign flips p = 0.031)" in verdict.caveats
+    assert any("antv4" in line and "below fp32" in line for line in verdict.caveats)
+
+
+@needs_runs
+def test_each_variant_of_the_rule_changes_its_own_task(tasks, printed):
+    changes = {rule: set(found) for rule, found in vary_rule(tasks, printed).items()}
+    assert changes == {
+        Parity(): set(),
+        Parity(sample=False): {"humanoidv4"},
+        Parity(two_sided=True): {"hopperv4"},
+        Parity(two_sided=True, sample=False): {"humanoidv4", "hopperv4"},
+    }
+
+
+@needs_runs
+def test_verdicts_show_both_the_rule_and_the_interval(tasks):
+    verdict = judge_parity(tasks, "core", range(3, 9))
+    assert verdict.low <= verdict.estimate <= verdict.high
+    assert verdict.caveats[0] == "the paper's rule matches 25 of 30 cells"
+    assert "humanoidv4 at 7" in verdict.caveats[1]
+    assert judge_output(tasks).low < judge_output(tasks).estimate
+    unrun = {task: (reference, lambda _: None) for task, (reference, _) in tasks.items()}
+    with pytest.raises(SpecError, match="not run"):
+        judge_parity(unrun, "core", [3])
+
+
+def test_published_files_are_checked(tmp_path):
+    with pytest.raises(StoreError, match="sac_fp"):
+        read_published(tmp_path)
+    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,2,nan\n")
+    with pytest.raises(StoreError, match="line 3"):
+        read_published(tmp_path)
+    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\n")
+    (tmp_path / "sac_quant.csv").write_text("size,env\n16,Hopper-v4\n")
+    with pytest.raises(StoreError, match="columns"):
+        read_published(tmp_path)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A search that trains in seconds."""
+    monkeypatch.setattr(train, "CURVE_EPISODES", 2)
+    monkeypatch.setattr(train, "CURVE_POINTS", 2)
+    monkeypatch.setattr(rl_train, "SCORE_EPISODES", 3)
+    return find_recipe("sac").override(timesteps=60, learning_starts=40, width=8, batch=8)
+
+
+def test_a_search_trains_what_it_needs_once(tmp_path, tiny, monkeypatch):
+    steps = list_steps(core=(2, 3), widths=(8, 256), inputs=(4,))
+    ours = Search(tiny, "pendulum", (0, 1), tmp_path, steps=steps, full=True)
+    trained = []
+    real = search.train_seeds
+    monkeypatch.setattr(search, "train_seeds", lambda *a: (trained.append(a[0].scheme), real(*a)))
+    found = ours.run(Options())
+    assert trained[0] == "fp32"
+    assert len(trained) == len(set(trained)) == 1 + len({d.configuration for d in found.decisions})
+    result = json.loads((tmp_path / "selection.json").read_text())
+    assert result["scheme"] == found.configuration.scheme
+    assert [d["scheme"] for d in result["decisions"]] == [d.configuration.scheme for d in found.decisions]
+    trained.clear()
+    assert ours.run(Options()).configuration == found.configuration
+    assert not trained
+    with pytest.raises(StoreError, match="another steps"):
+        replace(ours, steps=list_steps()).run(Options())
+    with pytest.raises(StoreError, match="another recipe and seeds"):
+        replace(ours, seeds=(0, 2), recipe=replace(tiny, gamma=0.9)).run(Options())
+    with pytest.raises(SpecError, match="at least two"):
+        replace(ours, seeds=(0,)).run(Options())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("sac hopperv4 --seeds 0,1", "--output"),
+        ("sac hopperv4 --seeds 0 --output o", "at least two"),
+        ("sac hopperv4 --seeds 0,1 --output o --core 1..3", "core"),
+        ("sac hopperv4 --seeds 0,1 --output o --widths 0", "width"),
+        ("sac hopperv4 --published nowhere", "nowhere"),
+    ],
+)
+def test_what_cannot_be_selected_ends_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["select", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@needs_runs
+def test_the_command_replays_the_published_runs(capsys):
+    assert main(["select", "sac", "hopperv4", "--published", str(RUNS), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["scheme"], result["matched"]) == ("i6c2o8h16", True)
+    assert main(["select", "sac", "hopperv4", "--published", str(RUNS), "--two-sided"]) == 0
+    assert "selected i8c3o8" in capsys.readouterr().out
+    assert main(["select", "ddpg", "hopperv4", "--published", str(RUNS)]) == 2
