@@ -220,7 +220,7 @@ def test_manifests_without_a_key_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "match"),
     [
-        ("backend", "onnx", "unknown backend 'tpu'; known are litert"),
+        ("backend", "tpu", "unknown backend 'tpu'; known are litert"),
         ("input.scale", 0.5, "the model's input is int8 of scale"),
         ("input.scale", -1.0, "ill-formed"),
         ("input.zero_point", 99, "the model's input is int8"),

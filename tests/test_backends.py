@@ -22,9 +22,9 @@ from quarl_bench.deploy.deployed import load_artefact, verify
 from quarl_bench.deploy.export import export_policy, find_divergence, run_integers
 from quarl_bench.errors import DeploymentError, QuantizationError
 from quarl_bench.net import LayerNorm, Linear, Net
-from quarl_bench.policy.files import load_policy
+from quarl_bench.policy.files import StoredPolicy, load_policy
 from quarl_bench.policy.head import HeadKind
-from quarl_bench.policy.integers import load_integers
+from quarl_bench.policy.integers import StoredIntegers, load_integers
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat
@@ -73,17 +73,29 @@ def _runtime(request: pytest.FixtureRequest) -> None:
 @cache
 def open_integers(name: str, scheme: str, count: int) -> tuple[IntegerPolicy, NDArray[Any]]:
     """A committed policy in integers, and states that it visits."""
-    folder = POLICIES / name
-    trained = (folder / "integers.safetensors").exists()
-    stored = load_integers(folder) if trained else load_policy(folder)
-    about, policy = stored.about, stored.policy
-    environment = identify_environment(about["environment"], time_feature=about.get("time_feature", False))
+    policy = load_any(name).policy
     if isinstance(policy, PolicyNet):
-        calibration = collect_observations(policy, environment, min(count, 2000), CALIBRATION_SEEDS)
+        calibration = visit(name, min(count, 2000), CALIBRATION_SEEDS)
         integers = require_integer(policy.quantize(Scheme.parse(scheme), calibration))
     else:
         integers = require_integer(policy)
-    return integers, collect_observations(policy, environment, count, TEST_SEEDS)
+    # Episodes of images are dear: the sample compares on the states that it calibrates on.
+    return integers, visit(name, count, TEST_SEEDS if LARGE or not policy.transform.image else CALIBRATION_SEEDS)
+
+
+@cache
+def visit(name: str, count: int, first_seed: int) -> NDArray[Any]:
+    """States that a committed policy visits."""
+    stored = load_any(name)
+    about = stored.about
+    environment = identify_environment(about["environment"], time_feature=about.get("time_feature", False))
+    return collect_observations(stored.policy, environment, count, first_seed)
+
+
+@cache
+def load_any(name: str) -> StoredPolicy | StoredIntegers:
+    folder = POLICIES / name
+    return load_integers(folder) if (folder / "integers.safetensors").exists() else load_policy(folder)
 
 
 def compare(policy: IntegerPolicy, observations: NDArray[Any], backend: str, kernel: str) -> None:

@@ -334,6 +334,18 @@ def test_deploy_writes_an_artefact_that_proved_itself(folder, quarl_json):
     assert (folder / "artefact" / "model.tflite").stat().st_size == result["bytes"]
 
 
+@pytest.mark.parametrize("backend", ["c", "onnx", "dump"])
+def test_deploy_to_other_backends(backend, folder, quarl, quarl_json):
+    if backend == "onnx":
+        pytest.importorskip("onnxruntime")
+    result = quarl_json("deploy", "policy", "--scheme", "int8", "--backend", backend, "--output", "artefact")
+    assert (result["backend"], result["golden_pairs"]) == (backend, 261)
+    code, _, error = quarl("deploy", "policy", "--scheme", "fp32", "--backend", "dump", "--output", "float")
+    assert code == 2
+    assert error.startswith("quarl deploy: dump: it holds integers")
+    assert not (folder / "float").exists()
+
+
 class TestReport:
     def test_a_page_of_what_the_commands_print(self, folder, quarl, quarl_json):
         (folder / "sweep.json").write_text(quarl("sweep", "policy", "--episodes", 3, "--bits", "4", "--json")[1])

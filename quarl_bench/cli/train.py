@@ -37,7 +37,7 @@ def add_command(commands: Any) -> None:
     many = command.add_argument_group(
         "many seeds of SAC or DDPG in one process, by LQCC's recipe; --output is the folder of their folders"
     )
-    many.add_argument("--seeds", type=read_seeds, metavar="LIST", help="training seeds, as 0..9 or 0,1,2.")
+    many.add_argument("--seeds", type=read_seeds, metavar="LIST", help="as 0..9 or 0,1,2. Default: that of --seed.")
     many.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
     many.add_argument("--width", type=read_positive, help="of an fp32 actor's hidden layers. Default: the recipe's.")
     many.add_argument("--precision", choices=("fp32", "bf16"), help="of training's matrix products. Default: fp32.")

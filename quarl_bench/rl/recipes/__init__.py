@@ -1,8 +1,8 @@
 """Training recipes: one TOML file per algorithm, one table per environment.
 
-A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of the
-algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not say,
-the published score excepted, from the table of that name.
+A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of
+the algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not
+say, the published score excepted, from the table of that name.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ def check_algorithm(algo: str) -> None:
 
 
 def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
-    """The recipe of a pair, for an origin ("control", "layernorm") that arm's, for a scheme its quantization-aware form.
+    """The recipe of a pair; for an origin ("control", "layernorm") that arm's, for a scheme its trained form.
 
     SpecError with what exists when there is none.
     """
