@@ -7,4 +7,4 @@ import pytest
 def test_quantization_keeps_the_return(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
     measured = evaluate(quantized_policy)
     metrics_regression.check(measured)
-    verdict.check(measured, reference=evaluate(policy))
+    verdict.check(measured, reference=evaluate(policy), policies=policy)

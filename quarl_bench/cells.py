@@ -15,6 +15,7 @@ from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.atari import PRESET
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
+from quarl_bench.rl.sensitivity import describe_sensitivity, measure_sensitivity
 from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, is_sampled
 from quarl_bench.store import Store, Train, code_epoch
 
@@ -43,6 +44,7 @@ LIBRARIES = {  # that decide what an environment does, by the extra that brings 
 }
 CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
 CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, over several episodes
+EXPLAINED_STATES = 2_000  # of those, in which layers are compared
 FP32 = "fp32"
 MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
 LOCAL = "local"  # the board that every machine has: this one
@@ -145,6 +147,15 @@ class Cells:
         if not is_sampled(case.algo, atari=find_environment(case.environment).atari):
             return argmax
         return replace(argmax, sampled=self._measure(policies, sampled=True))
+
+    def explain(self, policies: PolicySet, scheme: str) -> list[str]:
+        """Which layers of the first policy lose what at the scheme's bits, a line each; `policies` are fp32 ones."""
+        stored = policies.members[0].stored
+        if not isinstance(stored.policy, PolicyNet):
+            return []
+        bits = Scheme.parse(scheme).bit_width
+        states = self._calibration(stored, find_home(stored, policies.case))[:EXPLAINED_STATES]
+        return [describe_sensitivity(found, bits) for found in measure_sensitivity(stored.policy, bits, states)]
 
     def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
         case, protocol = policies.case, self.protocol

@@ -19,9 +19,9 @@ from quarl_bench.quant.learned import (
     WARM_UP,
     LearnedNet,
     LearnedScale,
+    chain_integers,
     find_bound,
     quantize_after,
-    requantize,
     round_parameter,
 )
 from quarl_bench.quant.requantize import Requantization
@@ -95,7 +95,7 @@ def test_rounding_is_equation_1(bits, signed, scale, seed):
     integers = IntegerFormat(bits, signed=signed)
     step = np.float32(scale) / np.float32(find_bound(integers))
     x = normal(np.random.default_rng(seed), 1, 50, 4, spread=scale)
-    found = requantize(torch.from_numpy(x), 1 / torch.tensor([[[step]]]), integers).numpy()
+    found = chain_integers(torch.from_numpy(x), [integers], 1 / torch.tensor([[[step]]])).numpy()
     ratio = x * (np.float32(1) / step)
     assert np.array_equal(found, np.clip(np.rint(ratio), integers.minimum, integers.maximum))
     inside = (ratio >= integers.minimum) & (ratio <= integers.maximum)
@@ -106,16 +106,44 @@ def test_gradients_are_straight_through_and_the_scales_too():
     """d QDQ / d x is 1 inside and 0 where it clips; d QDQ / d s is (q - x / step) / q_s, and q / q_s where it clips."""
     scale = LearnedScale(IntegerFormat(3), 1)
     x = torch.tensor([[[-9.0, -0.9, -0.1, 0.4, 0.8, 9.0]]], requires_grad=True)
-    q = requantize(x, 1 / scale.step, scale.format)
+    q = chain_integers(x, [scale.format], 1 / scale.step)
     (q * scale.step).sum().backward()
     assert q.flatten().tolist() == [-4, -4, 0, 2, 3, 3]
     assert x.grad.flatten().tolist() == pytest.approx([0, 1, 1, 1, 1, 0])
     assert float(scale.scale.grad) == pytest.approx(sum([-4, -4 + 3.6, 0.4, 2 - 1.6, 3 - 3.2, 3]) / 4, rel=1e-5)
 
 
+def test_gradients_of_a_whole_net_are_those_of_its_parts():
+    """Against autograd through straight-through rounding, layer by layer, scales included."""
+
+    def requantize(x, factor, low, high):
+        steps = x * factor
+        inside = (steps > (low - 0.5 if low < 0 else 0)) & (steps < high + 0.5)
+        rounded = steps + (steps.round() - steps).detach()
+        return torch.where(inside, rounded, rounded.detach().clamp(low, high))
+
+    net = make_learned("i5c3o4", (7, 16, 16, 3))
+    x, (source, *rest) = torch.randn(2, 64, 7), net.scales
+    net(x).square().sum().backward()
+    found = [parameter.grad.clone() for parameter in net.parameters()]
+    net.zero_grad()
+    step, q = source.step, requantize(x, 1 / source.step, source.format.minimum, source.format.maximum)
+    for weight, bias, target in zip(net.layers[::2], net.layers[1::2], rest, strict=True):
+        q_weight, weight_step = net._round_weight(weight)
+        product = step * weight_step
+        q_bias = bias / product.view(-1, 1)
+        q_bias = q_bias + (q_bias.round() - q_bias).detach()
+        sums = torch.baddbmm(q_bias[:, None], q, q_weight.mT)
+        step = target.step
+        q = requantize(sums, product / step, target.format.minimum, target.format.maximum)
+    (q * step).square().sum().backward()
+    for ours, parameter in zip(found, net.parameters(), strict=True):
+        torch.testing.assert_close(ours, parameter.grad, rtol=1e-3, atol=1e-3 * float(parameter.grad.abs().max()))
+
+
 def test_a_relu_passes_nothing_from_below():
     x = torch.tensor([[[-0.3, -5.0, 0.3, 2.2]]], requires_grad=True)
-    requantize(x, torch.ones(1, 1, 1), IntegerFormat(2, signed=False)).sum().backward()
+    chain_integers(x, [IntegerFormat(2, signed=False)], torch.ones(1, 1, 1)).sum().backward()
     assert x.grad.flatten().tolist() == [0, 0, 1, 1]
 
 

@@ -24,11 +24,16 @@ class VerdictCheck:
     ) -> None:
         self._request, self._record, self._strict = request, record, strict
 
-    def check(self, measured: Measurement, reference: Measurement) -> Verdict:
-        """Judge `measured` against the fp32 `reference` of the same cell."""
+    def check(self, measured: Measurement, reference: Measurement, policies: Any = None) -> Verdict:
+        """Judge `measured` against the fp32 `reference` of the same cell.
+
+        The row of a refuted case says which layers lose what, where the cell's fp32 `policies` are given.
+        """
         judged: JudgedCase = self._request.getfixturevalue("case")
         result = judge_case(judged, reference, measured)
         row = build_case_row(judged, reference, measured, result)
+        if policies is not None and result.outcome is Outcome.REFUTED:
+            row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
         return self._settle(judged, row, result)
 
     def check_cells(self, cells: Any) -> Verdict:

@@ -23,7 +23,7 @@ from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quant.scheme import Family, Scheme
-from quarl_bench.quant.stacked import Tensor, chain, draw_layer
+from quarl_bench.quant.stacked import Tensor, chain, draw_layer, multiply
 
 PERCENTILE = 99.999  # of the magnitudes of a batch
 WARM_UP = 300  # batches before a scale is learned
@@ -36,25 +36,53 @@ def find_bound(format: IntegerFormat) -> int:
     return max(-format.minimum, format.maximum)
 
 
-class _Requantize(torch.autograd.Function):
-    """clip(round(x * factor), low, high) for x (nets, n, width) and a factor (nets, 1, 1)."""
+class _Chain(torch.autograd.Function):
+    """Requantization, then affine maps on whole numbers with a requantization behind each, net by net."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: Tensor, low: int, high: int) -> Tensor:
-        steps = x * factor
-        ctx.save_for_backward(steps, factor)
-        # Under a ReLU, whose clip is at 0, what is negative passes no gradient even where it rounds to 0.
-        ctx.limits = low - 0.5 if low < 0 else 0.0, high + 0.5
-        return steps.round().clamp_(low, high)
+    def forward(ctx: Any, x: Tensor, formats: Sequence[IntegerFormat], first: Tensor, *rest: Tensor) -> Tensor:
+        weights, biases, factors = rest[::3], rest[1::3], (first, *rest[2::3])
+        width = x.shape[2] if not weights else weights[-1].shape[1]
+        result, inputs, steps = torch.empty(*x.shape[:2], width), [], []
+        for net in range(len(x)):
+            scaled = x[net] * first[net]
+            q = scaled.round().clamp_(formats[0].minimum, formats[0].maximum)
+            steps.append(scaled)
+            for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True), 1):
+                inputs.append(q)
+                scaled = multiply(q, weight[net], bias[net]).mul_(factors[layer][net])
+                q = scaled.round().clamp_(formats[layer].minimum, formats[layer].maximum)
+                steps.append(scaled)
+            result[net] = q
+        if any(ctx.needs_input_grad):
+            ctx.inputs, ctx.steps, ctx.formats, ctx.weights, ctx.factors = inputs, steps, formats, weights, factors
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        steps, factor = ctx.saved_tensors
-        passed = torch.ops.aten.hardtanh_backward(gradients[0], steps, *ctx.limits)
-        of_factor = None
-        if ctx.needs_input_grad[1]:  # sum(passed * x), in one pass
-            of_factor = torch.bmm(passed.flatten(1)[:, None], steps.flatten(1)[:, :, None]) / factor
-        return (passed.mul_(factor) if ctx.needs_input_grad[0] else None, of_factor, None, None)
+        weights, factors, layers = ctx.weights, ctx.factors, len(ctx.weights)
+        of_factors = [torch.empty_like(factor) for factor in factors]
+        of_weights = [torch.empty_like(weight) for weight in weights]
+        of_biases = [torch.empty(weight.shape[:2]) for weight in weights]
+        of_x = []
+        for net in range(len(gradients[0])):
+            gradient = gradients[0][net]
+            for layer in reversed(range(layers + 1)):
+                steps, low = ctx.steps[net * (layers + 1) + layer], ctx.formats[layer].minimum
+                # Under a ReLU, whose clip is at 0, what is negative passes no gradient even where it rounds to 0.
+                limits = low - 0.5 if low < 0 else 0.0, ctx.formats[layer].maximum + 0.5
+                passed = torch.ops.aten.hardtanh_backward(gradient, steps, *limits)
+                of_factors[layer][net] = torch.dot(passed.view(-1), steps.view(-1)) / factors[layer][net]
+                if layer == 0 and not ctx.needs_input_grad[0]:
+                    break
+                gradient = passed.mul_(factors[layer][net])
+                if layer:
+                    of_weights[layer - 1][net] = multiply(gradient.T, ctx.inputs[net * layers + layer - 1].T)
+                    of_biases[layer - 1][net] = gradient.sum(0)
+                    gradient = multiply(gradient, weights[layer - 1][net].T)
+            of_x.append(gradient)
+        parts = [part for parts in zip(of_weights, of_biases, of_factors[1:], strict=True) for part in parts]
+        return (torch.stack(of_x) if ctx.needs_input_grad[0] else None, None, of_factors[0], *parts)
 
 
 class _RoundParameter(torch.autograd.Function):
@@ -73,9 +101,13 @@ class _RoundParameter(torch.autograd.Function):
         return of_x, of_step, None, None
 
 
-def requantize(x: Tensor, factor: Tensor, format: IntegerFormat) -> Tensor:
-    """Whole numbers in `format`."""
-    result: Tensor = _Requantize.apply(x, factor, format.minimum, format.maximum)  # type: ignore[no-untyped-call]
+def chain_integers(x: Tensor, formats: Sequence[IntegerFormat], first: Tensor, *rest: Tensor) -> Tensor:
+    """Whole numbers (nets, n, outputs) from real numbers (nets, n, inputs).
+
+    `x` is multiplied by `first` (nets, 1, 1) and rounded into the first format. `rest` are, for every further format,
+    integer weight (nets, outputs, inputs) and bias (nets, outputs) and the factor (nets, 1, 1) of its requantization.
+    """
+    result: Tensor = _Chain.apply(x, formats, first, *rest)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -83,6 +115,11 @@ def round_parameter(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
     """Whole numbers between `low` and `high`; a straight-through estimator."""
     result: Tensor = _RoundParameter.apply(x, step, low, high)  # type: ignore[no-untyped-call]
     return result
+
+
+def _round_bias(bias: Tensor, step: Tensor) -> Tensor:
+    """Whole numbers (nets, outputs) of a bias at the step (nets, 1, 1) of input times weight."""
+    return round_parameter(bias, step.view(-1, 1), -BIAS_LIMIT, BIAS_LIMIT)
 
 
 class LearnedScale(nn.Module):
@@ -134,22 +171,30 @@ class LearnedNet(nn.Module):
     def forward(self, x: Tensor, *, watch: bool = False) -> Tensor:
         """Outputs (nets, n, outputs) of inputs (nets, n, inputs); `watch` while this is one of the first batches."""
         source, *rest = self._list_scales()
-        watch = watch and source.watches
-        if watch:
-            source.watch(x)
+        if watch and source.watches:
+            self._watch(x)
+        step, parts = source.step, [source.step.reciprocal()]
+        for weight, bias, target in zip(self.layers[::2], self.layers[1::2], rest, strict=True):
+            q_weight, weight_step = self._round_weight(weight)
+            product_step, step = step * weight_step, target.step
+            parts += [q_weight, _round_bias(bias, product_step), product_step / step]
+        return chain_integers(x, [scale.format for scale in (source, *rest)], *parts) * step
+
+    @torch.no_grad()
+    def _watch(self, x: Tensor) -> None:
+        """Let every scale see what it is to cover, once those before it have."""
+        source, *rest = self._list_scales()
+        source.watch(x)
         step = source.step
-        q = requantize(x, step.reciprocal(), source.format)
+        q = chain_integers(x, [source.format], step.reciprocal())
         for weight, bias, target in zip(self.layers[::2], self.layers[1::2], rest, strict=True):
             q_weight, weight_step = self._round_weight(weight)
             product_step = step * weight_step
-            q_bias = round_parameter(bias, product_step.view(-1, 1), -BIAS_LIMIT, BIAS_LIMIT)
-            sums = chain(q, (q_weight, q_bias))
-            if watch:
-                values = sums.detach() * product_step.detach()
-                target.watch(values if target.format.signed else values.relu_())
+            sums = chain(q, (q_weight, _round_bias(bias, product_step)))
+            values = sums * product_step
+            target.watch(values if target.format.signed else values.relu_())
             step = target.step
-            q = requantize(sums, product_step / step, target.format)
-        return q * step
+            q = chain_integers(sums, [target.format], product_step / step)
 
     def _list_scales(self) -> list[LearnedScale]:
         """Of the input and of every layer's output."""
@@ -169,7 +214,7 @@ class LearnedNet(nn.Module):
         layers, step = [], scales[0].step
         for number, (weight, bias, output) in enumerate(zip(self.layers[::2], self.layers[1::2], rest, strict=True)):
             q_weight, weight_step = self._round_weight(weight)
-            q_bias = round_parameter(bias, (step * weight_step).view(-1, 1), -BIAS_LIMIT, BIAS_LIMIT)
+            q_bias = _round_bias(bias, step * weight_step)
             layers.append(
                 QuantizedLayer(
                     kind=Linear,

@@ -16,17 +16,19 @@ from torch import nn
 from quarl_bench.net import Activation, Linear, Net
 
 Tensor = torch.Tensor
+NARROW = 8  # a side below which oneDNN's set-up costs more than it saves
 # The operator that torch's own compiler calls; None where torch was built without oneDNN.
 ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
     """An affine map, or its ReLU: (n, outputs) of (n, inputs) and (outputs, inputs), of any strides, fp32 or bf16."""
-    if ONEDNN is not None:
-        result: Tensor = ONEDNN(x, weight, bias, "relu" if relu else "none", [], "")
-        return result
-    result = nn.functional.linear(x, weight, bias)
-    return result.relu_() if relu else result
+    narrow = min(*x.shape, len(weight)) < NARROW
+    if ONEDNN is None or narrow or (x.dtype is torch.bfloat16 and not x.is_contiguous()):
+        plain = nn.functional.linear(x, weight, bias)
+        return plain.relu_() if relu else plain
+    result: Tensor = ONEDNN(x, weight, bias, "relu" if relu else "none", [], "")
+    return result
 
 
 class _Chain(torch.autograd.Function):

@@ -131,7 +131,7 @@ def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
         source=str(row.get("source", "")),
         regression=str(row.get("regression", "none")),
         basis=basis,
-        notes=tuple(filter(None, (str(row.get("needed", "")), *map(str, row.get("caveats", ()))))),
+        notes=tuple(filter(None, map(str, (row.get("needed", ""), *row.get("caveats", ()), *row.get("layers", ()))))),
         missing=tuple(map(str, row.get("missing", ()))),
     )
 

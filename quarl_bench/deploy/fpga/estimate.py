@@ -3,12 +3,15 @@
 Counted as Yosys 0.70 packs them (`Resources.luts`); the tests hold the estimate to within a quarter of its result.
 """
 
+import numpy as np
+
 from quarl_bench.deploy.fpga.folding import Plan, Unit
 from quarl_bench.deploy.fpga.part import Resources
+from quarl_bench.deploy.fpga.stage import signed_bits
 
 TABLE_INPUTS = 6  # of a look-up table
-PACKED = 0.8  # of the cells remain when small look-up tables share a site
-CONSTANT = 0.6  # of a product by a constant
+PACKED = 0.85  # of the cells remain when small look-up tables share a site
+CONSTANT = 0.4  # of a comparator with constants
 CONTROL = 60  # look-up tables of a layer's counters and handshakes
 
 
@@ -29,24 +32,37 @@ def estimate(plan: Plan) -> Resources:
 
 def _unit_luts(unit: Unit, *, dsp: bool) -> float:
     stage, products = unit.stage, unit.multipliers
-    bits = stage.in_bits + stage.weight_bits
-    constant = CONSTANT if unit.weights.depth == 1 else 1.0
-    if dsp:
+    bits, constant = _product_bits(unit), unit.weights.depth == 1
+    inputs = stage.in_bits + stage.weight_bits
+    if dsp or constant:  # a product by a constant of two or three bits is hardly more than wires
         product = 0.0
-    elif bits <= TABLE_INPUTS:
-        product = bits if bits == TABLE_INPUTS else 0.75 * bits
+    elif inputs <= TABLE_INPUTS:
+        product = bits if inputs == TABLE_INPUTS else 0.6 * bits  # two results of five inputs share a table
     else:
-        product = float(bits * (stage.weight_bits - 1))
+        product = float(inputs * (stage.weight_bits - 1))
     sums = products // unit.terms
     adders = sum(sums * _nodes(unit.terms, level) * (bits + level) for level in range(1, _depth(unit.terms) + 1))
     totals = 0 if unit.rows else sums * stage.sum_bits
     comparators = sum(unit.lanes * ((1 << search.step) - 1) * stage.sum_bits for search in unit.searches)
-    return products * product * constant + adders * constant + totals + comparators + CONTROL
+    return (
+        products * product
+        + adders * (1 - stage.zeros if constant else 1)
+        + totals
+        + comparators * (CONSTANT if unit.beats == 1 else 1)
+        + CONTROL
+    )
+
+
+def _product_bits(unit: Unit) -> int:
+    """Of the largest product there is."""
+    stage = unit.stage
+    largest = int(np.abs(stage.weight.astype(np.int64)).max()) * max(abs(stage.low), abs(stage.high))
+    return signed_bits(-largest, largest)
 
 
 def _unit_ffs(unit: Unit) -> float:
     stage = unit.stage
-    bits, depth = stage.in_bits + stage.weight_bits, _depth(unit.terms)
+    bits, depth = _product_bits(unit), _depth(unit.terms)
     sums = unit.multipliers // unit.terms
     registered = [level for level in range(depth + 1) if level == depth or (level + 1) % unit.levels == 0]
     tree = sum(sums * (_nodes(unit.terms, level) if level else unit.terms) * (bits + level) for level in registered)

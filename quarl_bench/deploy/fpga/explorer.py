@@ -29,9 +29,11 @@ class Candidate:
         return self.plan.cycles
 
 
-def explore(stages: Sequence[Stage], part: Part, in_lanes: int | None = None) -> list[Candidate]:
+def explore(
+    stages: Sequence[Stage], part: Part, in_lanes: int | None = None, spare: float = SPARE
+) -> list[Candidate]:
     """All foldings worth a look, fastest first; `in_lanes` input values a cycle (all of them unless given)."""
-    found = [Candidate(plan, estimate(plan)) for plan in _fold_all(tuple(stages), part, in_lanes)]
+    found = [Candidate(plan, estimate(plan)) for plan in _fold_all(tuple(stages), part, in_lanes, spare)]
     return sorted(found, key=lambda candidate: (candidate.cycles, candidate.resources.bottleneck(part)[1]))
 
 
@@ -79,11 +81,11 @@ def _explain(candidates: Sequence[Candidate], part: Part, spare: float) -> str:
     )
 
 
-def _fold_all(stages: tuple[Stage, ...], part: Part, in_lanes: int | None) -> Iterator[Plan]:
+def _fold_all(stages: tuple[Stage, ...], part: Part, in_lanes: int | None, spare: float) -> Iterator[Plan]:
     first = in_lanes or stages[0].inputs
     choices = [_lane_choices(stage.outputs) for stage in stages]
     for lanes, step, levels in product(product(*choices), WIDE_STEPS, LEVELS):
-        blocks, dsps = (1 - SPARE) * part.block_rams, int((1 - SPARE) * part.dsps)
+        blocks, dsps = (1 - spare) * part.block_rams, int((1 - spare) * part.dsps)
         folding = Folding((first, *lanes), choose_steps(stages, wide_step=step), levels, blocks, dsps)
         plan = Plan(stages, folding)
         if all(unit.multipliers <= MOST_PRODUCTS for unit in plan.units):

@@ -19,7 +19,7 @@ from quarl_bench.quant.affine import Integers
 
 SHALLOW = 64  # words of a ROM that one look-up table holds, a bit each
 DSP_BITS = 9  # products from this width on become DSPs, as synthesis tools do it
-WORTH = 100  # look-up tables that a RAMB36 has to save
+WORTH = 60  # look-up tables that a RAMB36 has to save
 BLOCK_WIDTHS = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))  # (depth, width) of half a RAMB36
 
 
@@ -34,7 +34,7 @@ class Folding:
     lanes: tuple[int, ...]
     steps: tuple[int, ...]
     levels: int = 2
-    block_rams: float = 22.0
+    block_rams: float = 22.5
     dsps: int = 40
 
 
@@ -257,13 +257,20 @@ class Plan:
 
     @cached_property
     def in_blocks(self) -> frozenset[str]:
-        """Names of the ROMs in block RAM: those first that save most look-up tables for each block."""
-        left, chosen = self.folding.block_rams, set()
-        for rom in sorted(self.roms, key=lambda rom: (-rom.luts / rom.blocks, rom.name)):
-            if rom.blocks <= left and rom.luts / rom.blocks >= WORTH:
+        """Names of the ROMs in block RAM: the best per block first, or the largest first, whichever saves more."""
+        worthy = [rom for rom in self.roms if rom.luts >= WORTH * rom.blocks]
+        by_block = self._fill_blocks(sorted(worthy, key=lambda rom: (-rom.luts / rom.blocks, rom.name)))
+        by_size = self._fill_blocks(sorted(worthy, key=lambda rom: (-rom.luts, rom.name)))
+        best = max(by_block, by_size, key=lambda roms: sum(rom.luts for rom in roms))
+        return frozenset(rom.name for rom in best)
+
+    def _fill_blocks(self, roms: Sequence[Rom]) -> list[Rom]:
+        left, chosen = self.folding.block_rams, []
+        for rom in roms:
+            if rom.blocks <= left:
                 left -= rom.blocks
-                chosen.add(rom.name)
-        return frozenset(chosen)
+                chosen.append(rom)
+        return chosen
 
     @cached_property
     def in_dsps(self) -> frozenset[str]:

@@ -1,0 +1,222 @@
+"""`quarl fpga`: a policy as a design for an FPGA: how fast, how large, and equal to its golden model."""
+
+import argparse
+import math
+import re
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
+from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.deploy.fpga.explorer import Candidate
+    from quarl_bench.deploy.fpga.folding import Plan
+    from quarl_bench.deploy.fpga.generator import Design
+    from quarl_bench.deploy.fpga.part import Part, Resources
+    from quarl_bench.deploy.fpga.simulation import Run
+    from quarl_bench.deploy.fpga.synthesis import Synthesis
+    from quarl_bench.quant.affine import Integers
+    from quarl_bench.quant.integer import IntegerNet
+
+SHOWN = 12  # foldings of the front
+VECTORS = 1000
+RANDOM = "random:"  # what names one of LQCC's architectures with random weights begins with
+
+
+def add_command(commands: Any) -> None:
+    """`fpga` and its options."""
+    command = add(commands, "fpga", run, "Find the fastest design of a policy that an FPGA holds; simulate and size it.",
+                  "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument("--scheme", default="int8", help="of an fp32 policy: int<bits>. Default: int8.")
+    command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
+    command.add_argument("--clock", default=100.0, type=read_clock, help="such as 100MHz. Default: 100MHz.")
+    command.add_argument(
+        "--stream", type=read_positive, metavar="N", help="input values a cycle. Default: the whole observation at once."
+    )
+    command.add_argument("--spare", default=0.1, type=read_share, help="share of the part to leave free. Default: 0.1.")
+    command.add_argument("--estimate", action="store_true", help="formulas only, no synthesis. Default: both.")
+    command.add_argument(
+        "--vectors", default=VECTORS, type=read_natural, metavar="N",
+        help=f"observations to simulate; 0: none. Default: {VECTORS}.",
+    )  # fmt: skip
+    command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: none.")
+    command.add_argument("--cache", type=Path, help="folder for builds and syntheses. Default: the user's.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explore, confirm, write, simulate."""
+    from quarl_bench.deploy.fpga.explorer import explore, find_pareto, fits
+    from quarl_bench.deploy.fpga.part import find_part
+    from quarl_bench.deploy.fpga.stage import split
+
+    use_one_thread()
+    part = find_part(options.part)
+    net, weights = _open_net(options)
+    stages = split(net)
+    if options.stream is not None and options.stream > stages[0].inputs:
+        raise SpecError(f"--stream {options.stream}: an observation has {stages[0].inputs} values")
+    candidates = explore(stages, part, options.stream, options.spare)
+    front = [candidate for candidate in find_pareto(candidates, part) if fits(candidate.resources, part, 0.0)]
+    with tempfile.TemporaryDirectory() as scratch:
+        cache = options.cache or default_cache() / "fpga"
+        chosen, design, synthesis = _choose(candidates, part, options, options.output or Path(scratch) / "design", cache)
+        simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
+    result = {
+        "weights": weights,
+        "part": part.name,
+        "clock_mhz": options.clock,
+        "zeros": {stage.name: round(stage.zeros, 4) for stage in stages},
+        "front": [_describe(candidate, part) for candidate in front],
+        "chosen": _describe(chosen, part) | {"design_sha256": chosen.plan.digest.hex()},
+        "synthesis": None if synthesis is None else asdict(synthesis) | {"source": "estimated"},
+        "simulation": None
+        if simulated is None
+        else {
+            "source": "simulated",
+            "observations": len(simulated.outputs),
+            "mismatches": 0,
+            "cycles": simulated.latency[0],
+            "interval": simulated.interval,
+        },
+    }
+    print_result(options, result, "\n".join(_write_text(result, front, part)))
+    return 0
+
+
+def read_clock(text: str) -> float:
+    """Megahertz of `100MHz` or `100`."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:MHz)?", text, re.IGNORECASE)
+    if match is None or not 1 <= float(match[1]) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no clock of 1 to 1000 MHz, as 100MHz")
+    return float(match[1])
+
+
+def read_share(text: str) -> float:
+    """A number from 0 to below 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to below 1, as 0.1")
+    return share
+
+
+def _open_net(options: argparse.Namespace) -> "tuple[IntegerNet, str]":
+    """The integers, and where the weights are from."""
+    from quarl_bench.policy.integers import INTEGERS, load_integers
+    from quarl_bench.policy.policy import require_integer
+    from quarl_bench.quant.scheme import Scheme
+
+    name = str(options.policy)
+    if name.startswith(RANDOM):
+        from quarl_bench.deploy.fpga.architectures import draw_net, find_architecture
+
+        return draw_net(find_architecture(name.removeprefix(RANDOM))), "random weights"
+    if (options.policy / INTEGERS).exists():
+        stored_integers = load_integers(options.policy)
+        return stored_integers.policy.net, f"policy {stored_integers.sha256[:16]}"
+    scheme = Scheme.parse(options.scheme)
+    if not scheme.integer:
+        raise SpecError(f"--scheme {scheme.name}: float layers have no design; use int<bits>, 2 to 8")
+    stored, environment = open_task(options)
+    return require_integer(quantize_policy(stored, environment, scheme)).net, f"policy {stored.sha256[:16]}"
+
+
+def _choose(
+    candidates: "list[Candidate]", part: "Part", options: argparse.Namespace, folder: Path, cache: Path
+) -> "tuple[Candidate, Design, Synthesis | None]":
+    from quarl_bench.deploy.fpga.explorer import choose, fits
+    from quarl_bench.deploy.fpga.generator import write_design
+    from quarl_bench.deploy.fpga.synthesis import LEVELS_LIMIT, synthesize
+
+    done: dict[bytes, Synthesis] = {}
+
+    def confirm(plan: "Plan") -> bool:
+        if options.estimate:
+            return True
+        say(f"synthesising lanes {_name_lanes(plan)}, {plan.cycles} cycles")
+        with tempfile.TemporaryDirectory() as scratch:
+            synthesis = synthesize(write_design(plan, Path(scratch) / "design"), cache)
+        done[plan.digest] = synthesis
+        say(f"  {_list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
+        return fits(synthesis.resources, part, options.spare) and synthesis.path.levels <= LEVELS_LIMIT
+
+    chosen = choose(candidates, part, confirm, options.spare)
+    design = write_design(chosen.plan, folder, megahertz=options.clock)
+    return chosen, design, done.get(chosen.plan.digest)
+
+
+def _simulate(design: "Design", net: "IntegerNet", plan: "Plan", count: int, cache: Path) -> "Run | None":
+    from quarl_bench.deploy.fpga.simulation import Simulation, check
+    from quarl_bench.deploy.fpga.vectors import draw_inputs
+
+    if count == 0:
+        return None
+    q: Integers = draw_inputs(plan.stages, count)
+    try:
+        return check(Simulation(design, cache), design, q, net.run(q), cache)
+    except DeploymentError as error:
+        raise DeploymentError(f"{error} (--vectors 0 leaves the simulation out)") from error
+
+
+def _describe(candidate: "Candidate", part: "Part") -> dict[str, Any]:
+    bound, share = candidate.resources.bottleneck(part)
+    folding = candidate.plan.folding
+    return {
+        "lanes": list(folding.lanes),
+        "steps": list(folding.steps),
+        "levels": folding.levels,
+        "cycles": candidate.cycles,
+        "estimated": asdict(candidate.resources),
+        "bound": bound,
+        "share": round(share, 4),
+    }
+
+
+def _write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") -> list[str]:
+    lines = [f"{result['weights']}; zero weights: {', '.join(f'{k} {v:.0%}' for k, v in result['zeros'].items())}", ""]
+    rows = [["lanes", "cycles", "LUT", "BRAM", "DSP", "bound by"]]
+    for candidate in front[:SHOWN]:
+        used, (bound, share) = candidate.resources, candidate.resources.bottleneck(part)
+        numbers = [str(candidate.cycles), f"{used.luts:,}", f"{used.block_rams:g}", str(used.dsps)]
+        rows.append([_name_lanes(candidate.plan), *numbers, f"{bound} {share:.0%}"])
+    lines += [*format_table(rows), f"front of cycles against {part.name}'s scarcest resource; estimated by formula", ""]
+    chosen, synthesis, simulation = result["chosen"], result["synthesis"], result["simulation"]
+    microseconds = chosen["cycles"] / result["clock_mhz"]
+    lines.append(
+        f"fastest that fits: lanes {'-'.join(map(str, chosen['lanes']))}, {chosen['cycles']} cycles, "
+        f"{microseconds:g} us at {result['clock_mhz']:g} MHz if placed and routed so"
+    )
+    if synthesis is not None:
+        from quarl_bench.deploy.fpga.part import Resources
+
+        used = Resources(**synthesis["resources"])
+        levels = synthesis["path"]["levels"]
+        lines.append(f"estimated: {_list_resources(used, part)}; {levels} LUT levels ({synthesis['tool']})")
+    if simulation is not None:
+        lines.append(
+            f"simulated: {simulation['observations']} observations, 0 mismatches, {simulation['cycles']} cycles, one "
+            f"every {simulation['interval']}"
+        )
+    return lines
+
+
+def _name_lanes(plan: "Plan") -> str:
+    return "-".join(map(str, plan.folding.lanes))
+
+
+def _list_resources(used: "Resources", part: "Part") -> str:
+    return (
+        f"LUT {used.luts:,} of {part.luts:,} (raw {used.luts_raw:,}), FF {used.ffs:,} of {part.ffs:,}, "
+        f"BRAM {used.block_rams:g} of {part.block_rams:g}, DSP {used.dsps} of {part.dsps}"
+    )

@@ -1,0 +1,286 @@
+"""Designs equal their golden model, whatever the folding; what cannot be a design is refused in one line."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
+from quarl_bench.deploy.fpga.estimate import estimate
+from quarl_bench.deploy.fpga.explorer import choose, explore, find_pareto, fits
+from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
+from quarl_bench.deploy.fpga.generator import write_axis, write_policy
+from quarl_bench.deploy.fpga.netlist import find_longest_path
+from quarl_bench.deploy.fpga.part import PARTS, find_part
+from quarl_bench.deploy.fpga.stage import signed_bits, split
+from quarl_bench.deploy.fpga.vectors import draw_inputs
+from quarl_bench.deploy.fpga.vivado import read_reports
+from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.net import Activation
+from quarl_bench.quant.integer import IntegerNet
+from quarl_bench.quant.ptq import quantize_net
+from quarl_bench.quant.fake import QuantizedNet
+from quarl_bench.quant.requantize import Requantization
+from quarl_bench.quant.scheme import Scheme
+from tests.strategies import convolutions, inputs_of, make_net, perceptrons
+
+SMALL = Architecture("small", (5, 8, 8, 3), 4, 2, 8, 1e6, 0)
+PART = PARTS["xc7a15t"]
+
+
+def quantize(net, scheme: str) -> IntegerNet:
+    quantized = quantize_net(net, Scheme.parse(scheme), inputs_of(net, 200, seed=1, spread=2.0))
+    assert isinstance(quantized, QuantizedNet)
+    return IntegerNet.from_quantized(quantized)
+
+
+def run_stages(net: IntegerNet, q):
+    stages = split(net)
+    for stage in stages:
+        q = stage.run(q)
+    return q + stages[-1].lowest
+
+
+def plan_small(lanes=(5, 2, 4, 3), **options) -> Plan:
+    stages = split(draw_net(SMALL))
+    return Plan(stages, Folding(lanes, options.pop("steps", None) or choose_steps(stages), **options))
+
+
+# --- stages: integers, thresholds, integers --------------------------------------------------------------------------
+
+
+@given(perceptrons(), st.sampled_from(["int8", "int4", "int2", "int8pow2", "int8sym"]), st.integers(0, 99))
+def test_stages_equal_the_golden_model(net, scheme, seed) -> None:
+    integers = quantize(net, scheme)
+    q = draw_inputs(split(integers), 200, seed)
+    np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_random_architectures_use_their_levels(name: str) -> None:
+    architecture = ARCHITECTURES[name]
+    net = draw_net(architecture)
+    q = draw_inputs(split(net), 300)
+    np.testing.assert_array_equal(run_stages(net, q), net.run(q))
+    hidden = [len(np.unique(layer)) for layer in net.trace(q)[:-1]]
+    assert hidden == [2**architecture.core_bits] * (len(architecture.widths) - 2)
+
+
+def test_drawn_inputs_saturate_and_meet_thresholds() -> None:
+    stages = split(draw_net(SMALL))
+    q = draw_inputs(stages, 1000)
+    assert q.shape == (1000, 5)
+    assert {q.min(), q.max()} == {stages[0].low, stages[0].high}
+    sums = q @ stages[0].weight.T.astype(np.int64)
+    smallest, largest = stages[0].reach
+    for neuron, thresholds in enumerate(stages[0].thresholds):
+        for threshold in thresholds[(smallest[neuron] < thresholds) & (thresholds <= largest[neuron])]:
+            assert threshold in sums[:, neuron]
+            assert threshold - 1 in sums[:, neuron]
+
+
+@given(st.integers(-(2**20), 2**20), st.integers(-(2**20), 2**20))
+def test_signed_bits_are_the_fewest(a: int, b: int) -> None:
+    bits = signed_bits(min(a, b), max(a, b))
+    assert -(2 ** (bits - 1)) <= min(a, b) <= max(a, b) < 2 ** (bits - 1)
+    if bits > 1:
+        assert min(a, b) < -(2 ** (bits - 2)) or max(a, b) >= 2 ** (bits - 2)
+
+
+@given(convolutions())
+def test_convolutions_are_refused(net) -> None:
+    with pytest.raises(DeploymentError, match="only vectors"):
+        split(quantize(net, "int8"))
+
+
+def test_other_rounding_is_refused() -> None:
+    with pytest.raises(DeploymentError, match="gemmlowp; use"):
+        split(draw_net(SMALL).with_requantization(Requantization.GEMMLOWP))
+
+
+def test_more_than_eight_bits_are_refused() -> None:
+    net = draw_net(SMALL)
+    wide = replace(net.layers[1].output, format=replace(net.layers[1].output.format, bit_width=9))
+    layers = (net.layers[0], replace(net.layers[1], output=wide), net.layers[2])
+    with pytest.raises(DeploymentError, match="layer2 has 9 bits"):
+        split(replace(net, layers=layers))
+
+
+# --- foldings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lanes", [(5, 8, 8), (5, 9, 8, 3), (0, 8, 8, 3), (6, 8, 8, 3)])
+def test_impossible_lanes_are_refused(lanes) -> None:
+    with pytest.raises(DeploymentError, match="lanes"):
+        plan_small(lanes)
+
+
+def test_a_design_is_named_by_its_numbers_and_its_folding() -> None:
+    plan = plan_small()
+    assert plan.digest == plan_small().digest
+    assert plan.digest != plan_small((5, 4, 4, 3)).digest
+    assert plan.digest != Plan(split(draw_net(SMALL, seed=1)), plan.folding).digest
+    assert plan.digest.hex() in write_policy(plan)
+
+
+def test_memories_hold_each_weight_and_threshold_once() -> None:
+    plan = plan_small((5, 2, 4, 2), steps=(1, 2, 3))
+    for unit in plan.units:
+        words = unit.weights.words
+        mask = (1 << unit.stage.weight_bits) - 1
+        fields = [word >> (i * unit.stage.weight_bits) & mask for word in words for i in range(unit.weights.count)]
+        assert sorted(fields) == sorted((unit.padded & mask).ravel().tolist())
+        count = sum(rom.depth * rom.count for roms in unit.thresholds for rom in roms)
+        assert count == unit.beats * unit.lanes * (2**unit.stage.out_bits - 1)
+
+
+def test_block_ram_stays_within_the_folding() -> None:
+    stages = split(draw_net(find_architecture("halfcheetah")))
+    for blocks in (0.0, 3.0, 22.5):
+        plan = Plan(stages, Folding((17, 2, 8, 6), choose_steps(stages), block_rams=blocks))
+        assert sum(rom.blocks for rom in plan.roms if rom.name in plan.in_blocks) <= blocks
+        assert estimate(plan).block_rams <= blocks
+
+
+def test_axis_states_its_interface() -> None:
+    whole, streamed = write_axis(plan_small(), 32), write_axis(plan_small((2, 2, 4, 3)), 32)
+    assert "an observation in 1 beats of 32 bits, the action in 1 beats" in whole
+    assert "an observation in 3 beats of 8 bits" in streamed
+
+
+# --- explorer --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, limit", [("halfcheetah", 310), ("walker2d", 100), ("ant", 45), ("humanoid", 65), ("hopper", 12)]
+)
+def test_the_fastest_folding_is_fast_enough(name: str, limit: int) -> None:
+    architecture = ARCHITECTURES[name]
+    candidates = explore(split(draw_net(architecture)), PART, architecture.in_lanes)
+    chosen = choose(candidates, PART, lambda _: True)
+    assert chosen.cycles <= limit
+    assert fits(chosen.resources, PART)
+    cycles = [candidate.cycles for candidate in candidates]
+    assert cycles == sorted(cycles)
+    shares = [candidate.resources.bottleneck(PART)[1] for candidate in find_pareto(candidates, PART)]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_policy_that_does_not_fit_says_what_is_short() -> None:
+    candidates = explore(split(draw_net(ARCHITECTURES["eightbit"])), PART)
+    with pytest.raises(DeploymentError, match=r"xc7a15t does not hold this policy: the nearest folding \(lanes .*more than"):
+        choose(candidates, PART, lambda _: True)
+
+
+def test_a_refusal_of_the_synthesis_moves_on_to_the_next() -> None:
+    candidates = explore(split(draw_net(SMALL)), PART)
+    seen = []
+    chosen = choose(candidates, PART, lambda plan: seen.append(plan) or len(seen) == 3)
+    assert chosen.plan is seen[2]
+    with pytest.raises(DeploymentError, match="none of the 4 fastest"):
+        choose(candidates, PART, lambda _: False)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(SpecError, match="known are xc7a15t"):
+        find_part("xc7z020")
+    with pytest.raises(SpecError, match="known are halfcheetah"):
+        find_architecture("pong")
+
+
+# --- netlists and reports --------------------------------------------------------------------------------------------
+
+
+def cell(kind: str, inputs: list[int], output: int, **parameters: str) -> dict:
+    return {
+        "type": kind,
+        "parameters": parameters,
+        "port_directions": {"I": "input", "O": "output"},
+        "connections": {"I": inputs, "O": [output]},
+    }
+
+
+def test_levels_count_tables_between_registers() -> None:
+    cells = {
+        "ff1": cell("FDRE", [9], 1),
+        "a": cell("LUT2", [1, 2], 3),
+        "carry": cell("CARRY4", [3], 4),
+        "b": cell("LUT6", [4, 2], 5),
+        "ff2": cell("FDRE", [5], 6),
+        "c": cell("LUT1", [6], 7),
+        "dsp": cell("DSP48E1", [7], 8, MREG="0", PREG="0"),
+        "d": cell("LUT3", [8], 9),
+    }
+    path = find_longest_path({"cells": cells})
+    assert (path.levels, path.begin, path.end) == (2, "a", "b")
+    cells["e"] = cell("LUT3", [8, 5], 10)
+    assert find_longest_path({"cells": cells}).levels == 3
+    cells["dsp"]["parameters"]["PREG"] = "1"
+    cells["e"] = cell("LUT3", [8], 10)
+    assert find_longest_path({"cells": cells}).levels == 2
+
+
+TIMING = """\
+------------------------------------------------------------------------------------------------
+| Design Timing Summary
+| ---------------------
+------------------------------------------------------------------------------------------------
+
+    WNS(ns)      TNS(ns)  TNS Failing Endpoints  TNS Total Endpoints      WHS(ns)      THS(ns)
+    -------      -------  ---------------------  -------------------      -------      -------
+      {slack}        0.000                      0                 8456        0.054        0.000
+
+------------------------------------------------------------------------------------------------
+| Clock Summary
+| -------------
+------------------------------------------------------------------------------------------------
+
+Clock  Waveform(ns)       Period(ns)      Frequency(MHz)
+-----  ------------       ----------      --------------
+clk    {{0.000 5.000}}      10.000          100.000
+"""
+UTILIZATION = """\
++----------------------------+------+-------+------------+-----------+-------+
+|          Site Type         | Used | Fixed | Prohibited | Available | Util% |
++----------------------------+------+-------+------------+-----------+-------+
+| Slice LUTs*                | 6913 |     0 |          0 |     10400 | 66.47 |
+|   LUT as Logic             | 6913 |     0 |          0 |     10400 | 66.47 |
+| Slice Registers            | 6393 |     0 |          0 |     20800 | 30.74 |
+| Block RAM Tile    | 13.5 |     0 |          0 |        25 | 54.00 |
+| DSPs           |   17 |     0 |          0 |        45 | 37.78 |
+"""
+POWER = """\
++--------------------------+--------------+
+| Total On-Chip Power (W)  | 0.331        |
+| Dynamic (W)              | 0.258        |
+| Confidence Level         | Low          |
++--------------------------+--------------+
+"""
+
+
+def write_reports(folder: Path, slack: str = "0.123", power: str = POWER) -> Path:
+    (folder / "timing_summary.rpt").write_text(TIMING.format(slack=slack))
+    (folder / "utilization.rpt").write_text(UTILIZATION)
+    (folder / "power.rpt").write_text(power)
+    return folder
+
+
+def test_vivado_reports_become_a_row(tmp_path: Path) -> None:
+    row = read_reports(write_reports(tmp_path), cycles=302, interval=293)
+    assert (row.resources.luts, row.resources.ffs, row.resources.block_rams, row.resources.dsps) == (6913, 6393, 13.5, 17)
+    assert row.meets_timing
+    assert row.latency == pytest.approx(3.02e-6)
+    assert row.actions_per_second == pytest.approx(100e6 / 293)
+    assert row.joules_per_action == pytest.approx(0.331 * 293 / 100e6)
+    assert not read_reports(write_reports(tmp_path, "-0.5"), 302, 293).meets_timing
+
+
+def test_incomplete_reports_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeploymentError, match=r"timing_summary.rpt: No such file.*build.tcl"):
+        read_reports(tmp_path, 1, 1)
+    write_reports(tmp_path, power="ERROR: [Power 33-1]")
+    with pytest.raises(DeploymentError, match=r"power.rpt: no Total On-Chip Power"):
+        read_reports(tmp_path, 1, 1)
