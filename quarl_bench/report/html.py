@@ -19,18 +19,19 @@ from quarl_bench.report.views import VERDICTS, view_claims, view_plots, view_row
 from quarl_bench.report.weights import read_bins, view_spreads
 
 TEMPLATE = "page.html.jinja"
+KINDS = ("results", "sweep", "weights", "check")
 
 
 @dataclass(frozen=True)
 class Document:
-    """One file: results of pytest (`--quarl-json`), or what `quarl sweep` or `quarl weights` printed with `--json`."""
+    """One file: results of pytest (`--quarl-json`), or what `quarl sweep`, `weights` or `check` printed as JSON."""
 
     name: str
     data: dict[str, Any]
 
     @property
     def kind(self) -> str:
-        """`results`, `sweep` or `weights`."""
+        """`results`, `sweep`, `weights` or `check`."""
         return str(self.data.get("kind", "results"))
 
 
@@ -44,7 +45,7 @@ class Figure:
 
 
 def read_document(path: Path) -> Document:
-    """A file of one of the three kinds; StoreError, with the remedy, for anything else."""
+    """A file of one of the four kinds; StoreError, with the remedy, for anything else."""
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:
@@ -56,8 +57,8 @@ def read_document(path: Path) -> Document:
     document = Document(path.name, data)
     if document.kind == "results" and data.get("schema_version") != SCHEMA_VERSION:
         raise StoreError(f"{path}: schema_version is not {SCHEMA_VERSION}; make it again with this version")
-    if document.kind not in ("results", "sweep", "weights"):
-        raise StoreError(f"{path}: unknown kind {document.kind!r}; known are results, sweep and weights")
+    if document.kind not in KINDS:
+        raise StoreError(f"{path}: unknown kind {document.kind!r}; known are {', '.join(KINDS)}")
     return document
 
 
@@ -82,6 +83,7 @@ def render_report(documents: Sequence[Document]) -> str:
                 counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
                 figures=_draw_returns(documents, rows),
                 weights=[_draw_weights(document) for document in documents if document.kind == "weights"],
+                checks=[document.data for document in documents if document.kind == "check"],
                 skipped=sorted(_group_skips(results).items()),
                 notes=[note for document in results for note in document.data.get("notes", ())],
                 runs=[(document.name, _describe_run(document)) for document in documents],

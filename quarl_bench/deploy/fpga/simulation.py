@@ -51,15 +51,15 @@ class Run:
 class Simulation:
     """A design, compiled. The build is kept in `cache` under the hash of its sources."""
 
-    def __init__(self, design: Design, cache: Path, *, trace: bool = False) -> None:
-        """Compile `design`, or find it compiled; DeploymentError when Verilator is missing or refuses it."""
-        self._design, self._plan = design, design.plan
-        macros = {
-            "IN_BEATS": design.plan.in_beats,
-            "IN_WORDS": -(-design.plan.in_lanes * design.plan.in_bits // 32),
-            "OUT_WORDS": _output_words(design.plan),
-        }
-        self._binary = build(design, cache, TOP, "testbench.cpp", macros, ["+define+QUARL_TRACE"] if trace else [])
+    def __init__(self, design: Design, cache: Path, *, trace: bool = False, axis: bool = False) -> None:
+        """Compile `design`, or find it compiled; DeploymentError when Verilator is missing or refuses it.
+
+        `axis`: behind its AXI streams, of 32 bits or of what a beat of the policy takes. `trace`: for `trace`.
+        """
+        plan = design.plan
+        self._design, self._plan = design, plan
+        beats, bits = (1, plan.in_beats * plan.in_lanes * plan.in_bits) if plan.in_beats == 1 else (0, 0)
+        self._in_beats, self._in_words = plan.in_beats, -(-plan.in_lanes * plan.in_bits // 32)
 
     def run(self, q: Integers, *, gap: float = 0.0, stall: float = 0.0, seed: int = 0) -> Run:
         """Feed input integers (n, inputs), offering none in a share `gap` of cycles and taking no output in `stall`."""

@@ -60,8 +60,8 @@ def read_reports(folder: Path, cycles: int, interval: int) -> Implementation:
         dsps=round(_find(utilization, rf"\|\s*DSPs\s*\|\s*{NUMBER}", folder / REPORTS[1], "DSPs")),
     )
     where = folder / REPORTS[0]
-    slack = _find(timing, rf"WNS\(ns\)[^\n]*\n[-\s]*\n?\s*{NUMBER}", where, "WNS(ns); was the clock constrained?")
-    clock = rf"Waveform\(ns\)\s+Period\(ns\)\s+Frequency\(MHz\)[^\n]*\n[-\s]*\n\S+\s+\{{[^}}]*\}}\s+{NUMBER}"
+    slack = _find(timing, rf"WNS\(ns\)[^\n]*\n[- ]+\n\s*{NUMBER}", where, "WNS(ns); was the clock constrained?")
+    clock = rf"Waveform\(ns\)\s+Period\(ns\)\s+Frequency\(MHz\)[^\n]*\n[- ]+\n\S+\s+\{{[^}}]*\}}\s+{NUMBER}"
     period = _find(timing, clock, where, "Clock Summary")
     watts = _find(power, rf"\|\s*Total On-Chip Power \(W\)\s*\|\s*{NUMBER}", folder / REPORTS[2], "Total On-Chip Power")
     return Implementation(resources, 1e3 / period, slack, watts, cycles, interval)

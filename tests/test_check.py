@@ -1,0 +1,165 @@
+"""`quarl check`: verdicts, exit codes, policies of other frameworks, environments of one's own."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from quarl_bench.cli import main
+from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.net import Activation
+from quarl_bench.policy.foreign import read_architecture, read_chain
+from quarl_bench.policy.sb3 import extract
+from quarl_bench.rl.environments import find_environment, identify_environment
+from quarl_bench.rl.models import make_model
+from quarl_bench.rl.sensitivity import measure_sensitivity
+from quarl_bench.rl.vector import make_vector
+from tests.conftest import POLICIES
+from tests.test_train import make_recipe
+
+OWN = """
+import gymnasium, numpy as np, torch
+
+class Target(gymnasium.Env):
+    max_episode_steps = 20
+    observation_space = gymnasium.spaces.Box(-5, 5, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.x = (self.x * 0.9 + np.float32(0.1) * np.float32(action[0])).astype(np.float32)
+        return self.x.copy(), float(-abs(self.x).sum()), False, False, {}
+
+class Endless(Target):
+    max_episode_steps = None
+
+torch.manual_seed(0)
+actor = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1), torch.nn.Tanh())
+
+class Odd(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return 2 * self.layer(x)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A module of a user's in the working directory, under a name no other test uses."""
+    name = f"own_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
+    return name
+
+
+@pytest.mark.skipif(not POLICIES.is_dir(), reason=f"no policies in {POLICIES}")
+@pytest.mark.parametrize(("scheme", "code"), [("w8", 0), ("int2", 1)])
+def test_the_exit_code_is_the_verdict(scheme, code, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path))
+    page = tmp_path / "page.html"
+    policy = str(POLICIES / "ppo-cartpole-seed0")
+    arguments = ["check", policy, "--scheme", scheme, "--html", str(page), "--json", "--export", str(tmp_path / "out")]
+    assert main(arguments) == code
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == {0: "supported", 1: "refuted"}[code]
+    assert found["recommendation"].startswith("Ship int")
+    assert [row["scheme"] for row in found["rows"]] == ["fp16", "w8", "int8", "int6", "int4", "int3", "int2"]
+    assert len(found["layers"]) == 3
+    assert all(cost["bytes"] or cost["reason"] for cost in found["costs"])
+    assert "Ship int" in page.read_text()
+    assert (tmp_path / "out").is_dir()
+
+
+def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):
+    arguments = ["check", f"{own}:actor", "--environment", f"{own}:Target", "--episodes", "60", "--json"]
+    assert main(arguments) in (0, 3)
+    found = json.loads(capsys.readouterr().out)
+    assert found["environment"] == "Target-v0"
+    assert found["rows"][0]["ratio"] == pytest.approx(1.0, abs=0.01)
+    assert not Path("cache/measurements").exists(), "a user's environment may change: nothing is kept"
+
+
+@pytest.mark.parametrize(
+    ("policy", "environment", "message"),
+    [
+        ("{}:Odd", "{}:Target", "not the chain of its modules"),
+        ("{}:number", "{}:Target", "is no torch module"),
+        ("{}:actor", None, "pass --environment"),
+        ("{}:actor", "{}:Nothing", "has no environment class"),
+        ("{}:actor", "{}:Endless", "no step limit"),
+        ("no_such_module:actor", "{}:Target", "importing 'no_such_module' failed"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(own, policy, environment, message, capsys):
+    arguments = ["check", policy.format(own)]
+    arguments += [] if environment is None else ["--environment", environment.format(own)]
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+def test_a_state_dictionary_of_cleanrl(own, tmp_path, capsys):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)]
+    state = {f"actor.{name}": value for name, value in torch.nn.Sequential(*layers).state_dict().items()}
+    torch.save(state | {"critic.0.weight": torch.zeros(1, 4)}, tmp_path / "agent.cleanrl_model")
+    command = ["evaluate", "agent.cleanrl_model", "--environment", "cartpole", "--episodes", "4", "--json"]
+    assert main([*command, "--arch", "cleanrl-ppo"]) == 0
+    assert json.loads(capsys.readouterr().out)["environment"] == "CartPole-v1"
+    assert main([*command, "--arch", "cleanrl-dqn"]) == 2
+    assert "no weights of 'network.0'" in capsys.readouterr().err
+    assert main([*command, "--arch", "cleanrl-ppo-continuous"]) == 2
+    assert "pass --normalization" in capsys.readouterr().err
+
+
+def test_architectures_name_modules_strides_and_activations():
+    rng = np.random.default_rng(0)
+    weights = {
+        "conv.weight": rng.normal(size=(4, 1, 3, 3)).astype(np.float32),
+        "head.weight": rng.normal(size=(2, 16)).astype(np.float32),
+    }
+    first, last = read_architecture("conv/2,relu,head,tanh", weights, "x")
+    assert (first.stride, first.activation, last.activation) == (2, Activation.RELU, Activation.TANH)
+    for chain, message in (("relu,head", "does not follow"), ("conv,head", "a stride"), ("head/2", "no stride"),
+                           ("head;", "no module"), ("other", "there are conv, head")):  # fmt: skip
+        with pytest.raises(PolicyError, match=message):
+            read_architecture(chain, weights, "x")
+
+
+def test_a_module_of_another_shape_is_refused():
+    with pytest.raises(PolicyError, match="cannot be called on observations"):
+        read_chain(torch.nn.Linear(3, 2), (4,), "x")
+
+
+def test_sensitivity_finds_the_layer_that_was_made_coarse():
+    recipe = make_recipe()
+    policy = extract(make_model(recipe, make_vector(find_environment("cartpole"), 2, 0), 0))
+    policy.net.layers[0].weight[0, 0] = 40.0
+    observations = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    first, last = measure_sensitivity(policy, 4, observations)
+    assert first.error > 3 * first.error_per_channel
+    assert first.reach > last.reach
+
+
+def test_margins_outside_of_0_and_1_are_refused(capsys):
+    if not POLICIES.is_dir():
+        pytest.skip(f"no policies in {POLICIES}")
+    assert main(["check", str(POLICIES / "ppo-cartpole-seed0"), "--margin", "5"]) == 2
+    assert "lies between 0 and 1" in capsys.readouterr().err
+
+
+def test_unknown_modules_of_environments_are_refused():
+    with pytest.raises(SpecError, match="importing 'nowhere' failed"):
+        identify_environment("nowhere:Env")
