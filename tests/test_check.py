@@ -12,7 +12,7 @@ from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.net import Activation
 from quarl_bench.policy.foreign import read_architecture, read_chain
 from quarl_bench.policy.sb3 import extract
-from quarl_bench.rl.environments import find_environment, identify_environment
+from quarl_bench.rl.environments import find_environment, import_environment
 from quarl_bench.rl.models import make_model
 from quarl_bench.rl.sensitivity import measure_sensitivity
 from quarl_bench.rl.vector import make_vector
@@ -162,4 +162,4 @@ def test_margins_outside_of_0_and_1_are_refused(capsys):
 
 def test_unknown_modules_of_environments_are_refused():
     with pytest.raises(SpecError, match="importing 'nowhere' failed"):
-        identify_environment("nowhere:Env")
+        import_environment("nowhere:Env")

@@ -1,6 +1,7 @@
 """From what a user names to a policy, its environment, and its quantized form."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,14 +48,24 @@ def open_task(options: argparse.Namespace) -> "tuple[StoredPolicy, Environment]"
     if is_foreign(options):
         return _adopt(options)
     stored = open_policy(options)
-    name = options.environment or stored.about.get("environment")
+    own = _import_own(options.environment)
+    name = (own.id if own else options.environment) or stored.about.get("environment")
     if not isinstance(name, str):
         raise SpecError(f"{options.policy}: the policy names no environment; pass --environment")
     algo, time_feature = str(stored.about.get("algo", "")), bool(stored.about.get("time_feature", False))
     try:
-        return stored, find_home(ZooAgent(stored.policy, algo, name, time_feature, stored.sha256))
+        home = find_home(ZooAgent(stored.policy, algo, name, time_feature, stored.sha256))
     except PolicyError as error:
         raise PolicyError(f"{options.policy}: {error}") from error
+    return stored, replace(home, custom=own is not None)
+
+
+def _import_own(name: str | None) -> "Environment | None":
+    """The environment of the user's own that was typed as `module:Class`, if one was."""
+    from quarl_bench.imports import SEPARATOR
+    from quarl_bench.rl.environments import import_environment
+
+    return import_environment(name) if name and SEPARATOR in name else None
 
 
 def quantize_policy(stored: "StoredPolicy", environment: "Environment", scheme: "Scheme") -> "Policy":
@@ -96,7 +107,7 @@ def _adopt(options: argparse.Namespace) -> "tuple[StoredPolicy, Environment]":
             f"{where}: {options.arch} is trained on normalized observations, and the file has no statistics; pass "
             "--normalization FILE of a saved VecNormalize, or --normalization none if it was trained without"
         )
-    environment = identify_environment(options.environment)
+    environment = _import_own(options.environment) or identify_environment(options.environment)
     bare, _ = make_environment(environment)
     observations, actions = bare.observation_space, bare.action_space
     bare.close()

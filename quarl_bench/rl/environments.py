@@ -67,11 +67,8 @@ def find_environment(slug: str) -> Environment:
 def identify_environment(name: str, *, time_feature: bool = False) -> Environment:
     """The environment with this id part, or with this Gymnasium id, living or former.
 
-    `module:Environment` imports the module and makes its class, or the id that it registers; nothing else about it is
-    known. An id that is not listed has no known cap.
+    An id that is not listed has no known cap. Nothing is imported: names may come from strangers' files.
     """
-    if SEPARATOR in name:
-        return replace(_import_environment(name), time_feature=time_feature)
     known = _read_environments()
     listed = {key: entry for entry in known.values() for key in (entry.id, *entry.formerly)}
     environment = known.get(name) or listed.get(name)
@@ -180,8 +177,11 @@ def _quiet_mujoco() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
-def _import_environment(name: str) -> Environment:
-    """A user's own: the class behind the colon is registered under its name, an id was registered by the import."""
+def import_environment(name: str) -> Environment:
+    """A user's own, `module:Class` or `module:Id-v0`, which the user typed: the module is imported.
+
+    A class is registered under its name; an id is registered by the import.
+    """
     found = import_attribute(name)
     module, _, attribute = name.partition(SEPARATOR)
     name_id = attribute

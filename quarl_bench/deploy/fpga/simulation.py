@@ -18,7 +18,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from quarl_bench.deploy.fpga.folding import Plan
-from quarl_bench.deploy.fpga.generator import TOP, Design
+from quarl_bench.deploy.fpga.generator import AXIS_TOP, TOP, Design, Port, axis_ports
 from quarl_bench.deploy.fpga.library import find_hardware
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quant.affine import Integers
@@ -58,14 +58,19 @@ class Simulation:
         """
         plan = design.plan
         self._design, self._plan = design, plan
-        beats, bits = (1, plan.in_beats * plan.in_lanes * plan.in_bits) if plan.in_beats == 1 else (0, 0)
-        self._in_beats, self._in_words = plan.in_beats, -(-plan.in_lanes * plan.in_bits // 32)
+        whole = Port(1, plan.stages[-1].outputs * plan.out_bits)
+        self._ports = axis_ports(plan, design.axis_bits) if axis else (Port(plan.in_beats, plan.in_lanes * plan.in_bits), whole)
+        taken, given = self._ports
+        macros = {"IN_BEATS": taken.beats, "IN_WORDS": taken.words, "OUT_BEATS": given.beats, "OUT_WORDS": given.words}
+        options = ["+define+QUARL_TRACE"] if trace else []
+        top, kind = (AXIS_TOP, {"AXIS": 1}) if axis else (TOP, {})
+        self._binary = build(design, cache, top, "testbench.cpp", macros | kind, options)
 
     def run(self, q: Integers, *, gap: float = 0.0, stall: float = 0.0, seed: int = 0) -> Run:
         """Feed input integers (n, inputs), offering none in a share `gap` of cycles and taking no output in `stall`."""
         records, _ = self._execute(q, gap, stall, seed)
         return Run(
-            unpack_outputs(np.ascontiguousarray(records["words"]).reshape(len(q), -1), self._plan),
+            unpack_outputs(np.ascontiguousarray(records["words"]), self._plan, self._ports[1]),
             *(records["times"][:, column].astype(np.int64) for column in range(3)),
         )
 
@@ -81,8 +86,9 @@ class Simulation:
         return tuple(links)
 
     def _execute(self, q: Integers, gap: float, stall: float, seed: int) -> tuple[NDArray[np.void], str]:
-        words = pack_inputs(q, self._plan)
-        record = np.dtype([("times", "<u8", 3), ("words", "<u4", _output_words(self._plan))])
+        words = pack_inputs(q, self._plan, self._ports[0])
+        given = self._ports[1]
+        record = np.dtype([("times", "<u8", (3,)), ("words", "<u4", (given.beats, given.words))])
         with tempfile.TemporaryDirectory() as scratch:
             source, target = Path(scratch) / "inputs", Path(scratch) / "outputs"
             source.write_bytes(words.tobytes())
@@ -119,22 +125,28 @@ def find_divergence(design: Design, q: Integers, cache: Path) -> str:
     return "all layers agree, so the output's encoding does not"
 
 
-def pack_inputs(q: Integers, plan: Plan) -> NDArray[np.uint32]:
-    """Beats (n, beats, words of 32 bits) for input integers (n, inputs)."""
+def pack_inputs(q: Integers, plan: Plan, port: Port) -> NDArray[np.uint32]:
+    """Beats (n, beats, words of 32 bits) of `port` for input integers (n, inputs)."""
     stage = plan.stages[0]
     if q.ndim != 2 or q.shape[1] != stage.inputs or q.min() < stage.low or q.max() > stage.high:
         raise DeploymentError(
             f"fpga: inputs of shape {q.shape} for (n, {stage.inputs}) integers in [{stage.low}, {stage.high}]"
         )
     padded = np.pad(q, ((0, 0), (0, plan.in_beats * plan.in_lanes - q.shape[1])))
-    return _pack(padded.reshape(len(q), plan.in_beats, plan.in_lanes), plan.in_bits)
+    bits = ((padded[..., None] >> np.arange(plan.in_bits)) & 1).reshape(len(q), plan.in_beats, -1).astype(np.uint8)
+    if plan.in_beats == 1:  # one string, cut into the port's beats
+        bits = np.pad(bits[:, 0], ((0, 0), (0, port.beats * port.width - bits.shape[2])))
+        bits = bits.reshape(len(q), port.beats, port.width)
+    filled = np.pad(bits, ((0, 0), (0, 0), (0, 32 * port.words - bits.shape[2])))
+    return np.packbits(filled, axis=-1, bitorder="little").view("<u4")
 
 
-def unpack_outputs(words: NDArray[np.uint32], plan: Plan) -> Integers:
-    """Output integers (n, outputs) from words of 32 bits."""
+def unpack_outputs(words: NDArray[np.uint32], plan: Plan, port: Port) -> Integers:
+    """Output integers (n, outputs) from beats (n, beats, words of 32 bits) of `port`."""
     last, bits = plan.stages[-1], plan.out_bits
-    raw = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, : last.outputs * bits]
-    values = raw.reshape(len(words), last.outputs, bits).astype(np.int64) @ (np.int64(1) << np.arange(bits))
+    string = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[:, :, : port.width]
+    raw = string.reshape(len(words), -1)[:, : last.outputs * bits].reshape(len(words), last.outputs, bits)
+    values = raw.astype(np.int64) @ (np.int64(1) << np.arange(bits))
     return np.where((values >> (bits - 1) == 1) & (last.lowest < 0), values - (1 << bits), values)
 
 
@@ -171,18 +183,6 @@ def require_verilator() -> str:
     if path is None:
         raise DeploymentError("fpga: verilator is not installed; apt-get install verilator (5.006 or newer)")
     return path
-
-
-def _pack(values: Integers, bits: int) -> NDArray[np.uint32]:
-    """The last axis as one string of bits, low first, in words of 32 bits."""
-    planes = (values[..., None] >> np.arange(bits)) & 1
-    flat = planes.reshape(*values.shape[:-1], -1).astype(np.uint8)
-    padded = np.pad(flat, [(0, 0)] * (flat.ndim - 1) + [(0, -flat.shape[-1] % 32)])
-    return np.packbits(padded, axis=-1, bitorder="little").view("<u4")
-
-
-def _output_words(plan: Plan) -> int:
-    return -(-plan.stages[-1].outputs * plan.out_bits // 32)
 
 
 def _call(command: list[str], folder: Path, failure: str) -> str:

