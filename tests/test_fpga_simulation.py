@@ -1,8 +1,10 @@
-"""Designs in Verilator: bit-exact under stalls and behind AXI streams, divergence located, the board's line, synthesis."""
+"""Designs in Verilator: bit-exact under stalls and behind AXI streams, divergence, the board's line, synthesis."""
 
 import json
 import os
+import threading
 import time
+import tty
 from pathlib import Path
 
 import numpy as np
@@ -166,26 +168,21 @@ def test_silent_cut_and_missing_lines_are_one_line_errors(tmp_path: Path) -> Non
     plan = Plan(split(draw_net(STREAMED)), Folding((9, 2, 3, 2), (3, 3, 2)))
     with pytest.raises(BoardError, match="check the port's name"):
         Link(str(tmp_path / "ttyUSB0"), plan)
+    identity = b"q\x01\x09\x00\x03\x00" + plan.digest
+    for answer, match in (
+        (b"", "silent"),
+        (b"e" + bytes([find_crc(b"e")]), "arrived damaged"),
+        (identity, "38 of 39 bytes"),
+        (identity + bytes([find_crc(identity) ^ 1]), "damaged"),
+    ):
+        with pytest.raises(BoardError, match=match) as caught:
+            ask_board_that_says(answer, plan)
+        assert "\n" not in str(caught.value)
+
+
+def ask_board_that_says(answer: bytes, plan: Plan) -> None:
     host, device = os.openpty()
-    try:
-        with pytest.raises(BoardError, match="silent"):
-            Link(os.ttyname(device), plan, timeout=0.1)
-        identity = b"q\x01\x09\x00\x03\x00" + plan.digest
-        for answer, match in (
-            (b"e" + bytes([find_crc(b"e")]), "arrived damaged"),
-            (identity, "38 of 39 bytes"),
-            (identity + bytes([find_crc(identity) ^ 1]), "damaged"),
-        ):
-            with pytest.raises(BoardError, match=match) as caught:
-                _ask_with(host, os.ttyname(device), plan, answer)
-            assert "\n" not in str(caught.value)
-    finally:
-        os.close(device)
-        os.close(host)
-
-
-def _ask_with(host: int, port: str, plan: Plan, answer: bytes) -> None:
-    import threading
+    tty.setraw(device)
 
     def reply() -> None:
         os.read(host, 2)
@@ -194,9 +191,11 @@ def _ask_with(host: int, port: str, plan: Plan, answer: bytes) -> None:
     thread = threading.Thread(target=reply)
     thread.start()
     try:
-        Link(port, plan, timeout=0.5)
+        Link(os.ttyname(device), plan, timeout=0.3)
     finally:
         thread.join()
+        os.close(device)
+        os.close(host)
 
 
 # --- synthesis -------------------------------------------------------------------------------------------------------

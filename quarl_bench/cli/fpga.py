@@ -12,7 +12,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
 from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import format_table, print_result, say
-from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from quarl_bench.deploy.fpga.part import Part, Resources
     from quarl_bench.deploy.fpga.simulation import Run
     from quarl_bench.deploy.fpga.synthesis import Synthesis
-    from quarl_bench.quant.affine import Integers
     from quarl_bench.quant.integer import IntegerNet
 
 SHOWN = 12  # foldings of the front
@@ -32,7 +31,7 @@ RANDOM = "random:"  # what names one of LQCC's architectures with random weights
 
 def add_command(commands: Any) -> None:
     """`fpga` and its options."""
-    command = add(commands, "fpga", run, "Find the fastest design of a policy that an FPGA holds; simulate and size it.",
+    command = add(commands, "fpga", run, "Find the fastest design of a policy that an FPGA holds; simulate, size it.",
                   "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
     add_policy(command)
     add_environment(command)
@@ -40,7 +39,7 @@ def add_command(commands: Any) -> None:
     command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
     command.add_argument("--clock", default=100.0, type=read_clock, help="such as 100MHz. Default: 100MHz.")
     command.add_argument(
-        "--stream", type=read_positive, metavar="N", help="input values a cycle. Default: the whole observation at once."
+        "--stream", type=read_positive, metavar="N", help="input values a cycle. Default: a whole observation."
     )
     command.add_argument("--spare", default=0.1, type=read_share, help="share of the part to leave free. Default: 0.1.")
     command.add_argument("--estimate", action="store_true", help="formulas only, no synthesis. Default: both.")
@@ -48,7 +47,7 @@ def add_command(commands: Any) -> None:
         "--vectors", default=VECTORS, type=read_natural, metavar="N",
         help=f"observations to simulate; 0: none. Default: {VECTORS}.",
     )  # fmt: skip
-    command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: none.")
+    command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: no.")
     command.add_argument("--cache", type=Path, help="folder for builds and syntheses. Default: the user's.")
 
 
@@ -56,9 +55,12 @@ def run(options: argparse.Namespace) -> int:
     """Explore, confirm, write, simulate."""
     from quarl_bench.deploy.fpga.explorer import explore, find_pareto, fits
     from quarl_bench.deploy.fpga.part import find_part
+    from quarl_bench.deploy.fpga.simulation import require_verilator
     from quarl_bench.deploy.fpga.stage import split
 
     use_one_thread()
+    if options.vectors:
+        require_verilator()  # now, not after an hour of synthesis
     part = find_part(options.part)
     net, weights = _open_net(options)
     stages = split(net)
@@ -68,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     front = [candidate for candidate in find_pareto(candidates, part) if fits(candidate.resources, part, 0.0)]
     with tempfile.TemporaryDirectory() as scratch:
         cache = options.cache or default_cache() / "fpga"
-        chosen, design, synthesis = _choose(candidates, part, options, options.output or Path(scratch) / "design", cache)
+        folder = options.output or Path(scratch) / "design"
+        chosen, design, synthesis = _choose(candidates, part, options, folder, cache)
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
     result = {
         "weights": weights,
@@ -162,11 +165,8 @@ def _simulate(design: "Design", net: "IntegerNet", plan: "Plan", count: int, cac
 
     if count == 0:
         return None
-    q: Integers = draw_inputs(plan.stages, count)
-    try:
-        return check(Simulation(design, cache), design, q, net.run(q), cache)
-    except DeploymentError as error:
-        raise DeploymentError(f"{error} (--vectors 0 leaves the simulation out)") from error
+    q = draw_inputs(plan.stages, count)
+    return check(Simulation(design, cache), design, q, net.run(q), cache)
 
 
 def _describe(candidate: "Candidate", part: "Part") -> dict[str, Any]:

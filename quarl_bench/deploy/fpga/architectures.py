@@ -20,7 +20,7 @@ SAMPLES = 2000  # random inputs from which the scales of random weights are take
 
 @dataclass(frozen=True)
 class Architecture:
-    """Widths and bits of a policy; `paper_cycles` at 100 MHz and `actions_per_second` are those of LQCC's FINN build."""
+    """Widths and bits of a policy; `paper_cycles` at 100 MHz and `actions_per_second` are of LQCC's FINN build."""
 
     name: str
     widths: tuple[int, ...]
@@ -66,15 +66,15 @@ def draw_net(architecture: Architecture, seed: int = 0) -> IntegerNet:
     last = len(architecture.widths) - 2
     for index, outputs in enumerate(architecture.widths[1:]):
         weight = rng.integers(weights.minimum, weights.maximum + 1, (outputs, q.shape[1])).astype(np.int8)
-        scale = np.float32([1 / np.sqrt(q.shape[1]) / weights.maximum])
+        scale = np.array([1 / np.sqrt(q.shape[1]) / weights.maximum], dtype=np.float32)
         sums = q @ weight.T.astype(np.int64)
         bias = np.rint(rng.normal(0, 0.3 * sums.std(), outputs)).astype(np.int32)
-        format = IntegerFormat(architecture.output_bits if index == last else architecture.core_bits, index == last)
+        integers = IntegerFormat(architecture.output_bits if index == last else architecture.core_bits, index == last)
         top = np.percentile(np.abs(sums + bias), 99.0)
-        step = np.float32(source.scale * scale[0] * top / format.maximum)
+        step = np.float32(source.scale * scale[0] * top / integers.maximum)
         activation = Activation.NONE if index == last else Activation.RELU
-        output = ActivationFormat(format, step, 0)
+        output = ActivationFormat(integers, step, 0)
         layers.append(QuantizedLayer(Linear, activation, 1, weight, scale, weights, bias, output))
-        q = np.clip(np.rint((sums + bias) * (source.scale * scale[0] / step)), layers[-1].lowest, format.maximum)
+        q = np.clip(np.rint((sums + bias) * (source.scale * scale[0] / step)), layers[-1].lowest, integers.maximum)
         q, source = q.astype(np.int64), output
     return IntegerNet((architecture.widths[0],), first, tuple(layers), Requantization.THRESHOLDS)

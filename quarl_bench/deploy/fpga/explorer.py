@@ -29,9 +29,7 @@ class Candidate:
         return self.plan.cycles
 
 
-def explore(
-    stages: Sequence[Stage], part: Part, in_lanes: int | None = None, spare: float = SPARE
-) -> list[Candidate]:
+def explore(stages: Sequence[Stage], part: Part, in_lanes: int | None = None, spare: float = SPARE) -> list[Candidate]:
     """All foldings worth a look, fastest first; `in_lanes` input values a cycle (all of them unless given)."""
     found = [Candidate(plan, estimate(plan)) for plan in _fold_all(tuple(stages), part, in_lanes, spare)]
     return sorted(found, key=lambda candidate: (candidate.cycles, candidate.resources.bottleneck(part)[1]))

@@ -1,7 +1,7 @@
 """FINN's own formulas (v0.10.1): what its dataflow of a policy would cost, without running it.
 
 A matrix-vector unit with PE rows and SIMD columns a cycle takes (outputs / PE) * (inputs / SIMD) cycles. `fold` raises
-SIMD, then PE, over divisors until a unit is below the target, as FINN's SetFolding does; LQCC swept the target in powers
+SIMD, then PE, over divisors until a unit is below the target, as FINN's SetFolding does; LQCC swept it in powers
 of ten and padded observations and actions to multiples of 32. Sizes are estimates of estimates: FINN fits them for
 UltraScale parts, and its tools find more to share.
 """
@@ -152,4 +152,3 @@ def _fold_unit(unit: Mvau, target: float) -> Mvau:
 
 def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
-

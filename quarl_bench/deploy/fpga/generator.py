@@ -535,7 +535,7 @@ def _write_layer(unit: Unit, plan: Plan) -> str:
         "group_bits": _address_bits(unit.beats),
     }
     tops = {
-        "in_top": values["in_lanes"] * stage.in_bits - 1,
+        "in_top": (stage.inputs if unit.rows else unit.in_lanes) * stage.in_bits - 1,
         "out_top": unit.lanes * stage.out_bits - 1,
         "sums_top": unit.lanes * stage.sum_bits - 1,
         "address_top": _address_bits(unit.weights.depth) - 1,

@@ -59,7 +59,8 @@ class Simulation:
         plan = design.plan
         self._design, self._plan = design, plan
         whole = Port(1, plan.stages[-1].outputs * plan.out_bits)
-        self._ports = axis_ports(plan, design.axis_bits) if axis else (Port(plan.in_beats, plan.in_lanes * plan.in_bits), whole)
+        plain = Port(plan.in_beats, plan.in_lanes * plan.in_bits), whole
+        self._ports = axis_ports(plan, design.axis_bits) if axis else plain
         taken, given = self._ports
         macros = {"IN_BEATS": taken.beats, "IN_WORDS": taken.words, "OUT_BEATS": given.beats, "OUT_WORDS": given.words}
         options = ["+define+QUARL_TRACE"] if trace else []
@@ -181,7 +182,9 @@ def require_verilator() -> str:
     """The program's path; DeploymentError with the remedy when it is not installed."""
     path = shutil.which("verilator")
     if path is None:
-        raise DeploymentError("fpga: verilator is not installed; apt-get install verilator (5.006 or newer)")
+        raise DeploymentError(
+            "fpga: verilator is not installed; apt-get install verilator (5.006 or newer), or simulate nothing"
+        )
     return path
 
 
