@@ -209,10 +209,23 @@ def test_after_training_eight_bits_are_close_and_two_are_not():
     assert errors[0] < 0.05 < errors[1] < 0.5 < errors[2]
 
 
+def test_the_order_of_the_inputs_hardly_matters():
+    """States come in visiting order; those of the last episode do not decide the scales."""
+    net, rng = make_net(11, 16, 3), np.random.default_rng(2)
+    inputs = normal(rng, 6_000, 11) * np.linspace(2, 0.1, 6_000, dtype=np.float32)[:, None]
+    scales = [
+        float(quantize_after(net, Scheme.parse("i8c8o8"), order).input.scale)
+        for order in (inputs, rng.permutation(inputs))
+    ]
+    assert scales[0] == pytest.approx(scales[1], rel=0.05)
+
+
 def test_only_what_has_learned_scales_is_quantized_so():
     with pytest.raises(QuantizationError, match="i<bits>"):
         LearnedNet((3, 4, 2), Scheme.parse("qat4"), [torch.Generator()])
     tanh = make_net(3, 8, 2, activation=Activation.TANH)
+    with pytest.raises(QuantizationError, match="calibration"):
+        quantize_after(make_net(3, 8, 2), Scheme.parse("i8c8o8"), np.zeros((0, 3), dtype=np.float32))
     with pytest.raises(QuantizationError, match="ReLU"):
         quantize_after(tanh, Scheme.parse("i8c8o8"), normal(np.random.default_rng(0), 10, 3))
 

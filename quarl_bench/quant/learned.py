@@ -28,6 +28,7 @@ from quarl_bench.quant.stacked import Tensor, chain, draw_layer, multiply
 PERCENTILE = 99.999  # of the magnitudes of a batch
 WARM_UP = 300  # batches before a scale is learned
 MOMENTUM = 0.1  # weight of the newest batch
+BATCH = 256  # inputs of a batch where there is no training
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
 
 
@@ -235,11 +236,15 @@ class LearnedNet(nn.Module):
         return ActivationFormat(scale.format, np.float32(float(scale.step[index])), 0)
 
 
-def quantize_after(net: Net, scheme: Scheme, inputs: Floats, batch: int = 256) -> QuantizedNet:
+def quantize_after(net: Net, scheme: Scheme, inputs: Floats) -> QuantizedNet:
     """A trained `net` under LQCC's quantizer without training: scales watched on `inputs` (n, width), nothing learned.
 
-    What LQCC says fails on small nets at few bits. QuantizationError for nets that are no perceptron with ReLUs.
+    Batches are drawn from `inputs` as training draws them from a replay buffer, always the same ones: in visiting order
+    the average would remember the last episode alone. QuantizationError for nets that are no perceptron with ReLUs, and
+    without inputs.
     """
+    if not len(inputs):
+        raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
     layers = net.layers
     kinds = [Activation.RELU] * (len(layers) - 1) + [Activation.NONE]
     fits = [isinstance(layer, Linear) and layer.activation is kind for layer, kind in zip(layers, kinds, strict=True)]
@@ -251,6 +256,8 @@ def quantize_after(net: Net, scheme: Scheme, inputs: Floats, batch: int = 256) -
         for own, (weight, bias) in zip(range(0, 2 * len(layers), 2), net.tensors, strict=True):
             learned.layers[own].copy_(weight[None])
             learned.layers[own + 1].copy_(bias[None])
-        for start in range(0, min(len(inputs), WARM_UP * batch), batch):
-            learned(torch.from_numpy(inputs[start : start + batch])[None], watch=True)
+        generator = np.random.default_rng(0)
+        for _ in range(WARM_UP):
+            rows = generator.integers(len(inputs), size=BATCH)
+            learned(torch.from_numpy(inputs[rows])[None], watch=True)
     return learned.export(0)

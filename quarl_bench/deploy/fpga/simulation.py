@@ -166,7 +166,7 @@ def build(
     with FileLock(folder / "lock"), tempfile.TemporaryDirectory(dir=folder) as scratch:
         if binary.exists():
             return binary
-        flags = " ".join(["-O2", *(f"-D{name}={value}" for name, value in macros.items())])
+        flags = " ".join(["-O1", *(f"-D{name}={value}" for name, value in macros.items())])
         command = [
             *(require_verilator(), "--cc", "--exe", "--build", "-O3", *WARNINGS, *options, "--top-module", top),
             *("-CFLAGS", flags, "-LDFLAGS", "-lutil", "--Mdir", scratch, "-Irtl"),
