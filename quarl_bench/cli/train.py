@@ -34,6 +34,10 @@ def add_command(commands: Any) -> None:
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
+    command.add_argument(
+        "--workers", type=read_positive, default=1, metavar="N",
+        help="cores to use: torch's threads, and processes that step Atari games. Default: 1.",
+    )  # fmt: skip
     many = command.add_argument_group(
         "many seeds of SAC or DDPG in one process, by LQCC's recipe; --output is the folder of their folders"
     )
@@ -55,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
-    settings = Options(options.resume, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))
+    settings = Options(options.resume, sys.stderr.isatty(), lambda: bool(stop), options.workers)
     if options.seeds is not None or (options.scheme and Scheme.parse(options.scheme).family is Family.LEARNED):
         return train_many(options, settings)
     spec = PolicySpec(options.algo, options.environment, options.seed, options.origin, options.scheme)

@@ -38,6 +38,7 @@ from quarl_bench.rl.exploration import collect_random_states, describe_explorati
 from quarl_bench.rl.models import load_model, make_model
 from quarl_bench.rl.recipes import Recipe
 from quarl_bench.rl.vector import make_vector
+from quarl_bench.rl.workers import WorkerVector
 from quarl_bench.spec import ACTOR_CRITIC, PolicySpec, is_sampled
 
 CURVE_POINTS = 20  # evaluations, and checkpoints, per run
@@ -59,6 +60,7 @@ class Options:
     resume: bool = False
     progress: bool = False
     should_stop: Callable[[], bool] = lambda: False
+    workers: int = 1  # threads of torch, and processes that step Atari games
 
 
 def train_policy(
@@ -76,7 +78,7 @@ def train_policy(
     run = _Run(spec, recipe, environment, checkpoint, options)
     resumed = (checkpoint / STATE).exists()
     model, curve = run.load() if resumed else (run.new(), [])
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.workers)
     callback = _Checkpoints(run, curve)
     remaining = recipe.timesteps - model.num_timesteps
     if remaining > 0:
@@ -187,7 +189,11 @@ class _Run:
         }
 
     def _vector(self, statistics: Path | None = None) -> VecEnv:
-        vector = make_vector(self.environment, self.recipe.environments, self.spec.seed)
+        count, seed, workers = self.recipe.environments, self.spec.seed, self.options.workers
+        if self.environment.atari and workers > 1:
+            vector: VecEnv = WorkerVector(self.environment, count, seed, workers)
+        else:
+            vector = make_vector(self.environment, count, seed)
         if not self.recipe.normalize:
             return vector
         if statistics is not None:

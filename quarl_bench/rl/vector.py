@@ -32,13 +32,39 @@ def _make_limited(environment: Environment) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TimeLimit(bare, limit)
 
 
-class GameVector(VecEnv):
+class BareVector(VecEnv):
+    """Environments without attributes, methods and wrappers that could be reached from outside."""
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """An attribute of this vector, once per environment (`render_mode` is all that is asked)."""
+        return [getattr(self, attr_name, None) for _ in self._list(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """There is nothing to set."""
+        raise NotImplementedError(attr_name)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """There are no methods to call."""
+        raise NotImplementedError(method_name)
+
+    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: VecEnvIndices = None) -> list[bool]:  # noqa: ARG002
+        """Never."""
+        return [False for _ in self._list(indices)]
+
+    def _list(self, indices: VecEnvIndices) -> Iterable[int]:
+        return self._get_indices(indices)
+
+
+class GameVector(BareVector):
     """Atari games as training sees them: an episode is one life, and a reward is its sign.
 
-    `infos` carry what Monitor adds: return and length of whole games, unclipped.
+    `infos` carry what Monitor adds: return and length of whole games, unclipped. `first` is the number of the first
+    game where these are some of a run's games.
     """
 
-    def __init__(self, environment: Environment, count: int, seed: int) -> None:
+    def __init__(self, environment: Environment, count: int, seed: int, *, first: int = 0) -> None:
         self._id = environment.id
         self._games = GAMES.borrow(self._id, count)
         super().__init__(
@@ -46,7 +72,7 @@ class GameVector(VecEnv):
             gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8),
             gymnasium.spaces.Discrete(len(self._games[0].actions)),
         )
-        self._generators = [np.random.default_rng([seed, index]) for index in range(count)]
+        self._generators = [np.random.default_rng([seed, first + index]) for index in range(count)]
         self._returns, self._lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._actions: NDArray[Any] = np.zeros(count, dtype=np.int64)
         self._began = time.time()
@@ -75,27 +101,6 @@ class GameVector(VecEnv):
         """Hand the games to whoever plays next."""
         GAMES.give_back(self._id, self._games)
         self._games = []
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of this vector, once per game (`render_mode` is all that is asked)."""
-        return [getattr(self, attr_name, None) for _ in self._list(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Games have nothing to set."""
-        raise NotImplementedError(attr_name)
-
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
-        """Games have no methods to call from outside."""
-        raise NotImplementedError(method_name)
-
-    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: VecEnvIndices = None) -> list[bool]:  # noqa: ARG002
-        """Games do without wrappers."""
-        return [False for _ in self._list(indices)]
-
-    def _list(self, indices: VecEnvIndices) -> Iterable[int]:
-        return self._get_indices(indices)
 
     def _advance(self, index: int, action: int) -> tuple[NDArray[Any], float, bool, dict[str, Any]]:
         game, info = self._games[index], {"TimeLimit.truncated": False}

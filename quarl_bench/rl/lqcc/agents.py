@@ -145,6 +145,14 @@ class Agent(ABC):
         torch.autograd.backward(loss)
         self.critic_optimizer.step()
 
+    def _learn_actor(self, loss: Tensor) -> None:
+        """One step of the actor; while its scales are being watched, they are not learned (section 2.2)."""
+        self.actor_optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        if isinstance(self.actor, LearnedNet) and self.actor.scales[0].watches:
+            self.actor.scales.zero_grad()
+        self.actor_optimizer.step()
+
     def _move(self, target: nn.Module, source: nn.Module) -> None:
         parameters = [parameter.detach() for parameter in source.parameters()]
         torch._foreach_lerp_(list(target.parameters()), parameters, self.recipe.tau)
@@ -200,9 +208,7 @@ class Sac(Agent):
         actions, log_density = self._sample(seen)
         best = self.critics(seen, actions, frozen=True).amin(1)
         loss = (self._alpha * log_density - best).mean(1).sum()
-        self.actor_optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        self.actor_optimizer.step()
+        self._learn_actor(loss)
         surplus = (log_density.detach() + self.target_entropy).mean(1)
         self.temperature_optimizer.zero_grad()
         torch.autograd.backward((-self.temperature["log"].exp() * surplus).sum())
@@ -237,7 +243,7 @@ class Ddpg(Agent):
 
     @torch.no_grad()
     def explore(self, observations: NDArray[Any]) -> NDArray[np.float32]:
-        """With noise of its own standard deviations."""
+        """With noise of one standard deviation, clipped to the action space."""
         actions = self.act(self.normalize_one(observations)) + self.draw(1) * self.scale * self.recipe.exploration
         limited = torch.minimum(torch.maximum(actions, self.middle - self.scale), self.middle + self.scale)
         return np.asarray(limited[:, 0].numpy())
@@ -253,10 +259,7 @@ class Ddpg(Agent):
         self._learn_values(self.critics(seen, batch.actions), goal[:, None])
         if self.updates % self.recipe.actor_every == 0:
             actions = self.squash(self.actor(seen, watch=True))
-            loss = -self.critics(seen, actions, frozen=True)[:, 0].mean(1).sum()
-            self.actor_optimizer.zero_grad()
-            loss.backward()
-            self.actor_optimizer.step()
+            self._learn_actor(-self.critics(seen, actions, frozen=True)[:, 0].mean(1).sum())
             self._move(self.target_actor.layers, self.actor.layers)
             self._move(self.target_critics, self.critics)
         self.updates += 1

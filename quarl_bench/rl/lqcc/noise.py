@@ -1,7 +1,7 @@
 """Playing with noise on the normalized observation (LQCC, section 3.3): net input + sigma * N(0, 1).
 
 The normal numbers of an episode depend on its environment seed and step alone: every policy, scheme and sigma sees the
-same ones, so that differences are not of the noise. Observations beyond the frozen normalization's clip are counted.
+same ones, so that differences are not of the noise. It comes behind the normalization's clip.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,10 @@ SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True, eq=False)
 class NoisyEpisodes:
-    """One episode per seed under one sigma; `clipped` is the share of observed values beyond the clip, before noise."""
+    """One episode per seed under one sigma."""
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
-    clipped: float
 
 
 def play_noisy(policy: Policy, environment: Environment, seeds: Sequence[int], sigma: float) -> NoisyEpisodes:
@@ -34,22 +33,18 @@ def play_noisy(policy: Policy, environment: Environment, seeds: Sequence[int], s
         raise PolicyError(f"noise of SD {sigma} on {len(seeds)} episodes: it takes an SD of at least 0 and one episode")
     size = environment.side_by_side or len(seeds)
     parts = [_play(policy, environment, seeds[i : i + size], sigma) for i in range(0, len(seeds), size)]
-    lengths = np.concatenate([part.lengths for part in parts])
-    clipped = sum(part.clipped * part.lengths.sum() for part in parts) / lengths.sum()
-    return NoisyEpisodes(np.concatenate([part.returns for part in parts]), lengths, float(clipped))
+    returns, lengths = ([getattr(part, name) for part in parts] for name in ("returns", "lengths"))
+    return NoisyEpisodes(np.concatenate(returns), np.concatenate(lengths))
 
 
 def _play(policy: Policy, environment: Environment, seeds: Sequence[int], sigma: float) -> NoisyEpisodes:
     streams = [np.random.default_rng([STREAM, int(seed)]) for seed in seeds]
-    limit = np.inf if policy.transform.normalization is None else policy.transform.normalization.clip
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
-    beyond = 0.0
     episodes = start_episodes(environment, seeds)
     try:
         observations, active = episodes.reset(), np.arange(len(seeds))
         while len(active):
             inputs = policy.transform.apply(observations)
-            beyond += (np.abs(inputs) >= limit).mean(axis=1).sum()
             drawn = np.stack([streams[index].standard_normal(inputs.shape[1], dtype=np.float32) for index in active])
             outputs = policy.net.forward(inputs + np.float32(sigma) * drawn)
             observations, rewards, done = episodes.step(active, policy.head.act(outputs))
@@ -58,4 +53,4 @@ def _play(policy: Policy, environment: Environment, seeds: Sequence[int], sigma:
             active, observations = active[~done], observations[~done]
     finally:
         episodes.close()
-    return NoisyEpisodes(returns, lengths, float(beyond / lengths.sum()))
+    return NoisyEpisodes(returns, lengths)

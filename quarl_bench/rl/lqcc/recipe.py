@@ -84,11 +84,18 @@ def find_recipe(algo: str) -> Recipe:
 
 
 def name_policy(recipe: Recipe, environment: str, seed: int) -> PolicySpec:
-    """What one seed's policy is called; the width of an fp32 actor that has not the recipe's stands in its origin."""
-    if recipe.quantizer is not None:
-        return PolicySpec(recipe.algo, environment, seed, ORIGIN, recipe.scheme)
-    odd = recipe.hidden != recipe.width
-    return PolicySpec(recipe.algo, environment, seed, f"{ORIGIN}h{recipe.hidden}" if odd else ORIGIN)
+    """What one seed's policy is called; its origin says what is not as in the paper, so that no arm replaces another.
+
+    That is raw observations, bf16, and the width of an fp32 actor's hidden layers: lqccraw, lqccbf16, lqcch16.
+    """
+    quantized = recipe.quantizer is not None
+    parts = (
+        ORIGIN,
+        "" if recipe.normalize else "raw",
+        "" if recipe.precision == PRECISIONS[0] else recipe.precision,
+        "" if quantized or recipe.hidden == recipe.width else f"h{recipe.hidden}",
+    )
+    return PolicySpec(recipe.algo, environment, seed, "".join(parts), recipe.scheme if quantized else "")
 
 
 @cache

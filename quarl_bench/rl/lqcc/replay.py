@@ -1,5 +1,6 @@
 """Transitions of many seeds, in files: a checkpoint only has to say how many rows there are."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,11 @@ class Replay:
     def __init__(self, folder: Path, seeds: int, capacity: int, observation: int, action: int) -> None:
         self.capacity, self.count = capacity, 0  # rows written so far, beyond the capacity too
         widths = {"observations": observation, "next_observations": observation, "actions": action, "ends": 2}
+        shapes = {folder / f"replay-{name}.f32": (seeds, capacity, width) for name, width in widths.items()}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._maps = {
-                name: _map(folder / f"replay-{name}.f32", (seeds, capacity, width)) for name, width in widths.items()
-            }
+            _check_space(folder, shapes)
+            self._maps = {name: _map(*item) for name, item in zip(widths, shapes.items(), strict=True)}
         except OSError as error:
             raise StoreError(
                 f"cannot write {folder}: {error.strerror or error}; choose a place with free space"
@@ -73,7 +74,19 @@ class Replay:
             array.flush()
 
 
-def _map(path: Path, shape: tuple[int, ...]) -> Any:
-    size = 4 * int(np.prod(shape))
-    mode = "r+" if path.exists() and path.stat().st_size == size else "w+"
+def _check_space(folder: Path, shapes: dict[Path, tuple[int, int, int]]) -> None:
+    """A full disk under a mapped file kills the process without a word, so it is refused beforehand."""
+    there = sum(512 * path.stat().st_blocks for path in shapes if path.exists())
+    needed, free = sum(map(_count_bytes, shapes.values())) - there, shutil.disk_usage(folder).free
+    if needed > free:
+        text = f"{folder}: transitions need {needed / 1e9:.1f} GB more, {free / 1e9:.1f} GB are free"
+        raise StoreError(f"{text}; choose another place, fewer seeds or fewer steps")
+
+
+def _count_bytes(shape: tuple[int, int, int]) -> int:
+    return 4 * int(np.prod(shape))
+
+
+def _map(path: Path, shape: tuple[int, int, int]) -> Any:
+    mode = "r+" if path.exists() and path.stat().st_size == _count_bytes(shape) else "w+"
     return np.memmap(path, np.float32, mode, shape=shape)  # type: ignore[call-overload]

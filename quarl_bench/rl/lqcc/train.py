@@ -10,6 +10,7 @@ import io
 import json
 import platform
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from tqdm import tqdm
 from quarl_bench.atomic import write_file
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.net import Net
+from quarl_bench.policy.clipping import count_clipped
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
@@ -41,7 +43,8 @@ from quarl_bench.spec import PolicySpec
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
 STATE = "state.pt"
 ACTION_STREAM, REPLAY_STREAM = 103, 104  # of a seed's generators
-PATIENCE = 500  # steps between two questions whether to stop
+PATIENCE = 500  # steps between two questions whether to stop, or to save
+SAVE_SECONDS = 180.0  # between two checkpoints, at most about
 LIBRARIES = ("torch", "gymnasium", "mujoco", "numpy")
 
 
@@ -59,9 +62,9 @@ def train_seeds(
     run = Run(recipe, find_environment(environment), tuple(seeds), folder, options)
     if run.checkpoint.exists() and not options.resume:
         raise StoreError(f"{run.checkpoint} holds an unfinished run; pass --resume to go on, or delete it")
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.workers)
     loop = Loop(run)
-    if (run.checkpoint / STATE).exists():
+    if run.unfinished:
         loop.restore()
     loop.learn()
     stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
@@ -96,6 +99,11 @@ class Run:
         return self.folder / f"{self.name}-seeds{numbers}.checkpoint"
 
     @property
+    def unfinished(self) -> bool:
+        """Whether there is something to go on from."""
+        return (self.checkpoint / STATE).exists()
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What a checkpoint has to agree with."""
         return {"recipe": self.recipe.sha256, "environment": self.environment.id, "seeds": list(self.seeds)}
@@ -123,9 +131,10 @@ class Loop:
         self._ages = np.zeros(len(seeds), dtype=np.int64)  # steps into the episodes
 
     def learn(self) -> None:
-        """Go on to the end, evaluating and saving `CURVE_POINTS` times."""
+        """Go on to the end, evaluating `CURVE_POINTS` times, and saving then and every `SAVE_SECONDS`."""
         recipe, options = self.run.recipe, self.run.options
         interval = max(recipe.timesteps // CURVE_POINTS, 1)
+        saved = time.monotonic()
         with tqdm(
             total=recipe.timesteps, initial=self.steps, desc=self.run.name, unit="step", disable=not options.progress
         ) as bar:
@@ -135,9 +144,11 @@ class Loop:
                 if self.steps % interval == 0 or self.steps == recipe.timesteps:
                     self._evaluate()
                     bar.set_postfix_str("returns " + " ".join(f"{curve[-1]['mean']:.0f}" for curve in self.curves))
-                    self._save()
-                elif self.steps % PATIENCE == 0 and options.should_stop():
-                    self._save()
+                elif self.steps % PATIENCE or not (options.should_stop() or time.monotonic() - saved > SAVE_SECONDS):
+                    continue
+                self._save()
+                saved = time.monotonic()
+                if self.steps < recipe.timesteps and options.should_stop():
                     raise Interrupted(f"stopped at {self.steps:,} of {recipe.timesteps:,} steps; --resume goes on")
 
     def advance(self) -> None:
@@ -190,7 +201,8 @@ class Loop:
 
     def publish(self, index: int, spec: PolicySpec) -> Stored:
         """Score the policy of one seed on test seeds and store it with everything a reader needs."""
-        policy, recipe = self.export(index), self.run.recipe
+        (policy, counter), recipe = count_clipped(self.export(index)), self.run.recipe
+        score = score_policy(policy, self.run.environment)
         about = {
             "algo": recipe.algo,
             "environment": self.run.environment.id,
@@ -202,7 +214,8 @@ class Loop:
             "published": None,
             "selection": {"rule": "the last policy", "episodes": 0, "timesteps": self.steps},
             "curve": self.curves[index],
-            "return": score_policy(policy, self.run.environment),
+            "return": score,
+            "clipped": {"share": counter.share, "values": counter.seen},  # of the observations of those episodes
             "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
             | {"python": platform.python_version()},
         }
