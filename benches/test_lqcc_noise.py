@@ -13,10 +13,17 @@ def curves(policy, quantized_policy, quarl_cells):
     return tuple(measure_noise(quarl_cells, policies) for policies in (policy, quantized_policy))
 
 
+def check(case, curves, verdict):
+    from quarl_bench.claims.panels import show_noise
+
+    fp32, quantized = curves
+    panels = show_noise(case.case.environment, {"fp32": fp32, case.case.scheme: quantized})
+    verdict.check(quantized.area, reference=fp32.area, panels=panels)
+
+
 @pytest.mark.claim("lqcc-noise-hopper")
 def test_hopper(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.area, reference=fp32.area)
+    check(case, curves, verdict)
 
 
 @pytest.mark.claim("lqcc-noise-hopper-own")
@@ -27,8 +34,7 @@ def test_hopper_against_itself(case, curves, verdict):
 
 @pytest.mark.claim("lqcc-noise-halfcheetah")
 def test_halfcheetah(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.area, reference=fp32.area)
+    check(case, curves, verdict)
 
 
 @pytest.mark.claim("lqcc-noise-halfcheetah-own")

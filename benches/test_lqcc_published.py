@@ -31,10 +31,13 @@ def tasks(claim, published):
 
 
 @pytest.mark.claim("lqcc-bits")
-def test_every_part_needs_three_bits(claim, tasks, verdict):
+def test_every_part_needs_three_bits(claim, tasks, published, verdict):
+    from quarl_bench.claims.panels import AUTHORS, show_scopes
     from quarl_bench.claims.replay import judge_parity
 
-    verdict.check_result(judge_parity(tasks, "all", range(3, 9)))
+    everything = {name: (published.fp32[name], partial(published.find, name)) for name in published.fp32}
+    panels = show_scopes("Figure 1 (SAC)", AUTHORS, everything)
+    verdict.check_result(judge_parity(tasks, "all", range(3, 9)), panels=panels)
 
 
 @pytest.mark.claim("lqcc-core")
@@ -67,10 +70,18 @@ def test_two_output_bits_cost_return(claim, tasks, verdict):
 
 @pytest.mark.claim("lqcc-table1")
 def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
+    from quarl_bench.claims.panels import AUTHORS, show_steps
     from quarl_bench.claims.replay import judge_table, read_printed
-    from quarl_bench.claims.selection import select
 
-    verdict.check_result(judge_table({task: select(*runs) for task, runs in tasks.items()}, read_printed(claim.claim)))
+    printed = read_printed(claim.claim)
+    verdict.check_result(judge_table(tasks, printed), panels=show_steps(AUTHORS, tasks, printed))
+
+
+@pytest.mark.claim("lqcc-parity")
+def test_selected_configurations_match(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_selected, read_printed
+
+    verdict.check_result(judge_selected(tasks, read_printed(claim.claim)))
 
 
 @pytest.mark.claim("lqcc-table1")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from quarl_bench.claims.speed import judge_growth
+
 
 @pytest.mark.claim("table4-speed")
 def test_int8_is_faster(case, board_run, times_regression, board_verdict):
@@ -12,3 +14,15 @@ def test_int8_is_faster(case, board_run, times_regression, board_verdict):
 @pytest.mark.claim("table4-memory")
 def test_int8_is_a_quarter_of_the_size(case, board_run, board_verdict):
     board_verdict.check_size(board_run)
+
+
+@pytest.mark.claim("table4-growth")
+def test_larger_policies_gain_more(claim, board_runs, verdict):
+    verdict.check_result(judge_growth([run.compared for run in board_runs], claim.claim.threshold))
+
+
+@pytest.mark.claim("table4-success")
+def test_int8_flies_as_well(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
+    measured = evaluate(quantized_policy)
+    metrics_regression.check(measured)
+    verdict.check(measured, reference=evaluate(policy), policies=policy)

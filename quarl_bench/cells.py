@@ -41,6 +41,7 @@ LIBRARIES = {  # that decide what an environment does, by the extra that brings 
     "bullet": ("pybullet",),
     "dmc": ("dm-control", "mujoco"),
     "mujoco": ("mujoco",),
+    "navigation": ("PyFlyt", "pybullet", "numba"),
 }
 CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
 CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, over several episodes

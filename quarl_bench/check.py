@@ -23,10 +23,12 @@ from quarl_bench.rl.environments import Environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, measure
 from quarl_bench.rl.sensitivity import Sensitivity, measure_sensitivity
 from quarl_bench.spec import Measurement, Outcome, Verdict
+from quarl_bench.stats import ERROR
 from quarl_bench.store import Store
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
 MARGIN = 0.05
+CONFIDENCE = 1 - ERROR  # that a definite verdict is right, for either side
 BACKENDS = ("litert", "c", "onnx")  # that run on this machine
 LAYER_BITS = 4  # at which layers are compared
 STATES = 2_000
@@ -41,6 +43,17 @@ class Line:
     reference: Measurement
     measured: Measurement
     verdict: Verdict
+
+    @property
+    def difference(self) -> float:
+        """Mean of the paired differences to fp32, episode by episode, in return units."""
+        return self.measured.mean - self.reference.mean
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The verdict's interval of that difference; None where there is none."""
+        low, high, size = self.verdict.low, self.verdict.high, abs(self.reference.mean)
+        return None if low is None or high is None else ((low - 1.0) * size, (high - 1.0) * size)
 
     @property
     def agreement(self) -> float:
@@ -80,10 +93,10 @@ class Check:
         raise SpecError(f"scheme {scheme!r} was not checked; name it among the schemes")
 
     @property
-    def fewest(self) -> Line | None:
-        """The integer scheme of fewest bits that is supported, else the weight-only or half-precision one; or None."""
-        kept = [line for line in self.lines if line.verdict.outcome is Outcome.SUPPORTED]
-        return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.bit_width), default=None)
+    def touchiest(self) -> Sensitivity | None:
+        """The layer that loses most, where a scale per output channel would lose half of it or less."""
+        worst = max(self.layers, key=lambda layer: layer.error, default=None)
+        return worst if worst is not None and 2 * worst.error_per_channel <= worst.error else None
 
 
 class Subject:
@@ -150,21 +163,36 @@ def export(subject: Subject, scheme: str, backend: str, folder: Path) -> Deploye
     return export_policy(policy, folder, subject.calibration, scheme=scheme, source_sha256=sha256, backend=backend)
 
 
+def choose_schemes(lines: Sequence[Line], asked: str) -> tuple[str, ...]:
+    """What is worth pricing and exporting: the scheme that was asked for, and the fewest bits that are known to do."""
+    best = find_fewest(lines)
+    return tuple(dict.fromkeys((asked, *(() if best is None else (best.scheme.name,)))))
+
+
+def find_fewest(lines: Sequence[Line]) -> Line | None:
+    """The integer scheme of fewest bits that is supported, else the weight-only or half-precision one; or None."""
+    kept = [line for line in lines if line.verdict.outcome is Outcome.SUPPORTED]
+    return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.bit_width), default=None)
+
+
 def recommend(check: Check) -> str:
-    """What to ship, in a sentence."""
-    kept, share = check.fewest, f"{1 - check.margin:.0%}"
+    """What to ship, in a sentence, and what might change it in another."""
+    kept, share = find_fewest(check.lines), f"{1 - check.margin:.0%}"
     open_ = [line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.INCONCLUSIVE]
-    undecided = f" {', '.join(open_)}: not decided; more episodes may." if open_ else ""
+    further = f" {', '.join(open_)}: not decided; more episodes may." if open_ else ""
+    touchy = check.touchiest
+    if touchy is not None and (kept is None or not kept.scheme.integer):
+        further += f" One scale per tensor is what {touchy.name} suffers from: try --scheme int8pc."
     if kept is None:
-        worst = "Keep fp32: no scheme is known to keep"
-        return f"{worst} {share} of the return.{undecided}"
+        return f"Keep fp32: no scheme is known to keep {share} of the return.{further}"
     if not kept.scheme.integer:
-        return f"Ship {kept.scheme.name}: it keeps {share} of the return; no integer scheme is known to.{undecided}"
+        return f"Ship {kept.scheme.name}: it keeps {share} of the return; no integer scheme is known to.{further}"
     small = (
         f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.bit_width} bits keep {share} of the return"
     )
-    cost = next((c for c in check.costs if c.scheme == kept.scheme.name and c.bytes), None)
-    return f"{small}{f', in {cost.bytes:,} bytes as {cost.backend}' if cost else ''}.{undecided}"
+    there = [cost for cost in check.costs if cost.scheme == kept.scheme.name and cost.bytes]
+    cost = min(there, key=lambda cost: cost.bytes, default=None)
+    return f"{small}{f', in {cost.bytes:,} bytes as {cost.backend}' if cost else ''}.{further}"
 
 
 def _price(deployed: DeployedPolicy, backend: str, scheme: str, subject: Subject) -> Cost:

@@ -10,8 +10,9 @@ Each message is one line that says what is wrong, where, and what to do about it
     |-- StoreError             an artefact or measurement that cannot be read, written or found
     |   `-- MissingBaseline    a policy that would have to be trained, and training was not allowed
     |-- DeploymentError        an artefact that cannot be built or run, or does not equal its golden pairs
-    `-- BoardError             a board that cannot be reached, is taken, or lacks what a run needs
-        `-- MissingBoard       a board that no board file describes
+    |-- BoardError             a board that cannot be reached, is taken, or lacks what a run needs
+    |   `-- MissingBoard       a board that no board file describes
+    `-- EngineError            Ray does not start or answer, or processes on it die over and over
 """
 
 
@@ -61,3 +62,7 @@ class MissingBoard(BoardError):
     def __init__(self, board: str, what: str) -> None:
         super().__init__(f"no board {board!r}: {what}")
         self.board = board
+
+
+class EngineError(QuarlError):
+    """Ray cannot be started or reached, is too small, or lost a process that a run cannot do without."""

@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quarl_bench.deploy.backend import Backend
+from quarl_bench.deploy.backend import Backend, to_channel_last
 from quarl_bench.deploy.backends import BACKENDS, find_backend
 from quarl_bench.deploy.deployed import load_artefact, verify
+from quarl_bench.deploy.dynamic import SCHEME, DynamicNet, compute_dynamic
 from quarl_bench.deploy.export import export_policy, find_divergence, run_integers
+from quarl_bench.deploy.flatbuffer import write_dynamic_net
+from quarl_bench.deploy.litert import LITERT_DYNAMIC
+from quarl_bench.deploy.runtime import LiteRTRunner
 from quarl_bench.errors import DeploymentError, QuantizationError
 from quarl_bench.net import LayerNorm, Linear, Net
 from quarl_bench.policy.files import StoredPolicy, load_policy
@@ -28,13 +34,14 @@ from quarl_bench.policy.integers import StoredIntegers, load_integers
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat
+from quarl_bench.quant.ptq import quantize_net
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import identify_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
 from tests.conftest import POLICIES
 from tests.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
-from tests.strategies import make_policy, normal
+from tests.strategies import convolutions, inputs_of, make_policy, normal, perceptrons
 
 NO_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 NEEDS = {"litert": "ai_edge_litert", "onnx": "onnxruntime"}
@@ -50,8 +57,13 @@ STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 every_kernel = pytest.mark.parametrize(
     ("backend", "kernel"), [pytest.param(*pair, marks=NO_COMPILER if pair[0] == "c" else ()) for pair in EXACT]
 )
-every_backend = pytest.mark.parametrize(
-    "backend", [pytest.param(name, marks=NO_COMPILER if name == "c" else ()) for name in BACKENDS]
+every_backend = pytest.mark.parametrize(  # that has integers
+    "backend",
+    [
+        pytest.param(name, marks=NO_COMPILER if name == "c" else ())
+        for name, backend in BACKENDS.items()
+        if backend.kernels
+    ],
 )
 
 
@@ -127,6 +139,79 @@ def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) 
 @pytest.mark.parametrize("name", list_names(image=True))
 def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, scheme: str) -> None:
     compare(*open_integers(name, scheme, IMAGES), backend, kernel)
+
+
+# --- dynamic range: no integer form, but float32 outputs bit by bit -------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*list_names(image=False), *list_names(image=True)])
+def test_dynamic_range_is_bit_exact(name: str) -> None:
+    pytest.importorskip("ai_edge_litert")
+    policy = load_any(name).policy
+    if not isinstance(policy, PolicyNet):
+        pytest.skip("trained with its quantizer: it has static ranges")
+    image = policy.transform.image
+    observations = visit(name, IMAGES if image else COUNT, CALIBRATION_SEEDS if image and not LARGE else TEST_SEEDS)
+    rounded = policy.quantize(Scheme.parse(SCHEME))
+    assert isinstance(rounded, PolicyNet)
+    x, files = policy.transform.apply(observations), LITERT_DYNAMIC.write(rounded)
+    expected = compute_dynamic(rounded).outputs(observations)
+    got = LITERT_DYNAMIC.start(files, "xnnpack").run(to_channel_last(x))
+    older = LITERT_DYNAMIC.start(files, "builtin").run(to_channel_last(x))
+    largest, span = np.abs(older - expected).max(), np.abs(expected).max()
+    print(  # noqa: T201
+        f"{name}: {(got != expected).sum()} of {expected.size} outputs differ in XNNPACK; "
+        f"{(older != expected).mean():.1%} in the older kernels, by {largest / span:.2g} of the largest"
+    )
+    np.testing.assert_array_equal(got, expected)
+    # The older kernels are no other policy: a different rounding of the same ranges moves little.
+    assert 0 < largest < 0.02 * span
+    assert (expected != policy.outputs(observations)).mean() > 0.9  # and it is not float32 in disguise
+
+
+@given(
+    net=st.one_of(perceptrons(), convolutions()),
+    scheme=st.sampled_from(["w8symnarrowpc", "w8symnarrow", "w3symnarrowpc"]),
+)
+@settings(max_examples=40)
+def test_any_net_in_dynamic_range_is_bit_exact(net: Net, scheme: str) -> None:
+    pytest.importorskip("ai_edge_litert")
+    rounded = quantize_net(net, Scheme.parse(scheme))
+    assert isinstance(rounded, Net)
+    if any(layer.weight.shape[2:] == (1, 1) for layer in net.layers):
+        with pytest.raises(DeploymentError, match="1x1 convolution"):
+            DynamicNet.of(rounded)
+        return
+    dynamic, x = DynamicNet.of(rounded), inputs_of(net, 30)
+    x[0] = 0  # a range of no width
+    got = LiteRTRunner(write_dynamic_net(dynamic)).run(to_channel_last(x))
+    np.testing.assert_array_equal(got, dynamic.forward(x))
+
+
+def test_a_dynamic_range_artefact_proves_itself(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    rounded = make_policy(HeadKind.CLIP, normalized=True).quantize(Scheme.parse(SCHEME))
+    export_policy(rounded, tmp_path / "a", STATES, scheme=SCHEME, source_sha256="0" * 64, backend="litert-dynamic")
+    deployed = load_artefact(tmp_path / "a")
+    assert verify(deployed) == 256
+    assert deployed.artefact.weight_types == ("INT8", "INT8")
+    np.testing.assert_array_equal(deployed.outputs(STATES), compute_dynamic(rounded).outputs(STATES))
+    assert "quantized at every call" in (tmp_path / "a" / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        ("fp32", "^litert-dynamic: the weights of layer 0 are no integers times a scale; use scheme w8symnarrowpc"),
+        ("w8", "^litert-dynamic: the weights of layer 0 are no integers times a scale; use scheme w8symnarrowpc"),
+        ("int8", "^litert-dynamic: it quantizes activations itself, at every call; use scheme w8symnarrowpc"),
+    ],
+)
+def test_dynamic_range_refuses_what_it_cannot_store(scheme: str, message: str, tmp_path: Path) -> None:
+    parsed = Scheme.parse(scheme)
+    quantized = make_policy().quantize(parsed, STATES if parsed.integer else None)
+    with pytest.raises(DeploymentError, match=message):
+        export_policy(quantized, tmp_path / "a", STATES, scheme=scheme, source_sha256="0", backend="litert-dynamic")
 
 
 # --- vectors that separate rounding rules ---------------------------------------------------------------------------
@@ -243,7 +328,7 @@ def test_normalized_layers_are_refused(backend: str, tmp_path: Path) -> None:
 
 
 def test_unknown_backends_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeploymentError, match="unknown backend 'tpu'; known are litert, c, onnx, dump"):
+    with pytest.raises(DeploymentError, match="unknown backend 'tpu'; known are litert, litert-dynamic, c, onnx, dump"):
         export_policy(make_policy(), tmp_path / "a", STATES, scheme="fp32", source_sha256="0", backend="tpu")
 
 

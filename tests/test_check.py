@@ -77,9 +77,14 @@ def test_the_exit_code_is_the_verdict(scheme, code, tmp_path, monkeypatch, capsy
     assert found["recommendation"].startswith("Ship int")
     assert [row["scheme"] for row in found["rows"]] == ["fp16", "w8", "int8", "int6", "int4", "int3", "int2"]
     assert len(found["layers"]) == 3
+    assert (found["fewest"], found["confidence"]) == ("int6", 0.95)
+    worst = found["rows"][-1]
+    assert worst["difference"] == pytest.approx(worst["return"] - found["return"])
+    assert worst["difference_interval"][0] < worst["difference"] < worst["difference_interval"][1] < -25
     assert all(cost["bytes"] or cost["reason"] for cost in found["costs"])
     assert "Ship int" in page.read_text()
-    assert (tmp_path / "out").is_dir()
+    for name in {scheme, "int6"}:
+        assert (tmp_path / "out" / f"{name}-c" / "manifest.json").exists()
 
 
 def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):

@@ -1,6 +1,7 @@
 """Designs equal their golden model, whatever the folding; what cannot be a design is refused in one line."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,23 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarl_bench.claims.hardware import judge_fit, judge_latency, judge_model
 from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
+from quarl_bench.deploy.fpga.comparison import Fit
 from quarl_bench.deploy.fpga.estimate import estimate
 from quarl_bench.deploy.fpga.explorer import choose, explore, find_pareto, fits
 from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
-from quarl_bench.deploy.fpga.generator import write_axis, write_policy
 from quarl_bench.deploy.fpga.netlist import find_longest_path
 from quarl_bench.deploy.fpga.part import PARTS, find_part
+from quarl_bench.deploy.fpga.qonnx import write_qonnx
 from quarl_bench.deploy.fpga.stage import signed_bits, split
+from quarl_bench.deploy.fpga.top import write_policy
 from quarl_bench.deploy.fpga.vectors import draw_inputs
 from quarl_bench.deploy.fpga.vivado import read_reports
+from quarl_bench.deploy.fpga.wrapper import write_axis
 from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.net import Activation
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.ptq import quantize_net
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Scheme
-from tests.strategies import convolutions, inputs_of, perceptrons
+from quarl_bench.spec import Outcome
+from tests.strategies import convolutions, inputs_of, make_net, perceptrons
 
 SMALL = Architecture("small", (5, 8, 8, 3), 4, 2, 8, 1e6, 0)
 PART = PARTS["xc7a15t"]
@@ -54,8 +61,20 @@ def plan_small(lanes=(5, 2, 4, 3), **options) -> Plan:
 @given(perceptrons(), st.sampled_from(["int8", "int4", "int2", "int8pow2", "int8sym"]), st.integers(0, 99))
 def test_stages_equal_the_golden_model(net, scheme, seed) -> None:
     integers = quantize(net, scheme)
-    q = draw_inputs(split(integers), 200, seed)
+    stages = split(integers)
+    q = draw_inputs(stages, 200, seed)
     np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))
+    for stage, following in pairwise(stages):
+        assert following.in_bits == stage.out_bits
+        assert following.high == stage.highest < 1 << stage.out_bits
+
+
+def test_a_layer_that_uses_few_of_its_levels_has_a_narrow_link() -> None:
+    """A table of a Tanh that holds two integers gives one bit, and one bit is what the next layer reads."""
+    net = draw_net(SMALL)
+    far = replace(net.layers[0].output, zero_point=net.layers[0].output.format.maximum)
+    stages = split(replace(net, layers=(replace(net.layers[0], output=far), *net.layers[1:])))
+    assert (stages[0].out_bits, stages[1].in_bits, stages[1].high) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -91,7 +110,7 @@ def test_signed_bits_are_the_fewest(a: int, b: int) -> None:
 
 @given(convolutions())
 def test_convolutions_are_refused(net) -> None:
-    with pytest.raises(DeploymentError, match="only vectors"):
+    with pytest.raises(DeploymentError, match="layer1 is a convolution"):
         split(quantize(net, "int8"))
 
 
@@ -188,6 +207,54 @@ def test_unknown_names_are_refused() -> None:
         find_part("xc7z020")
     with pytest.raises(SpecError, match="known are halfcheetah"):
         find_architecture("pong")
+
+
+# --- QONNX -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["small", "int8-tanh"])
+def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
+    pytest.importorskip("qonnx", reason="needs qonnx: pip install qonnx==1.0.0")
+    import onnx
+    from qonnx.core.modelwrapper import ModelWrapper
+    from qonnx.core.onnx_exec import execute_onnx
+
+    net = draw_net(SMALL)
+    if name == "int8-tanh":
+        net = quantize(make_net(4, 8, 6, 2, activation=Activation.TANH), "int8")
+    stages = split(net)
+    q = draw_inputs(stages, 300)
+    model = ModelWrapper(onnx.load_model_from_string(write_qonnx(stages, rows=len(q))))
+    outputs = execute_onnx(model, {"input": q.astype(np.float32)})["output"]
+    np.testing.assert_array_equal(outputs, net.run(q))
+
+
+def test_sums_that_float32_does_not_hold_are_refused() -> None:
+    stage = split(draw_net(SMALL))[0]
+    wide = replace(stage, weight=np.tile(stage.weight, (1, 1 << 20)))
+    with pytest.raises(DeploymentError, match="sums of layer1 go beyond"):
+        write_qonnx([wide])
+
+
+# --- the paper's sentences -------------------------------------------------------------------------------------------
+
+
+def test_latency_is_judged_by_its_worst_task() -> None:
+    printed = {"a": 100, "b": 10}
+    assert judge_latency({"a": 50, "b": 10}, printed, 1.0).outcome is Outcome.SUPPORTED
+    assert judge_latency({"a": 50, "b": 11}, printed, 1.0).outcome is Outcome.REFUTED
+    partial = judge_latency({"a": 50}, printed, 1.0)
+    assert (partial.outcome, partial.missing) == (Outcome.PARTIAL, ("b",))
+    assert judge_latency({"b": 11}, printed, 1.0).outcome is Outcome.REFUTED
+    assert judge_model({"a": 81, "b": 12}, printed, 0.2).outcome is Outcome.SUPPORTED
+    assert judge_model({"a": 79, "b": 10}, printed, 0.2).outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize(
+    "eight, four, outcome", [(1.2, 0.9, "supported"), (0.9, 0.8, "refuted"), (1.5, 1.1, "refuted")]
+)
+def test_fit_is_judged_on_both_designs(eight: float, four: float, outcome: str) -> None:
+    assert judge_fit(Fit("LUT", eight), Fit("BRAM", four)).outcome == outcome
 
 
 # --- netlists and reports --------------------------------------------------------------------------------------------

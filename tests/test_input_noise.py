@@ -1,12 +1,16 @@
 """Noise on the normalized observation: paired, counted, and integrated; and the arm without training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from quarl_bench.cells import Cells, Member, PolicySet, Protocol
-from quarl_bench.claims.robustness import NoiseCurve, judge_robustness, measure_noise
+from quarl_bench.claims.robustness import NoiseCurve, measure_noise
 from quarl_bench.claims.untrained import quantize_policy, quantize_untrained
+from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.errors import PolicyError, QuarlError, SpecError
+from quarl_bench.policy.clipping import ClipCounter, count_clipped
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import Normalization, ObservationTransform
@@ -60,10 +64,23 @@ def test_noise_belongs_to_its_seed():
 
 
 def test_what_lies_beyond_the_clip_is_counted():
-    assert play_noisy(make_policy(), PENDULUM, [0], 0.1).clipped == 0.0
-    assert 0.0 < play_noisy(make_policy(clip=0.5), PENDULUM, [0], 0.1).clipped < 1.0
+    observations = np.array([[0.1, 0.6, -0.2], [-7.0, 0.4, 0.5]], dtype=np.float32)
+    for clip, clipped in ((10.0, 0), (0.5, 3)):
+        plain = make_policy(clip=clip)
+        policy, counter = count_clipped(plain)
+        assert np.array_equal(policy.act(observations), plain.act(observations))
+        assert (counter.seen, counter.clipped, counter.share) == (6, clipped, clipped / 6)
+    assert counter.describe() == "3 of 6 observed values were clipped by the normalization (0.5)"
+    raw, nothing = count_clipped(replace(plain, transform=ObservationTransform((3,))))
+    raw.act(observations)
+    assert nothing == ClipCounter(0, 0)
+
+
+def test_noise_has_a_standard_deviation():
     with pytest.raises(PolicyError, match="at least 0"):
         play_noisy(make_policy(), PENDULUM, [0], -0.1)
+    with pytest.raises(PolicyError, match="one episode"):
+        play_noisy(make_policy(), PENDULUM, [], 0.1)
 
 
 def test_areas_are_trapezoids_and_shares_of_the_own_clean_return():
@@ -77,18 +94,16 @@ def test_a_worse_policy_can_be_the_more_robust_one():
     rng = np.random.default_rng(0)
     clean = 100 + rng.normal(0, 1, 40)
     fp32, quantized = make_curve(clean, clean * 0.2), make_curve(clean * 0.5, clean * 0.4)
-    found = judge_robustness(fp32, quantized)
-    assert found.absolute.outcome is Outcome.REFUTED
-    assert found.relative.outcome is Outcome.SUPPORTED
-    assert found.relative.estimate == pytest.approx(0.9 / 0.6, rel=1e-3)
+    assert judge_retention(fp32.area, quantized.area).outcome is Outcome.REFUTED
+    relative = judge_retention(fp32.relative_area, quantized.relative_area)
+    assert relative.outcome is Outcome.SUPPORTED
+    assert relative.estimate == pytest.approx(0.9 / 0.6, rel=1e-3)
 
 
 @pytest.mark.parametrize("sigmas", [(0.1, 0.2), (0.0,), (0.0, 0.1, 0.2)])
 def test_ill_formed_curves_are_refused(sigmas):
     with pytest.raises(SpecError, match="begin at 0"):
         make_curve([1.0, 2.0], [1.0, 2.0], sigmas=sigmas)
-    with pytest.raises(SpecError, match="cannot be compared"):
-        judge_robustness(make_curve([1, 2], [1, 2]), make_curve([1, 2], [1, 2], sigmas=(0.0, 0.4)))
     with pytest.raises(SpecError, match="not positive"):
         make_curve([-1.0, 0.0], [0.0, 0.0]).relative_area  # noqa: B018
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.integers import StoredIntegers
 from quarl_bench.policy.policy import IntegerPolicy
 from quarl_bench.policy.stored import load_stored
+from quarl_bench.quant.learned import WARM_UP
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.rl import evaluate
 from quarl_bench.rl import train as rl_train
@@ -138,6 +140,28 @@ def test_a_replay_is_a_ring_that_outlives_its_process(tmp_path):
     assert torch.equal(batch.observations, batch.next_observations)
 
 
+def test_transitions_that_do_not_fit_are_refused_before_they_kill(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(free=4 * 100 * 8)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    Replay(tmp_path / "fits", 1, 100, 2, 2)  # 2 + 2 + 2 + 2 numbers a row
+    with pytest.raises(StoreError, match="GB are free; choose another place"):
+        Replay(tmp_path / "does not", 1, 101, 2, 2)
+
+
+def test_scales_are_watched_first_and_learned_then(tmp_path):
+    low = -np.ones(ACTION, dtype=np.float32)
+    agent = AGENTS["sac"](make_recipe("sac", "i8c3o8"), [0], low, -low, OBSERVATION)
+    replay, sampling = fill_replay(tmp_path, [0]), [np.random.default_rng(0)]
+    while agent.actor.scales[0].watches:
+        agent.update(replay.sample(sampling, 32))
+        assert all(scale.scale.grad is None for scale in agent.actor.scales)
+    assert int(agent.actor.scales[0].seen) == WARM_UP
+    scales = [scale.scale.clone() for scale in agent.actor.scales]
+    for _ in range(2):
+        agent.update(replay.sample(sampling, 32))
+    assert all(not torch.equal(scale.scale, then) for scale, then in zip(agent.actor.scales, scales, strict=True))
+
+
 @pytest.fixture
 def few_episodes(monkeypatch):
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
@@ -165,17 +189,27 @@ def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes
     alone = start(tmp_path / "alone", recipe, (2,))[0][1]
     for ours, theirs in zip(alone.policy.net.layers, loaded.policy.net.layers, strict=True):
         assert np.array_equal(ours.weight, theirs.weight)
-    assert alone.about["curve"] == about["curve"]
+    for ours, theirs in zip(alone.about["curve"], about["curve"], strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-6)  # scales may differ in their last bit
+    assert about["clipped"] == {"share": 0.0, "values": 3 * 200 * 3}
 
 
 def test_fp32_and_raw_observations(tmp_path, few_episodes):
     recipe = make_recipe("ddpg", timesteps=120, learning_starts=40, normalize=False, actor_width=8)
     ((spec, stored),) = start(tmp_path, recipe, (1,))
-    assert spec.name == "ddpg-pendulum-lqcch8-seed1"
+    assert spec.name == "ddpg-pendulum-lqccrawh8-seed1"
     assert isinstance(stored, StoredPolicy)
     assert stored.policy.transform.normalization is None
     assert [layer.weight.shape for layer in stored.policy.net.layers] == [(8, 3), (8, 8), (1, 8)]
-    assert name_policy(make_recipe(), "hopperv4", 0).name == "sac-hopperv4-lqcc-seed0"
+
+
+def test_no_arm_takes_the_name_of_another():
+    changes = ({}, {"normalize": False}, {"precision": "bf16"}, {"actor_width": 16, "precision": "bf16"})
+    names = [name_policy(make_recipe(width=256, **change), "hopperv4", 0).name for change in changes]
+    origins = ("lqcc", "lqccraw", "lqccbf16", "lqccbf16h16")
+    assert names == [f"sac-hopperv4-{origin}-seed0" for origin in origins]
+    quantized = make_recipe("ddpg", "i6c2o8h16", normalize=False)
+    assert name_policy(quantized, "hopperv4", 3).name == "ddpg-hopperv4-i6c2o8h16-lqccraw-seed3"
 
 
 def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch):
@@ -185,7 +219,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch
     save = train.Loop._save
     monkeypatch.setattr(train.Loop, "_save", lambda loop: (save(loop), seen.append(loop)))
     with pytest.raises(Interrupted, match="70 of 160"):
-        start(tmp_path, recipe, should_stop=lambda: bool(seen) and seen[-1].steps >= 64)
+        start(tmp_path, recipe, should_stop=lambda: bool(seen) and seen[-1].steps > 64)
     with pytest.raises(StoreError, match="--resume"):
         start(tmp_path, recipe)
     with pytest.raises(StoreError, match="another run"):

@@ -16,7 +16,7 @@ from quarl_bench.claims import search
 from quarl_bench.claims.catalog import read_catalog
 from quarl_bench.claims.parity import VARIANTS, Parity, average_differences, compare, weigh
 from quarl_bench.claims.published import TASKS, read_published
-from quarl_bench.claims.replay import judge_output, judge_parity, judge_table, read_printed
+from quarl_bench.claims.replay import judge_output, judge_parity, judge_selected, judge_table, read_printed
 from quarl_bench.claims.search import Search
 from quarl_bench.claims.selection import BITS, WIDTHS, Configuration, list_steps, select, vary_rule
 from quarl_bench.cli import main
@@ -169,7 +169,7 @@ def test_scopes_are_schemes():
 def test_table_1_is_reproduced_on_five_of_five_tasks(tasks, printed):
     found = {task: select(*runs, full=True) for task, runs in tasks.items()}
     assert {task: chosen.configuration for task, chosen in found.items()} == printed
-    verdict = judge_table(found, printed)
+    verdict = judge_table(tasks, printed)
     assert verdict.outcome is Outcome.SUPPORTED
     assert "5 of 5 selected average below fp32 (sign flips p = 0.031)" in verdict.caveats
     assert any("antv4" in line and "below fp32" in line for line in verdict.caveats)
@@ -187,15 +187,27 @@ def test_each_variant_of_the_rule_changes_its_own_task(tasks, printed):
 
 
 @needs_runs
-def test_verdicts_show_both_the_rule_and_the_interval(tasks):
+def test_verdicts_show_both_the_rule_and_the_interval(tasks, printed):
     verdict = judge_parity(tasks, "core", range(3, 9))
     assert verdict.low <= verdict.estimate <= verdict.high
     assert verdict.caveats[0] == "the paper's rule matches 25 of 30 cells"
     assert "humanoidv4 at 7" in verdict.caveats[1]
+    selected = judge_selected(tasks, printed)
+    assert selected.caveats[:3] == (
+        "the paper's rule matches 5 of 5 cells",
+        "an interval says below fp32 in 1: antv4 (-15%)",
+        "5 of 5 average below fp32",
+    )
+    some = judge_selected({**tasks, "antv4": (np.empty(0), lambda _: None)}, printed)
+    assert (some.outcome, some.missing) == (Outcome.PARTIAL, ("antv4: fp32 and i3c2o8h64",))
+    assert some.estimate == 1.0
     assert judge_output(tasks).low < judge_output(tasks).estimate
     unrun = {task: (reference, lambda _: None) for task, (reference, _) in tasks.items()}
-    with pytest.raises(SpecError, match="not run"):
-        judge_parity(unrun, "core", [3])
+    partial_verdict = judge_parity(unrun, "core", [3])
+    assert partial_verdict.outcome is Outcome.PARTIAL
+    assert partial_verdict.missing == tuple(f"{task}: i8c3o8" for task in TASKS)
+    nothing = {task: (np.empty(0), find) for task, (_, find) in tasks.items()}
+    assert judge_table(nothing, printed).missing == tuple(f"{task}: fp32" for task in TASKS)
 
 
 def test_published_files_are_checked(tmp_path):
@@ -203,6 +215,9 @@ def test_published_files_are_checked(tmp_path):
         read_published(tmp_path)
     (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,2,nan\n")
     with pytest.raises(StoreError, match="line 3"):
+        read_published(tmp_path)
+    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,1,12.6\n")
+    with pytest.raises(StoreError, match="line 3: seed 1 of this configuration comes twice"):
         read_published(tmp_path)
     (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\n")
     (tmp_path / "sac_quant.csv").write_text("size,env\n16,Hopper-v4\n")
@@ -240,6 +255,26 @@ def test_a_search_trains_what_it_needs_once(tmp_path, tiny, monkeypatch):
         replace(ours, seeds=(0, 2), recipe=replace(tiny, gamma=0.9)).run(Options())
     with pytest.raises(SpecError, match="at least two"):
         replace(ours, seeds=(0,)).run(Options())
+
+
+def test_a_search_that_died_between_two_policies_goes_on(tmp_path, tiny, monkeypatch):
+    ours = Search(tiny, "pendulum", (0, 1), tmp_path, steps=list_steps(core=(3,), widths=(256,), inputs=(8,)))
+    publish = train.Loop.publish
+
+    def die(loop, index, spec):
+        if index:
+            raise KeyboardInterrupt
+        return publish(loop, index, spec)
+
+    monkeypatch.setattr(train.Loop, "publish", die)
+    with pytest.raises(KeyboardInterrupt):
+        ours.run(Options())
+    folders = [tmp_path / f"sac-pendulum-lqcc-seed{seed}" for seed in (0, 1)]
+    assert [folder.exists() for folder in folders] == [True, False]
+    monkeypatch.setattr(train.Loop, "publish", publish)
+    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained again"))
+    ours._find_returns(tiny, Options(resume=True), print)
+    assert folders[1].exists()
 
 
 @pytest.mark.parametrize(

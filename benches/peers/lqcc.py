@@ -6,7 +6,8 @@ one thread, in turns: `python benches/peers/lqcc.py [--rounds N]`. `quarl` train
 and in fp32 with a 3-bit actor; peers train one seed, so that their rate is that of one after the other. `sb3` is
 stable-baselines3 as it comes, fp32; `torch` a plain loop with fused Adam, fp32; `brevitas` that loop with an actor of
 Brevitas's layers at 3 bits (percentile of 300 batches, then learned scales, as LQCC), where it is installed; `sbx` is
-JAX, fp32, where it is installed. `--whole` compares whole training steps on Hopper, environment and acting included.
+JAX, fp32, where it is installed or in the interpreter that `--sbx` names, because JAX asks for another NumPy. `--whole`
+compares whole training steps on Hopper, environment and acting included.
 
 Prints medians of updates per CPU second, and of the ratios within a round.
 """
@@ -226,13 +227,13 @@ def time_whole(name: str) -> float:
     return SEEDS * WHOLE_STEPS / (time.process_time() - begin)
 
 
-def measure(names: tuple[str, ...], rounds: int) -> dict[str, list[float]]:
+def measure(names: tuple[str, ...], rounds: int, sbx: str = sys.executable) -> dict[str, list[float]]:
     """Rates of the contenders, in turns."""
     rates: dict[str, list[float]] = {name: [] for name in names}
     alone = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"}
     for _ in range(rounds):
         for name, values in rates.items():
-            command = [sys.executable, __file__, "--only", name]
+            command = [sbx if name == "sbx" else sys.executable, __file__, "--only", name]
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | alone)
             values.append(float(output.stdout.splitlines()[-1]))
     return rates
@@ -249,13 +250,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
     parser.add_argument("--whole", action="store_true", help="whole training steps instead of updates.")
+    parser.add_argument("--sbx", metavar="PYTHON", help="interpreter that has sbx. Default: this one, if it has.")
     parser.add_argument("--only", choices=(*PREPARE, *WHOLE), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
         print(time_whole(options.only) if options.only in WHOLE else time_updates(options.only))
         return
-    there = tuple(name for name in (*OURS, *PEERS) if name not in NEEDS or importlib.util.find_spec(NEEDS[name]))
-    rates = measure(WHOLE if options.whole else there, options.rounds)
+    there = tuple(
+        name
+        for name in (*OURS, *PEERS)
+        if name not in NEEDS or importlib.util.find_spec(NEEDS[name]) or (name == "sbx" and options.sbx)
+    )
+    rates = measure(WHOLE if options.whole else there, options.rounds, options.sbx or sys.executable)
     for name, values in rates.items():
         rate = statistics.median(values)
         hours = f"; 100,000 steps of each of {SEEDS} seeds: {SEEDS * HUNDRED / rate / 60:.0f} CPU minutes (estimated)"

@@ -54,6 +54,7 @@ TOLERANCE = 1e-5  # of float32 outputs, relative to the largest: libraries diffe
 SAMPLES = 1 << 16  # kept of the calls of one block; when they are full, every second is dropped
 PERIOD = 0.05  # seconds between two looks at a running process
 WINDOW = 0.4  # seconds over which the load from others is watched before and after
+GO = b"go\n"  # what a watched process waits for
 PREFIX = "quarl-"  # of the folder; nothing else is ever removed
 
 
@@ -373,7 +374,7 @@ def compile_policy(compiler: str, defines: tuple[str, ...], folder: Path, librar
     part.rename(library)
 
 
-MODELS = {"litert": TfliteModel, "c": CModel}  # by the manifest's backend
+MODELS = {"litert": TfliteModel, "litert-dynamic": TfliteModel, "c": CModel}  # by the manifest's backend
 
 
 def open_model(folder: Path, manifest: dict[str, Any], runtime: str, threads: int) -> Any:
@@ -537,8 +538,8 @@ def stop_if_cut() -> None:
 def watch(request: dict[str, Any], power: str, cgroup: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
     """What a fresh process reports, and what the system says about it meanwhile.
 
-    The trace has seconds since the start, resident and swapped bytes; `others` is the processor time that everything
-    else used, in cores; `watts` are the meter's readings.
+    The trace has seconds since the start, resident and swapped bytes, and begins at the empty interpreter, which waits
+    for it; `others` is the processor time that everything else used, in cores; `watts` are the meter's readings.
     """
     busy, own, swaps, begin = read_busy(), sum(os.times()[:2]), read_table("/proc/vmstat"), time.monotonic()
     trace: list[tuple[float, int, int]] = []
@@ -546,18 +547,24 @@ def watch(request: dict[str, Any], power: str, cgroup: str = "") -> tuple[dict[s
     command = [sys.executable, str(Path(__file__).resolve()), "child", json.dumps(request)]
     if cgroup:  # joined before it begins: what is allocated earlier would count elsewhere
         command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', cgroup, *command]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+
+        def look() -> None:
+            now = time.monotonic() - begin
+            status = read_table(f"/proc/{process.pid}/status")
+            trace.append((now, status.get("VmRSS", 0) * 1024, status.get("VmSwap", 0) * 1024))
+            reading = read_text(power) if power else None
+            if reading and reading.isdigit():
+                watts.append((now, int(reading) * 1e-6))
+
         try:
             assert process.stdout is not None  # noqa: S101  (for the type checker)
+            look()
+            release_child(process)
             while not select.select([process.stdout], [], [], PERIOD)[0]:
                 stop_if_cut()
-                now = time.monotonic() - begin
-                status = read_table(f"/proc/{process.pid}/status")
-                trace.append((now, status.get("VmRSS", 0) * 1024, status.get("VmSwap", 0) * 1024))
-                reading = read_text(power) if power else None
-                if reading and reading.isdigit():
-                    watts.append((now, int(reading) * 1e-6))
+                look()
             output = process.stdout.read()
             _, status_word, used = os.wait4(process.pid, 0)
         except BaseException:
@@ -585,8 +592,20 @@ def watch(request: dict[str, Any], power: str, cgroup: str = "") -> tuple[dict[s
     }
 
 
+def release_child(process: subprocess.Popen[bytes]) -> None:
+    """Let the process that `watch` started begin; one that is dead by now says so by its exit code."""
+    assert process.stdin is not None  # noqa: S101  (for the type checker)
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(GO)
+        process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+
+
 def run_child(request: dict[str, Any]) -> dict[str, Any]:
     """What `watch` started; errors travel as JSON, because the runtime talks on stderr."""
+    if sys.stdin.buffer.readline() != GO:  # nothing big is imported before
+        fail("nobody watches; use `measure`")
     try:
         if request["command"] == "check":
             return check(Path(request["artefact"]), request["runtime"], request["threads"])

@@ -38,7 +38,7 @@ class HarnessCheck:
 
 def check_harness(board: Board, artefact: Path) -> HarnessCheck:
     """Re-run the golden pairs of a C artefact on the emulated processor; BoardError without compiler or emulator."""
-    with _built(board, artefact) as harness:
+    with build_harness(board, artefact) as harness:
         done = subprocess.run(  # noqa: S603
             [*_emulate(board, harness), str(artefact / GOLDEN), "0"], capture_output=True, timeout=SECONDS, check=False
         )
@@ -53,7 +53,7 @@ def check_harness(board: Board, artefact: Path) -> HarnessCheck:
 
 def count_instructions(board: Board, artefact: Path) -> int:
     """Instructions of one inference, with a few dozen of the harness's own: of many calls less those of one."""
-    with _built(board, artefact) as harness:
+    with build_harness(board, artefact) as harness:
         single = harness.with_name("single.safetensors")  # one pair: the trace has a line per instruction
         try:
             save_file({name: values[:1] for name, values in load_file(artefact / GOLDEN).items()}, single)
@@ -77,7 +77,7 @@ def _count_lines(command: list[str]) -> int:
 
 
 @contextmanager
-def _built(board: Board, artefact: Path) -> Iterator[Path]:
+def build_harness(board: Board, artefact: Path) -> Iterator[Path]:
     """The harness of a C artefact, cross-compiled for the board's processor without shared libraries."""
     for program, package in ((COMPILER, "gcc-aarch64-linux-gnu"), (QEMU, "qemu-user-static"), ("make", "make")):
         if shutil.which(program) is None:

@@ -14,19 +14,21 @@ from typing import Any
 
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
-from quarl_bench.rl.recipes import ALGORITHMS
+from quarl_bench.rl.recipes import ALGORITHMS, PRECISIONS
 from quarl_bench.spec import ID_PART, Case
 
 KINDS = {
-    "case": ("retention", "faster", "smaller"),
+    "case": ("retention", "faster", "smaller", "idles", "quicker"),
     "aggregate": (
         "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count", "flatter",
-        "ordered", "published",
+        "ordered", "published", "hardware",
+        "rises", "exceeds", "converges", "sooner",
     ),
 }  # fmt: skip
 COMPARING = ("equivalence", "gains", "wider", "loses", "tracks", "flatter", "ordered")  # rules that need `against`
+HALVING = ("idles", "quicker", "rises", "exceeds", "converges", "sooner")  # rules whose schemes are precisions of training
 COUNTING = ("count",)  # rules whose threshold is a number of cases
-ON_BOARDS = ("faster", "smaller")  # rules about fp32 over int8 on a board: the threshold is a ratio
+ON_BOARDS = ("faster", "smaller", "grows")  # rules about fp32 over int8 on a board: the threshold is a ratio
 WHOLE = (*COUNTING, "ordered")  # rules with one item over all cells and schemes
 EXPLORING = ("flatter", "ordered")  # rules about learning curves
 FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
@@ -45,7 +47,8 @@ OPTIONAL = {
     "known": dict,
     "pooled": bool,
 }
-PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "fp32": "fp32"}  # both our 8-bit schemes answer its "int8"
+# All our 8-bit schemes answer the paper's "int8".
+PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "int8uncal": "w8", "fp32": "fp32"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class JudgedCase:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """One sentence over many cells: `<algo>-<the claim's slug>-<scheme>`."""
+    """One sentence over many cells: `<algo>-<the claim's slug>-<scheme>[-<board>]`."""
 
     claim: Claim
     algo: str
@@ -116,7 +119,13 @@ class JudgedClaim:
     @property
     def id(self) -> str:
         """The pytest id."""
-        return f"{self.algo}-{self.claim.slug}-{self.scheme}"
+        name = f"{self.algo}-{self.claim.slug}-{self.scheme}"
+        return f"{name}-{self.board}" if self.board else name
+
+    @property
+    def board(self) -> str:
+        """Where its cells are measured, in the rules about boards."""
+        return self.cases[0].board if self.cases else ""
 
     @property
     def against(self) -> str:
@@ -173,7 +182,7 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
 
 
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
-    """One item per scheme, and per algorithm unless it is pooled, of a claim of kind `aggregate`.
+    """One item per scheme and board, and per algorithm unless it is pooled, of a claim of kind `aggregate`.
 
     A count, and an order of schemes, is one item over all cells and schemes.
     """
@@ -184,8 +193,9 @@ def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
     for algo in (ALL,) if claim.pooled else dict.fromkeys(algo for algo, _ in claim.cells):
         for scheme in claim.schemes:
             cells = [cell for cell in claim.cells if algo in (cell[0], ALL)]
-            cases = tuple(Case(a, environment, scheme, claim.origin) for a, environment in cells)
-            yield JudgedClaim(claim, algo, scheme, cases)
+            for board in claim.boards:
+                cases = tuple(Case(a, environment, scheme, claim.origin, board) for a, environment in cells)
+                yield JudgedClaim(claim, algo, scheme, cases)
 
 
 @dataclass(frozen=True)
@@ -203,7 +213,7 @@ class _Entry:
         entry = self.entry
         if entry["kind"] not in KINDS or entry["rule"] not in KINDS[entry["kind"]]:
             raise self._error("rule", f"kind and rule must be one of {KINDS}")
-        if entry["rule"] not in (*COUNTING, *ON_BOARDS) and not 0 < entry["threshold"] < 1:
+        if entry["rule"] not in (*COUNTING, *ON_BOARDS, *HALVING) and not 0 < entry["threshold"] < 1:
             raise self._error("threshold", "must lie between 0 and 1")
         self._check_compared(entry)
         return Claim(
@@ -249,6 +259,10 @@ class _Entry:
                 raise self._error("schemes", f"must be statistics of weights: {', '.join(STATISTICS)}")
             if against not in ALGORITHMS:
                 raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
+            return
+        if entry["rule"] in HALVING:
+            if any(name not in PRECISIONS for name in entry["schemes"]):
+                raise self._error("schemes", f"must be precisions of training: {', '.join(PRECISIONS)}")
             return
         if entry["rule"] in EXPLORING and against not in STATES:
             raise self._error("against", f"must be a set of states: {', '.join(STATES)}")

@@ -7,13 +7,15 @@ wide passes a deficit of one SD every other time, whatever the number of policie
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench import stats
+from quarl_bench.claims.verdict import bar_collapses, name_scope
 from quarl_bench.errors import SpecError
+from quarl_bench.spec import Outcome, Verdict
 
 Returns = NDArray[np.float64]  # one mean return per trained policy
 
@@ -63,20 +65,45 @@ class Difference(NamedTuple):
         return self.high < 0.0
 
 
+class Summary(NamedTuple):
+    """What a table prints of the mean returns of `policies` trained policies; the SD is that of a sample."""
+
+    mean: float
+    sd: float
+    policies: int
+
+    @classmethod
+    def of(cls, returns: Returns, what: str = "returns") -> Self:
+        """Of one mean return per policy; QuarlError when one is not finite."""
+        values = stats.check_finite(returns, what)
+        return cls(float(values.mean()), float(values.std(ddof=1)) if values.size > 1 else math.nan, values.size)
+
+    @property
+    def variance(self) -> float:
+        """Of the mean."""
+        return self.sd**2 / self.policies
+
+
 def compare(reference: Returns, candidate: Returns) -> Difference:
     """Welch's t over policies: training seeds of two configurations have nothing in common.
 
     The reference's mean is taken as known in the division. With a single policy on a side the limits are infinite.
     """
-    base, other = stats.check_finite(reference, "fp32 returns"), stats.check_finite(candidate, "returns")
-    unit = abs(float(base.mean()))
+    return compare_summaries(Summary.of(reference, "fp32 returns"), Summary.of(candidate))
+
+
+def compare_summaries(reference: Summary, candidate: Summary) -> Difference:
+    """The same from what a table prints."""
+    unit = abs(reference.mean)
     if unit == 0.0:
         raise SpecError("the mean fp32 return is 0: no relative difference; use a normalised score")
-    estimate = (float(other.mean()) - float(base.mean())) / unit
-    if min(base.size, other.size) < 2:
+    estimate = (candidate.mean - reference.mean) / unit
+    if min(reference.policies, candidate.policies) < 2:
         return Difference(estimate, -math.inf, math.inf)
-    parts = [values.var(ddof=1) / values.size for values in (other, base)]
-    interval = stats.average_strata([other.mean(), -base.mean()], parts, [other.size - 1, base.size - 1])
+    groups = (candidate, reference)
+    interval = stats.average_strata(
+        [candidate.mean, -reference.mean], [g.variance for g in groups], [g.policies - 1 for g in groups]
+    )
     return Difference(estimate, 2 * interval.low / unit, 2 * interval.high / unit)
 
 
@@ -109,3 +136,22 @@ def average_differences(tasks: Mapping[str, tuple[Returns, Group, Group]]) -> st
         squares = [part**2 / (cell.size - 1) for part, (cell, _) in zip(parts, cells, strict=True)]
         dofs.append(sum(parts) ** 2 / sum(squares))
     return stats.average_strata(means, variances, dofs)
+
+
+def settle(
+    outcome: Outcome, interval: Sequence[float], threshold: float, policies: int, caveats: Sequence[str] = ()
+) -> Verdict:
+    """A verdict over policies of which only means are known: episodes are 1."""
+    estimate, low, high = interval
+    bounded = math.isfinite(low) and math.isfinite(high)
+    return Verdict(
+        outcome, estimate, low if bounded else None, high if bounded else None, threshold,
+        name_scope(policies), policies, 1, 1,
+        needed="more policies" if outcome is Outcome.INCONCLUSIVE else "",
+        caveats=(*caveats, bar_collapses(policies)),
+    )  # fmt: skip
+
+
+def leave_open(threshold: float, missing: Sequence[str]) -> Verdict:
+    """The partial verdict that lists what was not run."""
+    return Verdict(Outcome.PARTIAL, None, None, None, threshold, name_scope(0), 0, 0, 0, missing=tuple(missing))

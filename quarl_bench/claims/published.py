@@ -57,14 +57,17 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, Configur
         raise StoreError(f"{path}: {error}; name the folder of {FP32_FILE} and {QUANTIZED_FILE}") from error
     if not set(columns) <= set(reader.fieldnames or ()):
         raise StoreError(f"{path}: its columns are not {', '.join(columns)}; restore it")
-    found = []
+    found: dict[tuple[str, Configuration, int], float] = {}
     for line, row in enumerate(rows, 2):
         try:
             bits = [int(row[name]) for name in ("quant", "size", "input_quant", "output_quant") if name in columns]
-            found.append((_name_task(row["env"]), Configuration(*bits), int(row["seed"]), _read_return(row["return"])))
+            key = _name_task(row["env"]), Configuration(*bits), int(row["seed"])
+            if key in found:
+                raise ValueError(f"seed {key[2]} of this configuration comes twice")
+            found[key] = _read_return(row["return"])
         except (TypeError, ValueError) as error:
             raise StoreError(f"{path}, line {line}: {error}; restore it") from error
-    return found
+    return [(*key, value) for key, value in found.items()]
 
 
 def _read_return(text: str) -> float:

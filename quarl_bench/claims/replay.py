@@ -2,53 +2,77 @@
 
 Each verdict comes with the paper's rule (a mean inside the fp32 band) and with an interval, because the two disagree:
 the rule asks whether a mean lies less than one SD of a policy below fp32, an interval whether it lies below at all.
+With configurations missing a verdict is partial and lists them.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from quarl_bench import stats
 from quarl_bench.claims.catalog import Claim
 from quarl_bench.claims.census import SHARE, count_certain
-from quarl_bench.claims.parity import Parity, Returns, average_differences, compare, weigh
-from quarl_bench.claims.selection import Configuration, Finder, Selection
-from quarl_bench.claims.verdict import bar_collapses, conclude, name_scope
-from quarl_bench.errors import SpecError
+from quarl_bench.claims.parity import Parity, Returns, average_differences, compare, leave_open, settle, weigh
+from quarl_bench.claims.selection import BITS, Configuration, Finder, select
+from quarl_bench.claims.verdict import conclude
 from quarl_bench.spec import Outcome, Verdict
 
-Tasks = Mapping[str, tuple[Returns, Finder]]  # by task: fp32 returns, and those of a configuration
-EXCEPTION = "halfcheetahv4"  # the paper's own
+Tasks = Mapping[str, tuple[Returns, Finder]]  # by task: fp32 returns, none if not run; and those of a configuration
 FEW = range(2, 5)  # bits at which section 3.1 sees differences
 FLAT = range(3, 8)  # output bits that do not matter
 
 
 def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
-    """Judge "quantized policies match fp32 in most cells" over all tasks and `bits` of a scope.
+    """Judge "quantized policies match fp32 in most cells" over all tasks and `bits` of a scope."""
+    missing = _list_missing(tasks, (scope,), bits)
+    if missing:
+        return leave_open(SHARE, missing)
+    return _judge_cells(
+        {
+            f"{task} at {width}": (reference, returns)
+            for task, (reference, find) in tasks.items()
+            for width, returns in zip(bits, _gather(find, scope, bits), strict=True)
+        }
+    )
 
-    A cell holds when its true mean lies above the floor of the fp32 band, which is taken as known. Partial conjunction
-    by Simes, as everywhere: estimate and interval are shares of cells, threshold 80%.
+
+def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
+    """Judge "the selected configurations match fp32" on those tasks that were run; partial without the others."""
+    found = {task: (tasks[task][0], tasks[task][1](configuration)) for task, configuration in chosen.items()}
+    cells = {task: (base, other) for task, (base, other) in found.items() if base.size > 1 and other is not None}
+    missing = tuple(f"{task}: fp32 and {chosen[task].scheme}" for task in found.keys() - cells.keys())
+    if not cells:
+        return leave_open(SHARE, sorted(missing))
+    verdict = _judge_cells(cells)
+    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(sorted(missing))) if missing else verdict
+
+
+def _judge_cells(cells: Mapping[str, tuple[Returns, Returns]]) -> Verdict:
+    """Of (fp32, quantized) returns: whether the true mean lies above the floor of the fp32 band, taken as known.
+
+    Partial conjunction by Simes, as everywhere: estimate and interval are shares of cells, threshold 80%.
     """
-    rule, weights, below, matched, sizes = Parity(), [], [], [], []
-    for task, (reference, find) in tasks.items():
-        for width, returns in zip(bits, _gather(find, scope, bits, task), strict=True):
-            weights.append(weigh(returns, rule.find_band(reference)[0]))
-            matched.append(rule.matches(reference, returns))
-            if compare(reference, returns).below:
-                below.append(f"{task} at {width}")
-            sizes.append(min(reference.size, returns.size))
-    n = len(weights)
+    rule = Parity()
+    weights = [weigh(returns, rule.find_band(reference)[0]) for reference, returns in cells.values()]
+    matched = sum(rule.matches(*pair) for pair in cells.values())
+    differences = {name: compare(*pair) for name, pair in cells.items()}
+    below = [f"{name} ({found.estimate:+.0%})" for name, found in differences.items() if found.below]
+    n = len(cells)
     holds, fails = (count_certain([pair[side] for pair in weights]) for side in (0, 1))
     outcome = Outcome.INCONCLUSIVE
     if holds / n >= SHARE:
         outcome = Outcome.SUPPORTED
     elif 1 - fails / n < SHARE:
         outcome = Outcome.REFUTED
-    caveats = [f"the paper's rule matches {sum(matched)} of {n} cells"]
+    caveats = [f"the paper's rule matches {matched} of {n} cells"]
     if below:
         caveats.append(f"an interval says below fp32 in {len(below)}: {', '.join(below)}")
-    return _settle(outcome, (sum(matched) / n, holds / n, 1 - fails / n), SHARE, min(sizes), caveats)
+    lower = sum(found.estimate < 0 for found in differences.values())
+    caveats.append(f"{lower} of {n} average below fp32")
+    policies = min(returns.size for pair in cells.values() for returns in pair)
+    return settle(outcome, (matched / n, holds / n, 1 - fails / n), SHARE, policies, caveats)
 
 
 def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Verdict:
@@ -56,8 +80,11 @@ def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Ver
 
     Estimate and interval are the mean over tasks and bits of that advantage, as a share of the fp32 return.
     """
+    missing = _list_missing(tasks, (other, "input"), bits)
+    if missing:
+        return leave_open(0.0, missing)
     groups = {
-        task: (reference, _gather(find, other, bits, task), _gather(find, "input", bits, task))
+        task: (reference, _gather(find, other, bits), _gather(find, "input", bits))
         for task, (reference, find) in tasks.items()
     }
     found = average_differences(groups)
@@ -70,11 +97,14 @@ def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Ver
     caveats = ["these tasks only"]
     if worse:
         caveats.append(f"the input does better in {len(worse)} of {len(groups) * len(bits)} cells: {', '.join(worse)}")
-    return _settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(tasks), caveats)
+    return settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(tasks), caveats)
 
 
 def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     """Judge "from 3 bits on, output bits do not matter": 3 to 7 against 8, on average within +-`margin` of fp32."""
+    missing = _list_missing(tasks, ("output",), (*FLAT, 8))
+    if missing:
+        return leave_open(margin, missing)
     groups = _contrast_outputs(tasks, FLAT)
     found, rule = average_differences(groups), Parity()
     outside = [
@@ -84,27 +114,35 @@ def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
         if not rule.matches(reference, returns)
     ]
     caveats = [f"the paper's rule does not match {', '.join(outside)}"] if outside else []
-    return _settle(conclude(found[1:], -margin, margin), found, margin, _fewest(tasks), caveats)
+    return settle(conclude(found[1:], -margin, margin), found, margin, _fewest(tasks), caveats)
 
 
 def judge_two_bit_output(tasks: Tasks) -> Verdict:
     """Judge "two output bits do matter": on average they lose against 8. Estimate and interval are that difference."""
+    missing = _list_missing(tasks, ("output",), (2, 8))
+    if missing:
+        return leave_open(0.0, missing)
     found = average_differences(_contrast_outputs(tasks, (2,)))
-    return _settle(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, _fewest(tasks), [])
+    return settle(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, _fewest(tasks), [])
 
 
 def _contrast_outputs(tasks: Tasks, bits: Sequence[int]) -> dict[str, tuple[Returns, list[Returns], list[Returns]]]:
     return {
-        task: (reference, _gather(find, "output", bits, task), _gather(find, "output", (8,), task))
+        task: (reference, _gather(find, "output", bits), _gather(find, "output", (8,)))
         for task, (reference, find) in tasks.items()
     }
 
 
-def judge_table(selections: Mapping[str, Selection], printed: Mapping[str, Configuration]) -> Verdict:
+def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     """Judge "the rule selects what Table 1 prints" by replaying it: exact, without an interval.
 
     Estimate is the share of tasks. Caveats say what the interval says about each selected configuration.
     """
+    missing = _list_missing({task: tasks[task] for task in printed}, ("core",), BITS)
+    selections = {} if missing else {task: select(*tasks[task]) for task in printed}
+    missing += [f"{task}: {gap.scheme}" for task, found in selections.items() for gap in found.absent]
+    if missing:
+        return leave_open(1.0, missing)
     equal = [selections[task].configuration == configuration for task, configuration in printed.items()]
     share = float(np.mean(equal))
     differences = {task: found.chosen.difference for task, found in selections.items()}
@@ -119,7 +157,7 @@ def judge_table(selections: Mapping[str, Selection], printed: Mapping[str, Confi
     lines.append(f"{lower} of {len(differences)} selected average below fp32 (sign flips p = {min(above, under):.3f})")
     policies = min(found.chosen.policies for found in selections.values())
     outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
-    return _settle(outcome, (share, share, share), 1.0, policies, lines)
+    return settle(outcome, (share, share, share), 1.0, policies, lines)
 
 
 def read_printed(claim: Claim) -> dict[str, Configuration]:
@@ -127,26 +165,24 @@ def read_printed(claim: Claim) -> dict[str, Configuration]:
     return {task: Configuration(**{k: int(v) for k, v in row.items()}) for (_, task), row in claim.values.items()}
 
 
-def _gather(find: Finder, scope: str, bits: Sequence[int], task: str) -> list[Returns]:
-    """Returns of a scope at each of `bits`; SpecError for a cell that was not run."""
-    cells = [(Configuration.of_scope(scope, width), find(Configuration.of_scope(scope, width))) for width in bits]
-    for configuration, returns in cells:
-        if returns is None:
-            raise SpecError(f"{task}: {configuration.scheme} was not run; the sentence is about all of its cells")
-    return [returns for _, returns in cells if returns is not None]
+def _gather(find: Finder, scope: str, bits: Sequence[int]) -> list[Returns]:
+    found = (find(Configuration.of_scope(scope, width)) for width in bits)
+    return [returns for returns in found if returns is not None]
+
+
+def _list_missing(tasks: Tasks, scopes: Sequence[str], bits: Sequence[int]) -> list[str]:
+    """What a sentence needs and was not run: fp32, and every one of `bits` in the scopes."""
+    wanted = [Configuration.of_scope(scope, width) for scope in scopes for width in bits]
+    return [
+        f"{task}: {name}"
+        for task, (reference, find) in tasks.items()
+        for name, there in (
+            ("fp32", reference.size > 1),
+            *((configuration.scheme, find(configuration) is not None) for configuration in dict.fromkeys(wanted)),
+        )
+        if not there
+    ]
 
 
 def _fewest(tasks: Tasks) -> int:
     return min(reference.size for reference, _ in tasks.values())
-
-
-def _settle(
-    outcome: Outcome, interval: Sequence[float], threshold: float, policies: int, caveats: Sequence[str]
-) -> Verdict:
-    """Episodes are 1: of each policy only its mean return is known."""
-    estimate, low, high = interval
-    return Verdict(
-        outcome, estimate, low, high, threshold, name_scope(policies), policies, 1, 1,
-        needed="more policies" if outcome is Outcome.INCONCLUSIVE else "",
-        caveats=(*caveats, bar_collapses(policies)),
-    )  # fmt: skip

@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quarl_bench.cells import Cells, PolicySet, find_home
-from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.evaluate import TEST_SEEDS
 from quarl_bench.rl.lqcc.noise import SIGMAS, play_noisy
-from quarl_bench.spec import Measurement, Verdict
+from quarl_bench.spec import Measurement
 from quarl_bench.stats import Floats
 from quarl_bench.store import code_epoch
 
 CODE = ("rl/lqcc/noise.py", "rl/episodes.py", "rl/environments.py", "policy", "quant", "net.py")
-MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,24 +46,6 @@ class NoiseCurve:
         weights = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / gaps.sum()
         mean = np.tensordot(weights, returns, 1)
         return replace(self.points[0], returns=tuple(map(tuple, mean.tolist())))
-
-
-@dataclass(frozen=True)
-class Robustness:
-    """Both verdicts on "under noise the quantized policies keep fp32's return"."""
-
-    absolute: Verdict
-    relative: Verdict  # to each policy's own clean return
-
-
-def judge_robustness(reference: NoiseCurve, candidate: NoiseCurve, margin: float = MARGIN) -> Robustness:
-    """Judge the areas by the rule of every cell; SpecError when the curves have not the same sigmas."""
-    if reference.sigmas != candidate.sigmas:
-        raise SpecError(f"noise curves over {reference.sigmas} and {candidate.sigmas} cannot be compared")
-    return Robustness(
-        judge_retention(reference.area, candidate.area, margin=margin),
-        judge_retention(reference.relative_area, candidate.relative_area, margin=margin),
-    )
 
 
 def measure_noise(cells: Cells, policies: PolicySet, sigmas: Sequence[float] = SIGMAS) -> NoiseCurve:

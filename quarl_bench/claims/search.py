@@ -13,8 +13,9 @@ from quarl_bench.claims.parity import Parity, Returns
 from quarl_bench.claims.selection import Configuration, Selection, Step, list_steps, select
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.policy.stored import load_stored
+from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.lqcc.recipe import Recipe, name_policy
-from quarl_bench.rl.lqcc.train import train_seeds
+from quarl_bench.rl.lqcc.train import Run, train_seeds
 from quarl_bench.rl.train import Options
 
 GRID, RESULT = "grid.json", "selection.json"
@@ -74,7 +75,9 @@ class Search:
         missing = [spec.seed for spec in specs if not (self.folder / spec.name).exists()]
         if missing:
             note(f"training {specs[0].name.rsplit('-', 1)[0]}: {len(missing)} seeds, {recipe.timesteps:,} steps each")
-            train_seeds(recipe, self.environment, missing, self.folder, options)
+            # A run that died between two of its policies has a checkpoint of them all.
+            together = Run(recipe, find_environment(self.environment), self.seeds, self.folder, options)
+            train_seeds(recipe, self.environment, self.seeds if together.unfinished else missing, self.folder, options)
         abouts: Sequence[dict[str, Any]] = [load_stored(self.folder / spec.name).about for spec in specs]
         for spec, about in zip(specs, abouts, strict=True):
             if about["recipe"]["sha256"] != recipe.sha256:

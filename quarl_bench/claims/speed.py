@@ -1,5 +1,9 @@
 """Verdicts on Table 4: fp32 over int8 on one board, in time and in memory, and why a ratio is what it is."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
 from quarl_bench.boards.timing import Comparison, Timing
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.stats import Interval
@@ -32,6 +36,30 @@ def judge_size(compared: Comparison, threshold: float) -> Verdict:
     interval = Interval(ratio, ratio, ratio)
     outcome = Outcome.SUPPORTED if ratio >= threshold else Outcome.REFUTED
     return _settle(compared, outcome, ratio, interval, threshold)
+
+
+def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
+    """Whether from every policy to the next larger one the ratio of times grows more than `threshold`-fold.
+
+    The step that grows least decides. Its limits are those of both ratios at once, which is wider than 90%.
+    """
+    ordered = sorted(compared, key=lambda found: found.first.check.parameters)
+    faults = sorted({fault for found in ordered for fault in found.faults})
+    if faults or not all(found.timed for found in ordered):
+        needed = f"void: {'; '.join(faults)}. Run again on an idle board"
+        return _settle(ordered[0], Outcome.INCONCLUSIVE, None, None, threshold, needed)
+    ratios = [found.weigh_speed() for found in ordered]
+    steps = [Interval(b.estimate / a.estimate, b.low / a.high, b.high / a.low) for a, b in pairwise(ratios)]
+    least = min(steps, key=lambda step: step.low)
+    if any(step.high < threshold for step in steps):
+        least = min(steps, key=lambda step: step.high)
+    outcome = _decide(least, threshold)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratios vary"
+    verdict = _settle(ordered[0], outcome, least.estimate, least, threshold, needed)
+    found = ", ".join(
+        f"{f.first.check.parameters:,} parameters: {r.estimate:.3g}x" for f, r in zip(ordered, ratios, strict=True)
+    )
+    return replace(verdict, scope=f"these policies on {ordered[0].board.name}", policies=len(ordered), caveats=(found,))
 
 
 def explain_speed(compared: Comparison) -> str:

@@ -9,10 +9,25 @@ import sys
 from collections.abc import Sequence
 
 from quarl_bench import __version__
-from quarl_bench.cli import board, check, deploy, evaluate, fpga, quantize, report, select, sweep, train, weights
+from quarl_bench.cli import (
+    actorq,
+    board,
+    check,
+    deploy,
+    evaluate,
+    fpga,
+    grid,
+    prove,
+    quantize,
+    report,
+    select,
+    sweep,
+    train,
+    weights,
+)
 from quarl_bench.errors import QuarlError
 
-COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, report)
+COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quarl_bench.check import Check, Cost, Line, Subject
 
 CODES = {"supported": 0, "refuted": 1, "inconclusive": 3}
-COLUMNS = ("scheme", "return", "keeps", "interval", "same action", "verdict")
+COLUMNS = ("scheme", "return", "against fp32", "keeps", "interval", "same action", "verdict")
 COSTS = ("artefact", "bytes", "us (p50)", "us (p90)")
 EXIT_CODES = (
     "exit codes: 0 the scheme of --scheme is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on "
@@ -38,7 +38,8 @@ def add_command(commands: Any) -> None:
     command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
     command.add_argument(
         "--export", type=Path, metavar="DIR",
-        help="also write the artefacts of --scheme, with golden pairs, one folder per backend. Default: none.",
+        help="also write the artefacts of --scheme and of the fewest bits that do, with golden pairs, one folder per "
+        "backend. Default: none.",
     )  # fmt: skip
 
 
@@ -62,13 +63,14 @@ def run(options: argparse.Namespace) -> int:
             lines.append(line)
             bar.set_postfix_str(line.scheme.name)
             bar.update()
+    chosen = check.choose_schemes(lines, asked.name)
     found = check.Check(
         stored=stored,
         environment=environment,
         reference=lines[0].reference,
         lines=tuple(lines),
         layers=check.measure_layers(subject),
-        costs=tuple(check.price(subject, [*dict.fromkeys(("fp32", asked.name))])),
+        costs=tuple(check.price(subject, [*dict.fromkeys(("fp32", *chosen))])),
         margin=options.margin,
     )
     result = describe_check(found, options.policy.name, asked.name)
@@ -76,15 +78,16 @@ def run(options: argparse.Namespace) -> int:
         from quarl_bench.report.html import Document, write_report
 
         write_report(options.html, [Document(options.policy.name, result)])
-    exported = [] if folder is None else list(_export(subject, asked.name, folder))
+    exported = [] if folder is None else [line for name in chosen for line in _export(subject, name, folder)]
     print_result(options, result | {"exported": exported}, "\n".join([*print_check(found), *exported]))
     return CODES[str(found.find(asked.name).verdict.outcome)]
 
 
 def describe_check(found: "Check", name: str, asked: str) -> dict[str, Any]:
     """The check as one JSON object."""
-    from quarl_bench.check import LAYER_BITS, recommend
+    from quarl_bench.check import CONFIDENCE, LAYER_BITS, find_fewest, recommend
 
+    fewest = find_fewest(found.lines)
     return {
         "kind": "check",
         "policy": name,
@@ -94,7 +97,9 @@ def describe_check(found: "Check", name: str, asked: str) -> dict[str, Any]:
         "distinct_episodes": found.reference.distinct_episodes,
         "source": str(found.reference.source),
         "margin": found.margin,
+        "confidence": CONFIDENCE,
         "scheme": asked,
+        "fewest": None if fewest is None else fewest.scheme.name,
         "verdict": str(found.find(asked).verdict.outcome),
         "return": found.reference.mean,
         "rows": [_describe_line(line) for line in found.lines],
@@ -107,21 +112,23 @@ def describe_check(found: "Check", name: str, asked: str) -> dict[str, Any]:
 
 def print_check(found: "Check") -> list[str]:
     """The check as lines of text."""
-    from quarl_bench.check import LAYER_BITS, recommend
+    from quarl_bench.check import CONFIDENCE, LAYER_BITS, find_fewest, recommend
     from quarl_bench.cli.printing import describe_returns
     from quarl_bench.rl.sensitivity import describe_sensitivity
 
     needs = [f"  {line.scheme.name}: {line.verdict.needed}" for line in found.lines if line.verdict.needed]
     missing = [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
+    fewest, share = find_fewest(found.lines), f"{1 - found.margin:.0%}"
     episodes, returns = len(found.reference.environment_seeds), describe_returns(found.reference.returns[0])
     return [
         f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
-        f"fp32 returns {returns}; a scheme is to keep {1 - found.margin:.0%} of it",
+        f"fp32 returns {returns}; a scheme is to keep {share} of it, on the same environment seeds",
         *format_table([COLUMNS, *map(_format_line, found.lines)]),
+        f"fewest bits that keep {share} at {CONFIDENCE:.0%} confidence: {fewest.scheme.name if fewest else 'none'}",
         *(["what would decide:", *needs] if needs else []),
         "which layers are touchy:",
         *(f"  {describe_sensitivity(layer, LAYER_BITS)}" for layer in found.layers),
-        "what it costs; one call from Python, quantization of its input included:",
+        "what it costs: bytes (of c: of its source), and one call from Python, quantization of its input included:",
         *format_table([COSTS, *(_format_cost(cost) for cost in found.costs if not cost.reason)]),
         *(["not there:", *missing] if missing else []),
         recommend(found),
@@ -149,6 +156,8 @@ def _describe_line(line: "Line") -> dict[str, Any]:
         "family": str(line.scheme.family),
         "bits": line.scheme.bit_width,
         "return": line.measured.mean,
+        "difference": line.difference,
+        "difference_interval": None if line.interval is None else list(line.interval),
         "ratio": verdict.estimate,
         "ratio_low": verdict.low,
         "ratio_high": verdict.high,
@@ -163,8 +172,8 @@ def _format_line(line: "Line") -> tuple[str, ...]:
     verdict = line.verdict
     interval = "none" if verdict.low is None else f"[{verdict.low:.1%}, {verdict.high:.1%}]"
     keeps = "none" if verdict.estimate is None else f"{verdict.estimate:.1%}"
-    returns = f"{line.measured.mean:.4g}"
-    return line.scheme.name, returns, keeps, interval, f"{line.agreement:.2%}", str(verdict.outcome)
+    returns, apart = f"{line.measured.mean:.4g}", f"{line.difference:+.4g}"
+    return line.scheme.name, returns, apart, keeps, interval, f"{line.agreement:.2%}", str(verdict.outcome)
 
 
 def _format_cost(cost: "Cost") -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import print_result
 
-BACKENDS = ("litert", "c", "onnx", "dump")
+BACKENDS = ("litert", "litert-dynamic", "c", "onnx", "dump")
+DEFAULTS = {"litert-dynamic": "w8symnarrowpc"}  # schemes, where they are not int8
 STATES = 256  # from which the golden pairs are taken
 
 
@@ -19,7 +20,10 @@ def add_command(commands: Any) -> None:
                   "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
     add_policy(command)
     add_environment(command)
-    command.add_argument("--scheme", default="int8", help="fp32, fp16, w2..w32 or int8. Default: int8.")
+    command.add_argument(
+        "--scheme",
+        help="fp32, fp16, w2..w32 or int8. Default: int8; of litert-dynamic, w8symnarrowpc, its weights' own.",
+    )
     command.add_argument("--backend", default="litert", choices=BACKENDS, help="form of the artefact. Default: litert.")
     command.add_argument(
         "--output", type=Path, required=True, help="folder to write; an artefact there is replaced. Default: none."
@@ -34,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
 
     use_one_thread()
-    scheme = Scheme.parse(options.scheme)
+    scheme = Scheme.parse(options.scheme or DEFAULTS.get(options.backend, "int8"))
     stored, environment = open_task(options)
     quantized = quantize_policy(stored, environment, scheme)
     golden = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)

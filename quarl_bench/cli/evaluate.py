@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
     from quarl_bench.claims.judge import describe
     from quarl_bench.claims.verdict import judge_retention
+    from quarl_bench.policy.clipping import count_clipped
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.report.rows import summarise
     from quarl_bench.rl.evaluate import TEST_SEEDS, collect_observations, measure
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
     reference = measure([(stored.sha256, stored.policy)], environment, seeds)
-    quantized = quantize_policy(stored, environment, scheme)
+    quantized, counter = count_clipped(quantize_policy(stored, environment, scheme))
     measured = measure([(stored.sha256, quantized)], environment, seeds, [stored.policy])
     verdict = judge_retention(reference, measured, cap=environment.cap)
     result = {
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         "measured": summarise(measured),
         "reference": summarise(reference),
         "verdict": verdict.as_dict(),
+        "clipped": {"share": counter.share, "values": counter.seen},
     }
     (agreement,) = measured.agreement or (0.0,)
     alike = f"same action in {agreement:.2%}"
@@ -58,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
         f"  keeps 95% of the return? {describe(verdict)}",
         *(f"  note: {caveat}" for caveat in verdict.caveats),
     ]
+    if counter.clipped:
+        lines.append(f"  note: {counter.describe()}")
     if options.states:
         states = collect_observations(stored.policy, environment, options.states, TEST_SEEDS)
         found = compare_states(stored.policy, quantized, states, stored.about.get("algo"))

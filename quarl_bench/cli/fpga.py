@@ -16,9 +16,9 @@ from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
+    from quarl_bench.deploy.fpga.design import Design
     from quarl_bench.deploy.fpga.explorer import Candidate
     from quarl_bench.deploy.fpga.folding import Plan
-    from quarl_bench.deploy.fpga.generator import Design
     from quarl_bench.deploy.fpga.part import Part, Resources
     from quarl_bench.deploy.fpga.simulation import Run
     from quarl_bench.deploy.fpga.synthesis import Synthesis
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # foldings of the front
 VECTORS = 1000
+SIMULATED = "simulated"  # a board
 RANDOM = "random:"  # what names one of LQCC's architectures with random weights begins with
 
 
@@ -48,19 +49,39 @@ def add_command(commands: Any) -> None:
         help=f"observations to simulate; 0: none. Default: {VECTORS}.",
     )  # fmt: skip
     command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: no.")
+    command.add_argument("--place", action="store_true", help="also place on an ECP5, another part. Default: no.")
+    command.add_argument("--qonnx", type=Path, metavar="FILE", help="QONNX file to write, for FINN. Default: none.")
+    command.add_argument(
+        "--board", metavar="PORT",
+        help="serial port of a board that holds the design, or `simulated`: it acts on the same observations. Default: "
+        "none.",
+    )  # fmt: skip
+    command.add_argument(
+        "--reports",
+        type=Path,
+        metavar="FOLDER",
+        help="what hw/fpga/vivado/build.tcl wrote of the design. Default: none.",
+    )
     command.add_argument("--cache", type=Path, help="folder for builds and syntheses. Default: the user's.")
 
 
 def run(options: argparse.Namespace) -> int:
     """Explore, confirm, write, simulate."""
+    from quarl_bench.atomic import write_file
     from quarl_bench.deploy.fpga.explorer import explore, find_pareto, fits
     from quarl_bench.deploy.fpga.part import find_part
+    from quarl_bench.deploy.fpga.placement import place
+    from quarl_bench.deploy.fpga.qonnx import write_qonnx
     from quarl_bench.deploy.fpga.simulation import require_verilator
     from quarl_bench.deploy.fpga.stage import split
 
     use_one_thread()
-    if options.vectors:
+    if options.vectors or options.board == SIMULATED:
         require_verilator()  # now, not after an hour of synthesis
+    if options.vectors < 2 and (options.board or options.reports):
+        raise SpecError(
+            f"--vectors {options.vectors}: a board and Vivado's reports need simulated cycles; use 2 or more"
+        )
     part = find_part(options.part)
     net, weights = _open_net(options)
     stages = split(net)
@@ -73,6 +94,10 @@ def run(options: argparse.Namespace) -> int:
         folder = options.output or Path(scratch) / "design"
         chosen, design, synthesis = _choose(candidates, part, options, folder, cache)
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
+        board = None if options.board is None else _ask_board(options.board, design, net, options.vectors, cache)
+        placement = asdict(place(design, cache)) | {"source": "estimated"} if options.place else None
+    if options.qonnx is not None:
+        write_file(options.qonnx, write_qonnx(stages))
     result = {
         "weights": weights,
         "part": part.name,
@@ -90,6 +115,9 @@ def run(options: argparse.Namespace) -> int:
             "cycles": simulated.latency[0],
             "interval": simulated.interval,
         },
+        "placement": placement,
+        "board": board,
+        "vivado": None if options.reports is None or simulated is None else _read_vivado(options.reports, simulated),
     }
     print_result(options, result, "\n".join(_write_text(result, front, part)))
     return 0
@@ -138,8 +166,8 @@ def _open_net(options: argparse.Namespace) -> "tuple[IntegerNet, str]":
 def _choose(
     candidates: "list[Candidate]", part: "Part", options: argparse.Namespace, folder: Path, cache: Path
 ) -> "tuple[Candidate, Design, Synthesis | None]":
+    from quarl_bench.deploy.fpga.design import write_design
     from quarl_bench.deploy.fpga.explorer import choose, fits
-    from quarl_bench.deploy.fpga.generator import write_design
     from quarl_bench.deploy.fpga.synthesis import LEVELS_LIMIT, synthesize
 
     done: dict[bytes, Synthesis] = {}
@@ -167,6 +195,45 @@ def _simulate(design: "Design", net: "IntegerNet", plan: "Plan", count: int, cac
         return None
     q = draw_inputs(plan.stages, count)
     return check(Simulation(design, cache), design, q, net.run(q), cache)
+
+
+def _ask_board(port: str, design: "Design", net: "IntegerNet", count: int, cache: Path) -> dict[str, Any]:
+    """Actions and cycles of the board; BoardError when one is not the golden model's."""
+    from contextlib import nullcontext
+
+    from quarl_bench.deploy.fpga.link import open_link, simulate_board
+    from quarl_bench.deploy.fpga.vectors import draw_inputs
+    from quarl_bench.errors import BoardError
+
+    q = draw_inputs(design.plan.stages, count)
+    board = simulate_board(design, cache) if port == SIMULATED else nullcontext(port)
+    with board as name, open_link(name, design.plan) as link:
+        outputs, cycles = link.run(q)
+    wrong = (outputs != net.run(q)).any(1)
+    if wrong.any():
+        raise BoardError(
+            f"{port}: {int(wrong.sum())} of {count} actions are not the golden model's; load the design again"
+        )
+    source = "simulated" if port == SIMULATED else "measured"
+    return {"source": source, "observations": count, "mismatches": 0, "cycles": int(cycles.max())}
+
+
+def _read_vivado(folder: Path, simulated: "Run") -> dict[str, Any]:
+    """A row of Table 3, from Vivado's reports and the simulated cycles."""
+    from quarl_bench.deploy.fpga.vivado import read_reports
+
+    found = read_reports(folder, simulated.latency[0], simulated.interval or simulated.latency[0])
+    return {
+        "source": "estimated",
+        "meets_timing": found.meets_timing,
+        "slack_ns": found.slack,
+        "clock_mhz": found.megahertz,
+        "latency_us": found.latency * 1e6,
+        "actions_per_second": found.actions_per_second,
+        "watts": found.watts,
+        "joules_per_action": found.joules_per_action,
+        "resources": asdict(found.resources),
+    }
 
 
 def _describe(candidate: "Candidate", part: "Part") -> dict[str, Any]:
@@ -207,6 +274,21 @@ def _write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") 
         lines.append(
             f"simulated: {simulation['observations']} observations, 0 mismatches, {simulation['cycles']} cycles, one "
             f"every {simulation['interval']}"
+        )
+    if (placement := result["placement"]) is not None:
+        lines.append(
+            f"another part: {placement['megahertz']:g} MHz placed on {placement['part']}; not this part's clock"
+        )
+    if (board := result["board"]) is not None:
+        lines.append(
+            f"board ({board['source']}): {board['observations']} observations, all equal, {board['cycles']} cycles"
+        )
+    if (vivado := result["vivado"]) is not None:
+        timing = "timing met" if vivado["meets_timing"] else f"timing FAILED by {-vivado['slack_ns']:g} ns"
+        joules = f"{vivado['watts']:g} W, {vivado['joules_per_action']:.3g} J each"
+        lines.append(
+            f"Vivado: {timing} at {vivado['clock_mhz']:g} MHz, {vivado['latency_us']:g} us, "
+            f"{vivado['actions_per_second']:,.0f} actions/s, {joules}"
         )
     return lines
 

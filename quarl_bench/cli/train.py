@@ -23,7 +23,13 @@ def add_command(commands: Any) -> None:
     command.add_argument("algo", help="algorithm, for example ppo")
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--seed", type=read_natural, default=0, help="training seed. Default: 0.")
-    command.add_argument("--origin", default="", help="control: the recipe's controlled variant. Default: none.")
+    command.add_argument(
+        "--origin", default="", help="another arm: control, layernorm, or a precision as below. Default: none."
+    )
+    command.add_argument(
+        "--precision", choices=("fp32", "bf16", "fp16"),
+        help="of training's matrix products; weights are fp32. Default: the recipe's.",
+    )  # fmt: skip
     command.add_argument(
         "--scheme", default="",
         help="qat8..qat2, or i<bits>c<bits>o<bits>[h<width>]: train with the quantizer. Default: fp32.",
@@ -44,7 +50,6 @@ def add_command(commands: Any) -> None:
     many.add_argument("--seeds", type=read_seeds, metavar="LIST", help="as 0..9 or 0,1,2. Default: that of --seed.")
     many.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
     many.add_argument("--width", type=read_positive, help="of an fp32 actor's hidden layers. Default: the recipe's.")
-    many.add_argument("--precision", choices=("fp32", "bf16"), help="of training's matrix products. Default: fp32.")
     many.add_argument("--raw", action="store_true", help="do not normalize observations. Default: normalize.")
 
 
@@ -62,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     settings = Options(options.resume, sys.stderr.isatty(), lambda: bool(stop), options.workers)
     if options.seeds is not None or (options.scheme and Scheme.parse(options.scheme).family is Family.LEARNED):
         return train_many(options, settings)
-    spec = PolicySpec(options.algo, options.environment, options.seed, options.origin, options.scheme)
+    spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
     recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     if options.quant_delay is not None:
         if options.output is None or not spec.scheme:
@@ -97,6 +102,19 @@ def run(options: argparse.Namespace) -> int:
         text += f"; published {published['mean']:g}{spread}"
     print_result(options, result | {"return": score, "published": published}, text)
     return 0
+
+
+def find_origin(options: argparse.Namespace) -> str:
+    """The arm of --origin or of --precision; the recipe itself where it has that precision."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.rl.recipes import find_recipe
+
+    if options.precision is None:
+        return str(options.origin)
+    if options.origin:
+        raise SpecError(f"--origin {options.origin} and --precision {options.precision} are two arms; pass one of them")
+    own = find_recipe(options.algo, options.environment).precision
+    return "" if options.precision == own else str(options.precision)
 
 
 def train_many(options: argparse.Namespace, settings: "Options") -> int:

@@ -30,7 +30,13 @@ from quarl_bench.quant.affine import IntegerFormat
 from quarl_bench.quant.parameters import ActivationFormat
 
 SCHEMA_VERSION = 1
-MODELS = {"litert": "model.tflite", "c": "policy.c", "onnx": "model.onnx", "dump": "model.npz"}  # by backend
+MODELS = {  # by backend
+    "litert": "model.tflite",
+    "litert-dynamic": "model.tflite",
+    "c": "policy.c",
+    "onnx": "model.onnx",
+    "dump": "model.npz",
+}
 GOLDEN = "golden.safetensors"
 MANIFEST = "manifest.json"
 PAIR = ("observations", "inputs", "outputs", "actions")
@@ -130,14 +136,11 @@ def read_artefact(folder: Path) -> Artefact:
 
 
 def _describe(artefact: Artefact, golden: bytes) -> dict[str, Any]:
-    integer = artefact.input is not None
     return {
         "schema_version": SCHEMA_VERSION,
         "backend": artefact.backend,
         "scheme": artefact.scheme,
-        "arithmetic": "integers between the input quantization and the action"
-        if integer
-        else f"float32, with the weights that {artefact.scheme} leaves",
+        "arithmetic": _describe_arithmetic(artefact),
         "source_sha256": artefact.source_sha256,
         "model": {
             "file": MODELS[artefact.backend],
@@ -158,6 +161,14 @@ def _describe(artefact: Artefact, golden: bytes) -> dict[str, Any]:
         "head": describe_head(artefact.head),
         "runtime": asdict(artefact.runtime),
     }
+
+
+def _describe_arithmetic(artefact: Artefact) -> str:
+    if artefact.input is not None:
+        return "integers between the input quantization and the action"
+    if any(kind.startswith("INT") for kind in artefact.weight_types):
+        return "integer sums of integer weights and of float32 activations that are quantized at every call"
+    return f"float32, with the weights that {artefact.scheme} leaves"
 
 
 def _describe_port(format: ActivationFormat | None, values: NDArray[Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import DeploymentError
 from quarl_bench.net import Conv2d, Net
-from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
+from quarl_bench.policy.policy import IntegerPolicy, Policy, PolicyNet
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
 
@@ -59,13 +59,16 @@ class Backend:
 
     name: str
     model: str  # the file that is the model; `write` may add others beside it
-    kernels: tuple[str, ...]  # for integer policies; the first is the one that an export is verified in
-    float_kernels: tuple[str, ...]  # the same for float32 ones; none where the backend holds integers only
+    # For integer policies, and for float32 ones: the first is the one that an export is verified in. None where the
+    # backend has no form for such policies; `write` then says so.
+    kernels: tuple[str, ...]
+    float_kernels: tuple[str, ...]
     identify: Callable[[], tuple[str, str]]  # name and version of the runtime
     write: Callable[[IntegerPolicy | PolicyNet], dict[str, bytes]]
     start: Callable[[Files, str], Runner]
     list_weight_types: Callable[[Files], tuple[str, ...]]  # as the file holds them, layer by layer
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
+    compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy
 
 
 def list_shapes(net: Net | IntegerNet) -> list[tuple[int, ...]]:

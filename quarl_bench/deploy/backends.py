@@ -3,11 +3,11 @@
 from quarl_bench.deploy.backend import Backend
 from quarl_bench.deploy.c import C
 from quarl_bench.deploy.dump import DUMP
-from quarl_bench.deploy.litert import LITERT
+from quarl_bench.deploy.litert import LITERT, LITERT_DYNAMIC
 from quarl_bench.deploy.onnx import ONNX
 from quarl_bench.errors import DeploymentError
 
-BACKENDS = {backend.name: backend for backend in (LITERT, C, ONNX, DUMP)}
+BACKENDS = {backend.name: backend for backend in (LITERT, LITERT_DYNAMIC, C, ONNX, DUMP)}
 
 
 def find_backend(name: str) -> Backend:

@@ -45,7 +45,8 @@ def export_policy(
 ) -> DeployedPolicy:
     """Write `policy` to `folder` as an artefact of `backend`, verified in its first kernel, and return it running.
 
-    int<n> policies become integer files. fp32, fp16 and weight-only ones become float32 files of their rounded weights.
+    int<n> policies become integer files. fp32, fp16 and weight-only ones become float32 files of their rounded weights,
+    or of integer weights and activations that are quantized at every call (`litert-dynamic`).
     `observations` (n, *shape) are raw states that the policy visits: the golden pairs are taken from them.
     `scheme` names the quantization and `source_sha256` the stored fp32 policy it began with.
     DeploymentError when the backend has no form for the policy, or computes anything else than it.
@@ -62,6 +63,7 @@ def export_policy(
         policy = found.renumber(policy)
     kernel = _first_kernel(found, policy)
     files = found.write(policy)
+    computed = policy if isinstance(policy, IntegerPolicy) else found.compute(policy)
     artefact = Artefact(
         backend=backend,
         scheme=scheme,
@@ -74,7 +76,7 @@ def export_policy(
         weight_types=found.list_weight_types(files),
         parameters=count_parameters(policy),
         runtime=Runtime(*found.identify(), kernel, platform.machine()),
-        golden=make_golden(policy, _choose(observations, extremes=isinstance(policy, IntegerPolicy))),
+        golden=make_golden(computed, _choose(observations, extremes=isinstance(policy, IntegerPolicy))),
         others={name: content for name, content in files.items() if name != found.model},
     )
     deployed = start(artefact, kernel)
@@ -86,7 +88,7 @@ def export_policy(
     return deployed
 
 
-def make_golden(policy: IntegerPolicy | PolicyNet, observations: Observations) -> Golden:
+def make_golden(policy: Policy, observations: Observations) -> Golden:
     """What `policy` does, step by step, for raw observations (n, *shape)."""
     inputs = policy.transform.apply(observations)
     if isinstance(policy, IntegerPolicy):
@@ -137,6 +139,8 @@ def _run(backend: Backend, net: IntegerNet, q: Integers, kernel: str | None) -> 
 
 def _first_kernel(backend: Backend, policy: IntegerPolicy | PolicyNet) -> str:
     if isinstance(policy, IntegerPolicy):
+        if not backend.kernels:
+            backend.write(policy)  # says why
         return backend.kernels[0]
     norm = find_norm(policy.net)
     if norm is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.deploy.dynamic import DynamicNet
 from quarl_bench.deploy.runtime import load_schema, pack_model
 from quarl_bench.errors import DeploymentError
 from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
@@ -55,6 +56,12 @@ class Operands:
 def write_float_net(net: Net) -> bytes:
     """The .tflite file of a float32 net; layers whose numbers are all float16 are stored as such, in half the bytes."""
     operands = [Operands(layer, layer.weight, layer.bias, 16 if _is_half(layer) else 32) for layer in net.layers]
+    return _write(net.input_shape, None, operands)
+
+
+def write_dynamic_net(net: DynamicNet) -> bytes:
+    """The .tflite file of a net in dynamic range: int8 weights, float32 biases and activations."""
+    operands = [Operands(part.layer, part.weight, part.layer.bias, 8, Scales(part.scale)) for part in net.layers]
     return _write(net.input_shape, None, operands)
 
 
@@ -221,6 +228,7 @@ class _Graph:
             name = "CONV_2D"
         else:
             options = self._schema.FullyConnectedOptionsT()
+            options.asymmetricQuantizeInputs = not self._integer  # has a meaning beside int8 weights only
             name = "FULLY_CONNECTED"
         options.fusedActivationFunction = activation
         kind = "Conv2DOptions" if isinstance(layer, Conv2d) else "FullyConnectedOptions"

@@ -1,7 +1,10 @@
-"""The LiteRT backend: .tflite files that run in XNNPACK, and in the runtime's two other sets of kernels."""
+"""The LiteRT backends: .tflite files that run in XNNPACK, and in the runtime's two other sets of kernels."""
+
+from dataclasses import replace
 
 from quarl_bench.deploy.backend import Backend
-from quarl_bench.deploy.flatbuffer import list_weight_types, write_float_net, write_integer_net
+from quarl_bench.deploy.dynamic import SCHEME, DynamicNet, compute_dynamic
+from quarl_bench.deploy.flatbuffer import list_weight_types, write_dynamic_net, write_float_net, write_integer_net
 from quarl_bench.deploy.runtime import PACKAGE, Kernel, LiteRTRunner, runtime_version
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
@@ -23,6 +26,13 @@ def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
     return {MODEL: write_integer_net(policy.net)}
 
 
+def write_dynamic_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
+    """The file of a policy in dynamic range; DeploymentError for weights that are on no grid, and for integers."""
+    if not isinstance(policy, PolicyNet):
+        raise DeploymentError(f"litert-dynamic: it quantizes activations itself, at every call; use scheme {SCHEME}")
+    return {MODEL: write_dynamic_net(DynamicNet.of(policy.net))}
+
+
 LITERT = Backend(
     name="litert",
     model=MODEL,
@@ -33,3 +43,5 @@ LITERT = Backend(
     start=lambda files, kernel: LiteRTRunner(files[MODEL], kernel),
     list_weight_types=lambda files: list_weight_types(files[MODEL]),
 )
+
+LITERT_DYNAMIC = replace(LITERT, name="litert-dynamic", kernels=(), write=write_dynamic_model, compute=compute_dynamic)

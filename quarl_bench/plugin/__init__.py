@@ -12,10 +12,11 @@ import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
 from quarl_bench.plugin.options import Settings, add_options, read_settings
-from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, Recorder
+from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, VERDICT, Recorder, to_builtin
 from quarl_bench.plugin.state import CATALOG, SETTINGS
+from quarl_bench.testing import RECORD, Undecided
 
-pytest_plugins = ("quarl_bench.plugin.fixtures", "quarl_bench.plugin.boards")
+pytest_plugins = ("quarl_bench.plugin.fixtures", "quarl_bench.plugin.boards", "quarl_bench.plugin.projects")
 
 UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
@@ -29,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers, settings, and the recorder, which lives on the controller only."""
     config.addinivalue_line("markers", "claim(id): run this test for every cell, or item, of the claim with this id")
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
+    config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
     config.stash[SETTINGS] = settings = read_settings(config)
     if settings.claims:
         _catalog(config)  # an ill-formed file ends the run before collection
@@ -69,6 +71,34 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.user_properties.append((CASE, params[name].id))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the part of `--quarl-shard`, after `-k` and `-m` have chosen."""
+    settings = config.stash[SETTINGS]
+    if settings.shard is None:
+        return
+    from quarl_bench.plugin.shard import pick_shard
+
+    durations: dict[str, float] = {}
+    if settings.compare is not None:
+        from quarl_bench.report.merge import read_results
+
+        durations = read_results(settings.compare).data.get("durations", {})
+    mine = pick_shard(items, settings.shard, durations)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
+    items[:] = [item for item in items if item.nodeid in mine]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Rows of `assert_quantizable`, however a test came by it, are rows of this item."""
+    token = RECORD.set(lambda row: item.user_properties.append((ROW, to_builtin(row))))
+    try:
+        return (yield)
+    finally:
+        RECORD.reset(token)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
@@ -76,6 +106,12 @@ def pytest_runtest_makereport(
     """What a user can mend ends in one line; what is merely absent is a skip unless it was required."""
     report = yield
     error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, Undecided):
+        if not item.config.stash[SETTINGS].strict:
+            report.outcome, report.longrepr = "passed", None
+        else:
+            report.longrepr = f"{error} (--quarl-strict)"
+        return report
     if not isinstance(error, QuarlError):
         return report
     line = f"{type(error).__name__}: {error}"
@@ -94,9 +130,9 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
     """Inconclusive and partial verdicts are outcomes of their own."""
     if report.when != "call" or not report.passed:
         return None
-    properties: dict[str, Any] = dict(report.user_properties)
-    word = str(properties[ROW]["verdict"]) if ROW in properties else ""
-    return (word, UNDECIDED[word], (word.upper(), {"yellow": True})) if word in UNDECIDED else None
+    verdicts = [value for name, value in report.user_properties if name == VERDICT]
+    word = next((word for word in UNDECIDED if word in verdicts), None)
+    return None if word is None else (word, UNDECIDED[word], (word.upper(), {"yellow": True}))
 
 
 def _place(claim: Any, settings: Settings) -> Any:
@@ -117,7 +153,7 @@ def _place(claim: Any, settings: Settings) -> Any:
 def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
     from quarl_bench.boards.board import LOCAL
 
-    board = getattr(getattr(item, "case", None), "board", "")
+    board = getattr(getattr(item, "case", item), "board", "")
     return (pytest.mark.hardware,) if board not in ("", LOCAL) else ()
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.boards.board import Board
     from quarl_bench.boards.timing import Comparison, Plan
     from quarl_bench.cells import Cells
-    from quarl_bench.claims.catalog import JudgedCase
+    from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
     from quarl_bench.plugin.times import BoardVerdict, TimesRegression
     from quarl_bench.spec import Case
 
@@ -71,6 +71,16 @@ def board_run(case: "JudgedCase", quarl_settings: Settings, request: pytest.Fixt
     board = find_board(case.case.board, quarl_settings.boards)  # before anything heavy is imported
     run: BoardRun = request.getfixturevalue("quarl_board_runs")(board, case.case)
     return run
+
+
+@pytest.fixture
+def board_runs(claim: "JudgedClaim", quarl_settings: Settings, request: pytest.FixtureRequest) -> tuple[BoardRun, ...]:
+    """The policies of a claim on its board, in the order of its cells; skips and fails as `board_run` does."""
+    from quarl_bench.boards.board import find_board
+
+    board = find_board(claim.board, quarl_settings.boards)
+    run: Callable[[Board, Case], BoardRun] = request.getfixturevalue("quarl_board_runs")
+    return tuple(run(board, case) for case in claim.cases)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ PATH_OPTIONS = (
     "--quarl-claims",
     "--quarl-json",
     "--quarl-html",
+    "--quarl-compare",
 )
 TRAIN = ("never", "missing", "always")
 
@@ -44,6 +45,8 @@ class Settings:
     claims: tuple[Path, ...]
     json: Path | None
     html: Path | None
+    compare: Path | None
+    shard: tuple[int, int] | None
     strict: bool
     require: tuple[str, ...]
 
@@ -70,6 +73,14 @@ def positive(text: str) -> int:
     return number
 
 
+def read_shard(text: str) -> tuple[int, int]:
+    """`i/n`: part i, from 1, of n."""
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N, part I (from 1) of N, as 2/3")
+    return int(part), int(parts)
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Register `--quarl-*` and the ini keys `quarl_*`; the command line wins over ini."""
     group = parser.getgroup("quarl", "quantized reinforcement learning")
@@ -91,6 +102,10 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("json", "Write rows as JSON.", default="not written", ini=False, metavar="PATH")
     add("html", "Write a report as one HTML page.", default="not written", ini=False, metavar="PATH")
+    add("compare", "Results file (JSON) of the last run: say what moved, and fail on changed verdicts.", default="none",
+        ini=False, metavar="PATH")  # fmt: skip
+    add("shard", "Run part I of N, balanced by the durations in the file of --quarl-compare.", default="1/1", ini=False,
+        type=read_shard, metavar="I/N")  # fmt: skip
     add("require", "Fail, not skip, when NAME (an extra, a board, `baselines`) is missing; repeatable.", default="none",
         action="append", ini=False, metavar="NAME")  # fmt: skip
     group.addoption(
@@ -129,6 +144,8 @@ def read_settings(config: pytest.Config) -> Settings:
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
         json=_choose_file(config, "json"),
         html=_choose_file(config, "html"),
+        compare=_find_results(config),
+        shard=config.getoption("quarl_shard"),
         strict=bool(config.getoption("quarl_strict")),
         require=tuple(config.getoption("quarl_require") or ()),
     )
@@ -186,6 +203,20 @@ def _find_boards(config: pytest.Config) -> Path | None:
         read_boards(Path(chosen))
     except QuarlError as error:
         raise pytest.UsageError(str(error)) from error
+    return Path(chosen).absolute()
+
+
+def _find_results(config: pytest.Config) -> Path | None:
+    """The results file of the last run; one that was named must be one."""
+    chosen = config.getoption("quarl_compare")
+    if chosen is None:
+        return None
+    from quarl_bench.report.merge import read_results
+
+    try:
+        read_results(Path(chosen))
+    except QuarlError as error:
+        raise pytest.UsageError(f"--quarl-compare: {error}") from error
     return Path(chosen).absolute()
 
 

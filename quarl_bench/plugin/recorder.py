@@ -1,17 +1,22 @@
 """Rows travel as report properties from wherever a test ran to the controller, and from there to terminal and JSON."""
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from quarl_bench.errors import QuarlError
 from quarl_bench.plugin.options import Settings
 
+if TYPE_CHECKING:
+    from quarl_bench.report.compare import Comparison
+
 RECORDER = "quarl_recorder"
 ROW = "quarl_row"  # property: the row of a judged item
 CASE = "quarl_case"  # property: the id of an item of the catalog, judged or not
 NOTE = "quarl_note"  # property: something the store trained or repaired
+VERDICT, LINE = "quarl_verdict", "quarl_line"  # properties: what remains of a row for other reports, as junit XML
 
 
 class Recorder:
@@ -22,29 +27,49 @@ class Recorder:
         self.rows: list[dict[str, Any]] = []
         self.skipped: list[dict[str, str]] = []
         self.notes: list[str] = []
+        self.durations: dict[str, float] = {}
+        self.compared: Comparison | None = None
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Read the properties of a finished phase; rows are complete after the call, notes after teardown."""
         properties: dict[str, Any] = dict(report.user_properties)
+        self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         if report.skipped and CASE in properties and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.skipped.append({"nodeid": report.nodeid, "reason": str(reason).removeprefix("Skipped: ")})
-        if report.when == "call" and ROW in properties:
-            self.rows.append({"nodeid": report.nodeid, "outcome": _name_outcome(report), **properties[ROW]})
+        if report.when == "call":
+            head = {"nodeid": report.nodeid, "outcome": _name_outcome(report)}
+            self.rows += [head | value for name, value in report.user_properties if name == ROW]  # type: ignore[operator]
         if report.when == "teardown":  # the last phase, after every fixture had its say
             self.notes += [str(value) for name, value in report.user_properties if name == NOTE]
+        report.user_properties[:] = _shorten(report.user_properties)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write the results file and the page."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Compare with the last run; write the results file and the page."""
         settings = self._settings
+        if settings.compare is not None:
+            from quarl_bench.report.compare import compare_rows
+            from quarl_bench.report.merge import read_results
+
+            found = compare_rows(read_results(settings.compare).data["rows"], self.rows)
+            # What a part of the run lacks, another part has.
+            self.compared = found if settings.shard is None else replace(found, vanished=())
+            if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if settings.json is None and settings.html is None:
             return
         from quarl_bench.report.results import build_results, write_results
 
         lists: dict[str, list[Any]] = {"skipped": self.skipped, "notes": self.notes}
+        if self.compared is not None:
+            lists["changes"] = self.compared.as_dicts()
         try:
             results = build_results(self.rows, settings.as_dict(), self._config.rootpath, **lists)
+            results["durations"] = {nodeid: round(seconds, 3) for nodeid, seconds in sorted(self.durations.items())}
+            if settings.shard is not None:
+                results["shard"] = "{}/{}".format(*settings.shard)
             if settings.json is not None:
                 write_results(settings.json, results)
             if settings.html is not None:
@@ -55,7 +80,13 @@ class Recorder:
             raise pytest.UsageError(str(error)) from error
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The section "quarl claims"."""
+        """The sections "quarl claims" and, beside the last run, "quarl changes"."""
+        if self.compared is not None:
+            from quarl_bench.report.compare import list_changes
+
+            terminalreporter.section("quarl changes")
+            for line in list_changes(self.compared, verbose=self._config.get_verbosity() > 0):
+                terminalreporter.line(line)
         if not (self.rows or self.skipped or self.notes):
             return
         from quarl_bench.report.terminal import list_lines, list_skips
@@ -79,6 +110,17 @@ def _convert(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be recorded; record numbers, strings, lists and dictionaries")
+
+
+def _shorten(properties: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The same properties with rows told by verdict and line: junit XML and others print every property."""
+    shortened: list[tuple[str, Any]] = []
+    for name, value in properties:
+        if name == ROW:
+            shortened += [(VERDICT, value["verdict"]), (LINE, f"{value['id']}: {value['line']}")]
+        else:
+            shortened.append((name, value))
+    return shortened
 
 
 def _name_outcome(report: pytest.TestReport) -> str:

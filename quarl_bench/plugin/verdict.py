@@ -1,6 +1,6 @@
 """The `verdict` fixture: judge, record the row, and turn the verdict into pytest's outcomes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.judge import ClaimRefuted, describe, judge_case, judge_claim
 from quarl_bench.plugin.regression import REGRESSION
 from quarl_bench.report.rows import build_case_row, build_claim_row
-from quarl_bench.spec import Measurement, Outcome, Verdict
+from quarl_bench.spec import Measurement, Outcome, Source, Verdict
 
 
 class VerdictCheck:
@@ -24,8 +24,10 @@ class VerdictCheck:
     ) -> None:
         self._request, self._record, self._strict = request, record, strict
 
-    def check(self, measured: Measurement, reference: Measurement, policies: Any = None) -> Verdict:
-        """Judge `measured` against the fp32 `reference` of the same cell.
+    def check(
+        self, measured: Measurement, reference: Measurement, policies: Any = None, *, panels: Sequence[Any] = ()
+    ) -> Verdict:
+        """Judge `measured` against the fp32 `reference` of the same cell; `panels` go to the page.
 
         The row of a refuted case says which layers lose what, where the cell's fp32 `policies` are given.
         """
@@ -34,7 +36,7 @@ class VerdictCheck:
         row = build_case_row(judged, reference, measured, result)
         if policies is not None and result.outcome is Outcome.REFUTED:
             row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
-        return self._settle(judged, row, result)
+        return self._settle(judged, row | _show(panels), result)
 
     def check_cells(self, cells: Any) -> Verdict:
         """Judge the item's sentence over `cells`, the fixture of that name."""
@@ -42,12 +44,13 @@ class VerdictCheck:
         result = judge_claim(judged, cells)
         return self._settle(judged, build_claim_row(judged, cells, result), result)
 
-    def check_result(self, result: Verdict) -> Verdict:
-        """Take a verdict that was reached without the store: on runs that others published."""
+    def check_result(self, result: Verdict, source: Source = Source.MEASURED, *, panels: Sequence[Any] = ()) -> Verdict:
+        """Take a verdict that was reached without the store: on runs that others published, on a design's numbers."""
         from quarl_bench.claims.collect import MeasuredCells
 
         judged: JudgedClaim = self._request.getfixturevalue("claim")
-        return self._settle(judged, build_claim_row(judged, MeasuredCells(), result), result)
+        row = build_claim_row(judged, MeasuredCells(), result) | {"source": str(source)} | _show(panels)
+        return self._settle(judged, row, result)
 
     def _settle(self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict) -> Verdict:
         node = self._request.node
@@ -63,3 +66,8 @@ class VerdictCheck:
         if result.outcome is Outcome.REFUTED:
             raise ClaimRefuted(line)
         return result
+
+
+def _show(panels: Sequence[Any]) -> dict[str, Any]:
+    """What panels add to a row."""
+    return {"panels": [panel.as_dict() for panel in panels]} if panels else {}

@@ -43,8 +43,10 @@ class AwarePath:
 
     def freeze(self, net: Net) -> None:
         """Fix every scale, from the ranges watched and the weights of `net`, which is this path's, as they are now."""
-        scheme = self.steps[0][0].scheme
-        quantized = quantize_to_ranges(net, scheme, self.read_ranges())
+        self.adopt(quantize_to_ranges(net, self.steps[0][0].scheme, self.read_ranges()))
+
+    def adopt(self, quantized: QuantizedNet) -> None:
+        """Fix every scale as in `quantized`, a net of the same layers."""
         source = quantized.input
         for step, layer in zip(self.steps, quantized.layers, strict=True):
             affine, activation = step

@@ -12,6 +12,7 @@ import jinja2
 from quarl_bench.atomic import write_file
 from quarl_bench.errors import StoreError
 from quarl_bench.report.learning import STEPS, WEIGHT, draw_learning, view_learning
+from quarl_bench.report.panels import draw_panels, view_panels
 from quarl_bench.report.plots import draw_bits, draw_weights, render_svg
 from quarl_bench.report.results import SCHEMA_VERSION
 from quarl_bench.report.sweeps import read_curves
@@ -102,6 +103,9 @@ def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]])
     for learning in view_learning(rows):
         note = f"means over training seeds, smoothed by {WEIGHT} for every {STEPS}th of a run"
         figures.append(Figure(learning.title, note, render_svg(draw_learning(learning), f"learning{len(figures)}")))
+    for panels in view_panels(rows):
+        svg = render_svg(draw_panels(panels), f"panels{len(figures)}")
+        figures.append(Figure(panels.title, "means over policies, with their standard deviation", svg))
     for spread in view_spreads(rows):
         svg = render_svg(draw_weights(spread.bins, shared=True), f"spread{len(figures)}")
         figures.append(Figure(spread.title, "all weights of the policy of training seed 0; logarithmic counts", svg))

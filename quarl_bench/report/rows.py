@@ -89,12 +89,10 @@ def summarise(measurement: Measurement) -> Row:
     } | ({} if measurement.sampled is None else {"sampled": summarise(measurement.sampled)})
 
 
-def _judged(judged: JudgedCase | JudgedClaim, verdict: Verdict) -> Row:
+def state_verdict(verdict: Verdict) -> Row:
+    """What a row says of its verdict."""
     interval = None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high]
     return {
-        "sentence": judged.claim.sentence,
-        "locus": judged.claim.locus,
-        "known": judged.known,
         "verdict": str(verdict.outcome),
         "estimate": verdict.estimate,
         "interval": interval,
@@ -105,3 +103,8 @@ def _judged(judged: JudgedCase | JudgedClaim, verdict: Verdict) -> Row:
         "missing": list(verdict.missing),
         "line": describe(verdict),
     }
+
+
+def _judged(judged: JudgedCase | JudgedClaim, verdict: Verdict) -> Row:
+    claim = judged.claim
+    return {"sentence": claim.sentence, "locus": claim.locus, "known": judged.known} | state_verdict(verdict)

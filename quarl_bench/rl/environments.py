@@ -17,13 +17,21 @@ from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChe
 from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.imports import SEPARATOR, import_attribute
 from quarl_bench.rl.atari import FRAME_LIMIT, SKIP
-from quarl_bench.rl.wrappers import STDERR, STDOUT, GameSpaces, SwiftBullet, TimeFeature, silence
+from quarl_bench.rl.wrappers import STDERR, STDOUT, Flight, GameSpaces, SwiftBullet, TimeFeature, silence
 
-ATARI, BULLET, DMC, MUJOCO = "atari", "bullet", "dmc", "mujoco"  # extras whose environments need more than a name
-LIBRARIES = {BULLET: ("pybullet_envs_gymnasium",), DMC: ("dm_control", "shimmy"), MUJOCO: ("mujoco",)}
+# Extras whose environments need more than a name.
+ATARI, BULLET, DMC, MUJOCO, NAVIGATION = "atari", "bullet", "dmc", "mujoco", "navigation"
+LIBRARIES = {
+    BULLET: ("pybullet_envs_gymnasium",),
+    DMC: ("dm_control", "shimmy"),
+    MUJOCO: ("mujoco",),
+    NAVIGATION: ("PyFlyt.gym_envs",),
+}
+ONE_TARGET: dict[str, Any] = {"num_targets": 1, "goal_reach_distance": 0.5}  # metres, in a dome of 5
 BOOKKEEPING = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
 RESETTABLE = (DMC, MUJOCO)  # nothing of an episode is left behind a reset; Bullet's AntBullet, for one, remembers
-SIDE_BY_SIDE = {ATARI: 32, BULLET: 4, DMC: 32, MUJOCO: 32}  # more fall out of the cache; one of Bullet takes 32 MB
+# More fall out of the cache; one of Bullet takes 32 MB.
+SIDE_BY_SIDE = {ATARI: 32, BULLET: 4, DMC: 32, MUJOCO: 32, NAVIGATION: 16}
 NEAR = 0.7  # how alike a name must be to be proposed
 Made = tuple[gymnasium.Env[Any, Any], int]
 
@@ -79,16 +87,19 @@ def identify_environment(name: str, *, time_feature: bool = False) -> Environmen
     return replace(environment, time_feature=time_feature)
 
 
-def make_environment(environment: Environment) -> Made:
+def make_environment(environment: Environment, *, shaped: bool = False) -> Made:
     """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced.
 
-    Of an Atari game there are only the spaces: `rl/episodes.py` plays it without Gymnasium.
+    Of an Atari game there are only the spaces: `rl/episodes.py` plays it without Gymnasium. `shaped`: rewarded as it is
+    learned, where that is not how it is scored.
     """
     bare, limit = _make_game(environment) if environment.atari else _make_bare(environment)
     if environment.extra == BULLET:
         bare = SwiftBullet(bare)
     if environment.extra == DMC:
         bare = FlattenObservation(bare)
+    if environment.extra == NAVIGATION:
+        bare = Flight(bare, shaped=shaped)
     if environment.time_feature:
         bare = TimeFeature(bare, limit)
     return bare, limit
@@ -133,7 +144,8 @@ def _make_game(environment: Environment) -> Made:
 def _make_bare(environment: Environment) -> Made:
     try:
         with _quiet_making(environment):
-            bare: gymnasium.Env[Any, Any] = gymnasium.make(environment.id, disable_env_checker=True)
+            settings: dict[str, Any] = ONE_TARGET if environment.extra == NAVIGATION else {}
+            bare: gymnasium.Env[Any, Any] = gymnasium.make(environment.id, disable_env_checker=True, **settings)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         if not environment.extra:
             raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
@@ -156,7 +168,7 @@ def _quiet_making(environment: Environment) -> Iterator[None]:
         # Importing Box2D's wrapper warns from C code, which crashes the interpreter where warnings are errors.
         warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
         warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)  # v4 is meant
-        if environment.extra == BULLET:
+        if environment.extra in (BULLET, NAVIGATION):
             stack.enter_context(silence(STDOUT, STDERR))  # its library says when it was built
         for library in LIBRARIES.get(environment.extra, ()):
             importlib.import_module(library)  # registers its ids

@@ -1,27 +1,130 @@
-"""stable-baselines3's convolutional policies in mixed precision: bfloat16 products, everything that is kept in fp32.
+"""stable-baselines3's policies in mixed precision: products in half precision, everything that is kept in fp32.
 
-Weights, gradients, optimizer, heads and distributions are fp32. A policy trained this way is an ordinary one:
-extraction, evaluation and quantization never see these classes.
+Hidden layers compute in bfloat16 or float16 under torch's autocast; weights, gradients, optimizer, heads, values and
+distributions are fp32. A policy trained this way is an ordinary one: extraction, evaluation and quantization never see
+these classes.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from stable_baselines3.common.policies import ActorCriticCnnPolicy, BaseModel
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
-from stable_baselines3.dqn.policies import CnnPolicy, QNetwork
+from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy, BaseModel, BasePolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, MlpExtractor, NatureCNN
+from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy, QNetwork
+from torch import nn
+
+from quarl_bench.rl.recipes import BF16, FP16
+from quarl_bench.rl.scaling import LossScale, scale_optimizer
+from quarl_bench.rl.sizes import SizedCNN
 
 WHITE = 255
-NAME = "mixed"  # of the policies below, where stable-baselines3's are called MlpPolicy and CnnPolicy
+NAME = "mixed"  # of the policies on images below, where stable-baselines3's is called CnnPolicy
+TYPES = {BF16: torch.bfloat16, FP16: torch.float16}
 
 
-class MixedNatureCNN(NatureCNN):
-    """NatureCNN on raw images: pixels up to 255 are exact in bfloat16, and a quarter of the memory is moved."""
+class HalfRegion(nn.Module):
+    """Layers that compute in half precision and hand on fp32."""
+
+    dtype = torch.bfloat16
+    scale: LossScale | None = None
+
+    def list_half(self) -> list[nn.Parameter]:
+        """The parameters whose products are in half precision."""
+        return [*self.parameters()]
+
+    def run(self, layers: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """`layers` of `inputs`, fp32."""
+        if self.scale is not None and inputs.requires_grad:
+            inputs = inputs.view_as(inputs)
+            inputs.register_hook(self.scale.lower_gradient)
+        with torch.autocast(inputs.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            outputs = layers(inputs)
+        features = outputs.float()
+        return features if self.scale is None else self.scale.raise_gradient(features)
+
+
+class MixedNatureCNN(HalfRegion, NatureCNN):
+    """NatureCNN on raw images: pixels up to 255 are exact in both types, and a quarter of the memory is moved."""
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Features (n, features), fp32, of uint8 images (n, channels, height, width)."""
-        images = observations.contiguous(memory_format=torch.channels_last).bfloat16().div_(WHITE)
-        with torch.autocast(images.device.type, torch.bfloat16):
-            features: torch.Tensor = super().forward(images)
-        return features.float()
+        images = observations.contiguous(memory_format=torch.channels_last).to(self.dtype).div_(WHITE)
+        return self.run(super().forward, images)
+
+
+class MixedSizedCNN(MixedNatureCNN, SizedCNN):
+    """The same with another number of filters."""
+
+
+EXTRACTORS: dict[type[NatureCNN], type[MixedNatureCNN]] = {NatureCNN: MixedNatureCNN, SizedCNN: MixedSizedCNN}
+
+
+class MixedSequential(HalfRegion, nn.Sequential):
+    """A perceptron whose hidden layers compute in half precision; its last layer, if it has outputs, in fp32."""
+
+    def __init__(self, *modules: nn.Module, head: bool) -> None:
+        super().__init__(*modules)
+        self.hidden = len(modules) - head
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Outputs (n, outputs), fp32."""
+        outputs = self.run(self._hide, input)
+        for module in [*self][self.hidden :]:
+            outputs = module(outputs)
+        return outputs
+
+    def list_half(self) -> list[nn.Parameter]:
+        """Those of hidden layers."""
+        return [parameter for module in [*self][: self.hidden] for parameter in module.parameters()]
+
+    def _hide(self, outputs: torch.Tensor) -> torch.Tensor:
+        for module in [*self][: self.hidden]:
+            outputs = module(outputs)
+        return outputs
+
+
+class MixedPolicy(BasePolicy):
+    """Puts hidden layers into half precision as soon as they are built; mixed into stable-baselines3's classes.
+
+    Parameters stay the same objects, and keep their names.
+    """
+
+    def __init__(self, *args: Any, precision: str = BF16, **kwargs: Any) -> None:
+        self.precision = precision
+        super().__init__(*args, **kwargs)
+
+    def _build(self, *args: Any) -> None:
+        super()._build(*args)  # type: ignore[misc]
+        for module in [*self.modules()]:
+            if isinstance(module, QNetwork):
+                module.q_net = _mix(module.q_net, head=True)
+            if isinstance(module, MlpExtractor):
+                module.policy_net, module.value_net = _mix(module.policy_net), _mix(module.value_net)
+        scale = LossScale() if self.precision == FP16 else None
+        for region in self._list_regions():
+            region.dtype, region.scale = TYPES[self.precision], scale
+        if scale is not None:
+            self.optimizer = scale_optimizer(self.optimizer)
+            self._connect(scale)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # of a copy, whose tensors have lost their hooks
+        if self.precision == FP16:
+            self._connect(next(region.scale for region in self._list_regions()))
+
+    def _connect(self, scale: LossScale) -> None:
+        """Let the optimizer and the gradients of half-precision layers know the scale."""
+        self.optimizer.scale = scale
+        for region in self._list_regions():
+            for parameter in region.list_half():
+                parameter.register_hook(scale.lower_gradient)
+
+    def _list_regions(self) -> list[HalfRegion]:
+        return [module for module in self.modules() if isinstance(module, HalfRegion)]
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return super()._get_constructor_parameters() | {"precision": self.precision}
 
 
 class RawImages(BaseModel):
@@ -35,16 +138,24 @@ class RawImages(BaseModel):
         return features
 
 
-class MixedActorCriticPolicy(ActorCriticCnnPolicy, RawImages):  # type: ignore[misc]  # the first one's signature holds
+class MixedMlpActorCriticPolicy(MixedPolicy, ActorCriticPolicy):
     """Of A2C and PPO."""
 
 
-class MixedQNetwork(QNetwork, RawImages):
+class MixedActorCriticPolicy(MixedPolicy, ActorCriticCnnPolicy, RawImages):  # type: ignore[misc]  # signatures hold
+    """Of A2C and PPO, on images."""
+
+
+class MixedMlpQPolicy(MixedPolicy, DQNPolicy):
     """Of DQN."""
 
 
-class MixedQPolicy(CnnPolicy):
-    """Of DQN: the network and its target."""
+class MixedQNetwork(QNetwork, RawImages):
+    """Of DQN, on images."""
+
+
+class MixedQPolicy(MixedPolicy, CnnPolicy):
+    """Of DQN, on images: the network and its target."""
 
     def make_q_net(self) -> QNetwork:
         """A network of raw images."""
@@ -53,3 +164,10 @@ class MixedQPolicy(CnnPolicy):
 
 
 POLICIES = {"a2c": MixedActorCriticPolicy, "ppo": MixedActorCriticPolicy, "dqn": MixedQPolicy}
+MLP_POLICIES = {"a2c": MixedMlpActorCriticPolicy, "ppo": MixedMlpActorCriticPolicy, "dqn": MixedMlpQPolicy}
+
+
+def _mix(modules: nn.Sequential, *, head: bool = False) -> nn.Sequential:
+    """The same modules with hidden ones in half precision; `modules` themselves where none is hidden."""
+    affine = sum(isinstance(module, nn.Linear) for module in modules)
+    return MixedSequential(*modules, head=head) if affine > head else modules

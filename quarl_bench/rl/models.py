@@ -8,11 +8,13 @@ import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.vec_env import VecEnv
 
 from quarl_bench.errors import SpecError
 from quarl_bench.rl import aware, mixed, normed
-from quarl_bench.rl.recipes import Recipe, schedule
+from quarl_bench.rl.recipes import FP16, FP32, Recipe, schedule
+from quarl_bench.rl.sizes import SizedCNN
 from quarl_bench.spec import ACTOR_CRITIC
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
@@ -20,27 +22,33 @@ ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
 }
 ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
 NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
-BF16 = "bf16"
+EXTRACTORS = {"sized": SizedCNN}
+IMAGES = "CnnPolicy"
 
 
 def choose_device(recipe: Recipe) -> str:
-    """Where a recipe trains: a GPU pays for images, and for nothing smaller."""
-    return "cuda" if recipe.precision == BF16 and torch.cuda.is_available() else "cpu"
+    """Where a recipe trains: a GPU pays for images and for fp16, and for nothing smaller."""
+    pays = recipe.policy == IMAGES or recipe.precision == FP16
+    return "cuda" if pays and torch.cuda.is_available() else "cpu"
 
 
-def make_model(recipe: Recipe, vector: VecEnv, seed: int) -> BaseAlgorithm:
-    """A fresh model of `recipe` on the environments of `vector`."""
+def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> BaseAlgorithm:
+    """A fresh model of `recipe` on the environments of `vector`; where it pays, unless `device` says where."""
     hyperparameters = copy.deepcopy(recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
     arguments = {key: schedule(value) for key, value in hyperparameters.items()}
     kwargs = arguments.setdefault("policy_kwargs", {})
     if "activation_fn" in kwargs:
         kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
+    if "features_extractor_class" in kwargs:
+        kwargs["features_extractor_class"] = EXTRACTORS[kwargs["features_extractor_class"]]
+        kwargs.setdefault("net_arch", [])  # what NatureCNN itself gets: nothing between features and heads
     if recipe.noise is not None:
         kind, sd = recipe.noise
         zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
         arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
     algorithm = ALGORITHMS[recipe.algo]
-    return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device=choose_device(recipe), **arguments)
+    device = device or choose_device(recipe)
+    return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device=device, **arguments)
 
 
 def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
@@ -51,10 +59,14 @@ def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
 def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
     """The policy's class; what it has to be told goes into `kwargs`."""
     policy = recipe.policy
-    if recipe.precision == BF16:
+    if recipe.precision != FP32:
+        kwargs["precision"] = recipe.precision
+        if policy != IMAGES:
+            return mixed.MLP_POLICIES[recipe.algo]
         policy = mixed.NAME
-        kwargs["features_extractor_class"] = mixed.MixedNatureCNN
-        kwargs.setdefault("net_arch", [])  # what NatureCNN itself gets: nothing between features and heads
+        plain = kwargs.get("features_extractor_class", NatureCNN)
+        kwargs["features_extractor_class"] = mixed.EXTRACTORS[plain]
+        kwargs.setdefault("net_arch", [])
     if recipe.layer_norm:
         if recipe.algo not in ACTOR_CRITIC or recipe.scheme or policy != "MlpPolicy":
             raise SpecError(f"{recipe.algo} {recipe.environment}: layer_norm is for fp32 perceptrons of a2c and ppo")

@@ -27,8 +27,8 @@ def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:
 
 
 def _make_limited(environment: Environment) -> gymnasium.Env[Any, Any]:
-    """As evaluation steps it, quiet and with the time feature, and cut at its step limit."""
-    bare, limit = make_environment(environment)
+    """As evaluation steps it, quiet and with the time feature, and cut at its step limit; rewarded to be learned."""
+    bare, limit = make_environment(environment, shaped=True)
     return gymnasium.wrappers.TimeLimit(bare, limit)
 
 

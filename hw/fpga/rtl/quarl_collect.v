@@ -18,7 +18,7 @@ module quarl_collect #(
   reg [BEATS*BITS-1:0] word;
   wire accept = in_valid && in_ready;
   wire last = beat == BEATS - 1;
-  assign in_ready  = !full;
+  assign in_ready  = !full || out_ready;
   assign out_valid = full;
   assign out_data  = word;
 

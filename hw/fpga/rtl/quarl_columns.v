@@ -73,11 +73,11 @@ module quarl_columns #(
     if (DELAY == 1) begin : undelayed
       assign keep = accept;
     end else begin : delayed
-      quarl_delay #(.BITS(1), .CYCLES(DELAY - 1)) delay_keep (.clk(clk), .reset(reset), .in(accept), .out(keep));
+      quarl_delay #(.BITS(1), .CYCLES(DELAY - 1)) delay_keep (.clk(clk), .reset(reset), .enable(1'b1), .in(accept), .out(keep));
     end
   endgenerate
   quarl_delay #(.BITS(1), .CYCLES(DELAY)) delay_end (
-      .clk(clk), .reset(reset), .in(accept && final_column), .out(summed)
+      .clk(clk), .reset(reset), .enable(1'b1), .in(accept && final_column), .out(summed)
   );
 
   wire [(OUTPUTS+LANES)*SUM_BITS-1:0] totals;
@@ -99,6 +99,7 @@ module quarl_columns #(
           .DSP(DSP)
       ) dot (
           .clk(clk),
+          .enable(1'b1),
           .keep(keep),
           .values(in_data),
           .weights(weights[i*TERMS*WEIGHT_BITS+:TERMS*WEIGHT_BITS]),

@@ -13,6 +13,7 @@ module quarl_dot #(
     parameter DSP = 1
 ) (
     input clk,
+    input enable,
     input keep,
     input [TERMS*IN_BITS-1:0] values,
     input [TERMS*WEIGHT_BITS-1:0] weights,
@@ -56,11 +57,11 @@ module quarl_dot #(
       end
       if (level == DEPTH) begin : last
         reg [BITS-1:0] total;
-        always @(posedge clk) total <= keep ? now : {BITS{1'b0}};
+        always @(posedge clk) if (enable) total <= keep ? now : {BITS{1'b0}};
         assign held = total;
       end else if ((level + 1) % LEVELS == 0) begin : registered
         reg [COUNT*BITS-1:0] stage;
-        always @(posedge clk) stage <= now;
+        always @(posedge clk) if (enable) stage <= now;
         assign held = stage;
       end else begin : combinational
         assign held = now;

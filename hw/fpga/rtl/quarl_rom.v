@@ -8,6 +8,7 @@ module quarl_rom #(
     parameter FILE = ""
 ) (
     input clk,
+    input enable,
     input [ADDRESS_BITS-1:0] address,
     output reg [WIDTH-1:0] data
 );
@@ -15,7 +16,7 @@ module quarl_rom #(
     if (BLOCK) begin : block_ram
       (* rom_style = "block" *) reg [WIDTH-1:0] words[0:DEPTH-1];
       initial $readmemh(FILE, words);
-      always @(posedge clk) data <= words[address];
+      always @(posedge clk) if (enable) data <= words[address];
     end else begin : lookup_tables
 `ifdef YOSYS
       (* rom_style = "logic" *)  // its "distributed" means RAM
@@ -24,7 +25,7 @@ module quarl_rom #(
 `endif
       reg [WIDTH-1:0] words[0:DEPTH-1];
       initial $readmemh(FILE, words);
-      always @(posedge clk) data <= words[address];
+      always @(posedge clk) if (enable) data <= words[address];
     end
   endgenerate
 endmodule

@@ -1,5 +1,7 @@
 // Matrix-vector unit for a vector that is there as a whole: LANES complete rows a cycle, BEATS cycles.
 //
+// PIPELINED, for a design whose vectors all take one beat: every cycle takes a vector, and `enable` moves all of them.
+//
 // Links between layers are valid/ready streams whose producer looks at `next_ready` once, before the first beat of a
 // vector: `done` (last beat left the layer) keeps a second vector from being sent on a ready that is out of date.
 module quarl_rows #(
@@ -12,10 +14,12 @@ module quarl_rows #(
     parameter WEIGHT_BITS = 3,
     parameter SUM_BITS = 13,
     parameter LEVELS = 2,
-    parameter DSP = 1
+    parameter DSP = 1,
+    parameter PIPELINED = 0
 ) (
     input clk,
     input reset,
+    input enable,
     input in_valid,
     output in_ready,
     input [INPUTS*IN_BITS-1:0] in_data,
@@ -30,7 +34,7 @@ module quarl_rows #(
   localparam DELAY = (1 + $clog2(INPUTS) + LEVELS - 1) / LEVELS;
 
   reg flying;
-  wire start = next_ready && !flying;
+  wire start = next_ready && (PIPELINED || !flying);
   wire step, first, last, keep;
   wire [INPUTS*IN_BITS-1:0] values;
 
@@ -68,12 +72,12 @@ module quarl_rows #(
     if (DELAY == 1) begin : undelayed
       assign keep = step;
     end else begin : delayed
-      quarl_delay #(.BITS(1), .CYCLES(DELAY - 1)) delay_keep (.clk(clk), .reset(reset), .in(step), .out(keep));
+      quarl_delay #(.BITS(1), .CYCLES(DELAY - 1)) delay_keep (.clk(clk), .reset(reset), .enable(enable), .in(step), .out(keep));
     end
   endgenerate
 
   quarl_delay #(.BITS(2), .CYCLES(DELAY)) delay_valid (
-      .clk(clk), .reset(reset), .in({step && last, step}), .out({out_last, out_valid})
+      .clk(clk), .reset(reset), .enable(enable), .in({step && last, step}), .out({out_last, out_valid})
   );
 
   genvar lane;
@@ -89,6 +93,7 @@ module quarl_rows #(
           .DSP(DSP)
       ) dot (
           .clk(clk),
+          .enable(enable),
           .keep(keep),
           .values(values),
           .weights(weights[lane*INPUTS*WEIGHT_BITS+:INPUTS*WEIGHT_BITS]),

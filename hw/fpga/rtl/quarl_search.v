@@ -8,6 +8,7 @@ module quarl_search #(
     parameter STEP = 3
 ) (
     input clk,
+    input enable,
     input [SUM_BITS-1:0] sum,
     input [KNOWN:0] known,  // with a zero on top, so that its width is never zero
     input [((1<<STEP)-1)*SUM_BITS-1:0] thresholds,
@@ -34,8 +35,9 @@ module quarl_search #(
   endgenerate
 
   assign found = {known, count};
-  always @(posedge clk) begin
-    found_held <= found;
-    sum_held <= sum;
-  end
+  always @(posedge clk)
+    if (enable) begin
+      found_held <= found;
+      sum_held <= sum;
+    end
 endmodule

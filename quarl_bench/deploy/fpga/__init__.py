@@ -2,7 +2,7 @@
 
 stage        a layer as integers in, thresholds on raw sums, integers out
 folding      how many values a cycle travel on each link, and what follows: units, memories, cycles
-generator    the design's folder: Verilog named after the layers, memories, constraints
+design       the design's folder: Verilog named after the layers (layer, top, wrapper), memories, constraints
 simulation   the design in Verilator, compared with the IntegerPolicy
 synthesis    look-up tables, flip-flops, block RAM, DSP and logic levels, estimated by Yosys
 explorer     the fastest folding that a part holds

@@ -250,6 +250,11 @@ class Plan:
         return sum(beats) - len(beats) + sum(unit.delay for unit in self.units) + 1
 
     @property
+    def pipelined(self) -> bool:
+        """Whether an observation can enter in every cycle: all vectors take one beat, and all move together."""
+        return self.in_beats == 1 and all(unit.beats == 1 for unit in self.units)
+
+    @property
     def roms(self) -> tuple[Rom, ...]:
         """All memories of more than one word."""
         every = [rom for unit in self.units for rom in (unit.weights, *(r for group in unit.thresholds for r in group))]

@@ -1,15 +1,14 @@
-"""Where hw/fpga is: the RTL library, the testbenches and the vendors' scripts."""
+"""Where hw/ is: the RTL library, the testbenches, the vendors' scripts, and the microcontroller's start-up code."""
 
-import sysconfig
+import importlib.resources
 from pathlib import Path
 
 from quarl_bench.errors import DeploymentError
 
 
-def find_hardware() -> Path:
-    """hw/fpga of the checkout, or of the installation; DeploymentError when neither has it."""
-    places = (Path(__file__).parents[3] / "hw" / "fpga", Path(sysconfig.get_path("data")) / "share/quarl_bench/hw/fpga")
-    for place in places:
-        if (place / "rtl").is_dir():
-            return place
-    raise DeploymentError(f"fpga: no hw/fpga in {places[0].parent} or {places[1].parent}; reinstall quarl_bench")
+def find_hardware(target: str = "fpga") -> Path:
+    """hw/<target>, of the checkout or of the installation; DeploymentError when the package came without it."""
+    folder = Path(str(importlib.resources.files("quarl_bench"))) / "hw" / target
+    if not folder.is_dir():
+        raise DeploymentError(f"{target}: {folder} is missing; install quarl_bench again")
+    return folder

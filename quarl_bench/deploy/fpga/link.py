@@ -12,9 +12,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from quarl_bench.deploy.fpga.design import Design
 from quarl_bench.deploy.fpga.folding import Plan
-from quarl_bench.deploy.fpga.generator import BAUD, UART_TOP, Design
 from quarl_bench.deploy.fpga.simulation import build
+from quarl_bench.deploy.fpga.wrapper import BAUD, UART_TOP
 from quarl_bench.errors import BoardError, MissingExtra
 from quarl_bench.quant.affine import Integers
 

@@ -17,9 +17,11 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from quarl_bench.deploy.fpga.design import Design
 from quarl_bench.deploy.fpga.folding import Plan
-from quarl_bench.deploy.fpga.generator import AXIS_TOP, TOP, Design, Port, axis_ports
 from quarl_bench.deploy.fpga.library import find_hardware
+from quarl_bench.deploy.fpga.top import TOP
+from quarl_bench.deploy.fpga.wrapper import AXIS_TOP, Port, axis_ports
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quant.affine import Integers
 

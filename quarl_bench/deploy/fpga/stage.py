@@ -61,6 +61,12 @@ class Stage:
         return signed_bits(int(smallest.min()), int(largest.max()) + 1)
 
     @property
+    def highest(self) -> int:
+        """The largest count that a neuron can reach."""
+        _, largest = self.reach
+        return int((self.thresholds <= largest[:, None]).sum(1).max())
+
+    @property
     def zeros(self) -> float:
         """Share of weights that are zero."""
         return float((self.weight == 0).mean())
@@ -77,15 +83,20 @@ def split(net: IntegerNet) -> tuple[Stage, ...]:
         raise DeploymentError(
             f"fpga: thresholds reproduce fp32_rne, not {net.requantization}; use IntegerNet.with_requantization"
         )
+    for index, layer in enumerate(net.layers, 1):
+        if layer.kind is not Linear:
+            raise DeploymentError(
+                f"fpga: layer{index} is a convolution, and only Linear layers are supported; deploy to litert"
+            )
     if len(net.input_shape) != 1:
         raise DeploymentError(
             f"fpga: an input of shape {net.input_shape}, and only vectors are supported; use a fully connected policy"
         )
     stages: list[Stage] = []
-    source, shift = net.input, 0  # a travelling code is the integer less `shift`
+    source = net.input
     for index, layer in enumerate(net.layers):
-        stages.append(_fold(f"layer{index + 1}", layer, source, shift, first=index == 0))
-        source, shift = layer.result, stages[-1].lowest
+        stages.append(_fold(f"layer{index + 1}", layer, source, stages[-1] if stages else None))
+        source = layer.result
     return tuple(stages)
 
 
@@ -101,18 +112,16 @@ def signed_bits(smallest: int, largest: int) -> int:
     return 1 + max((~smallest if smallest < 0 else smallest).bit_length(), largest.bit_length())
 
 
-def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, shift: int, *, first: bool) -> Stage:
-    if layer.kind is not Linear:
-        raise DeploymentError(f"fpga: {name} is a convolution, and only Linear layers are supported; deploy to litert")
+def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: Stage | None) -> Stage:
     widths = {source.format.bit_width, layer.weight_format.bit_width, layer.result.format.bit_width}
     if max(widths) > 8:
         raise DeploymentError(f"fpga: {name} has {max(widths)} bits, and at most 8 are supported; quantize further")
     levels, lowest = _levels(layer, source)
+    shift = 0 if previous is None else previous.lowest  # a travelling code is the integer less this
     # threshold <= sum + bias - zero_point * weights, where sum is over integers; over codes it lacks shift * weights
     rows = layer.weight.astype(np.int64).sum(1)
     on_codes = levels - (layer.bias.astype(np.int64) + (shift - source.zero_point) * rows)[:, None]
-    low = source.format.minimum - shift if first else 0
-    high = source.format.maximum - shift
+    low, high = (source.format.minimum, source.format.maximum) if previous is None else (0, previous.highest)
     smallest, largest = reach(layer.weight, low, high)
     out_bits = max(1, levels.shape[1].bit_length())
     spare = np.repeat(largest[:, None] + 1, (1 << out_bits) - 1 - levels.shape[1], axis=1)
@@ -120,8 +129,8 @@ def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, shift: int
     return Stage(
         name=name,
         weight=layer.weight,
-        in_bits=source.format.bit_width if first else max(1, high.bit_length()),
-        in_signed=first and source.format.signed,
+        in_bits=source.format.bit_width if previous is None else previous.out_bits,
+        in_signed=previous is None and source.format.signed,
         low=low,
         high=high,
         thresholds=np.concatenate([clipped, spare], axis=1),

@@ -70,6 +70,7 @@ class Agent(ABC):
     """What SAC and DDPG share: an actor, critics with targets, the observations' statistics, streams of noise."""
 
     copies: int
+    actor_optimizer: torch.optim.Adam
 
     def __init__(self, recipe: Recipe, seeds: Sequence[int], low: NDArray[Any], high: NDArray[Any], width: int) -> None:
         self.recipe, self.seeds, actions = recipe, tuple(seeds), len(low)

@@ -1,6 +1,6 @@
 """Running mean and variance of the observations, per seed; observations are stored raw and normalized when used."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,17 @@ class RunningStatistics:
         self.active, self.count = active, 0
         self.mean, self.squares = np.zeros((2, seeds, width))
         self._tensors: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    @classmethod
+    def of(cls, frozen: Normalization) -> Self:
+        """The statistics of one seed that `export` has frozen."""
+        statistics = cls(1, len(frozen.mean), active=True)
+        statistics.count, statistics.mean, statistics.squares = (
+            1,
+            frozen.mean[None].copy(),
+            frozen.variance[None].copy(),
+        )
+        return statistics
 
     @property
     def variance(self) -> NDArray[np.float64]:

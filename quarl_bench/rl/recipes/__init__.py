@@ -2,7 +2,8 @@
 
 A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of
 the algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not
-say, the published score excepted, from the table of that name.
+say, the published score excepted, from the table of that name. The origins "fp32", "bf16" and "fp16" need no table:
+they are the environment's own recipe in another precision.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ from typing import Any, Self
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
 
+FP32, BF16, FP16 = PRECISIONS = ("fp32", "bf16", "fp16")  # of training's matrix products
+IN_HALF = ("a2c", "dqn", "ppo")  # algorithms that train in half precision
 ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 
 
@@ -40,7 +43,7 @@ class Recipe:
     environments: int
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     policy: str = "MlpPolicy"
-    precision: str = "fp32"  # of training's convolutions: fp32, or bf16 with fp32 master weights
+    precision: str = FP32  # of training's hidden layers; in half precision with fp32 master weights
     normalize: bool = False
     layer_norm: bool = False  # between every hidden layer and its activation
     time_feature: bool = False  # the remaining time is appended to the observations
@@ -65,12 +68,23 @@ class Recipe:
             )
         return replace(self, scheme=scheme, quant_delay=delay, published=None)
 
+    def train_in(self, precision: str) -> Self:
+        """This recipe with hidden layers in another precision; SpecError where that is not to be had."""
+        what = f"{self.algo} {self.environment}: precision {precision!r}"
+        if precision not in PRECISIONS:
+            raise SpecError(f"{what} is unknown; known are {', '.join(PRECISIONS)}")
+        if precision == self.precision:
+            raise SpecError(f"{what} is the recipe's own; leave it out")
+        if precision != FP32 and (self.algo not in IN_HALF or self.layer_norm):
+            raise SpecError(f"{what} is for recipes of {', '.join(IN_HALF)} without layer normalization")
+        return replace(self, precision=precision, published=None)
+
     @property
     def sha256(self) -> str:
         """Hash of everything that changes the trained policy."""
         facts: list[Any] = [self.algo, self.environment, self.timesteps, self.environments, self.policy, self.normalize]
         facts += self.noise or ()
-        facts += [] if self.precision == "fp32" else [self.precision]
+        facts += [] if self.precision == FP32 else [self.precision]
         facts += ["time_feature"] if self.time_feature else []
         facts += ["layer_norm"] if self.layer_norm else []
         facts += [self.scheme, self.quant_delay] if self.scheme else []
@@ -84,12 +98,16 @@ def check_algorithm(algo: str) -> None:
 
 
 def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
-    """The recipe of a pair; for an origin ("control", "layernorm") that arm's, for a scheme its trained form.
+    """The recipe of a pair; for an origin ("control", "bf16") that arm's, for a scheme its trained form.
 
     SpecError with what exists when there is none.
     """
     check_algorithm(algo)
     recipes = _read_recipes(algo)
+    if origin in PRECISIONS:
+        if scheme:
+            raise SpecError(f"{algo} {environment}: a scheme is trained in the recipe's own precision, not in {origin}")
+        return find_recipe(algo, environment).train_in(origin)
     name = f"{environment}-{origin}" if origin else environment
     if name not in recipes:
         known = ", ".join(sorted(recipes)) or "none yet"

@@ -1,0 +1,162 @@
+"""LQCC's sentences on our own runs: bits, Table 1, convergence, normalization, half precision, and exact integers.
+
+Where configurations were not trained, the verdict is partial and lists them.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+STATES = 100_000
+
+
+@pytest.fixture
+def tasks(claim, quarl_cells):
+    """By task of the claim: fp32 returns of our policies, and those of a configuration."""
+    from quarl_bench.claims.runs import find_runs
+
+    environments = [case.environment for case in claim.cases]
+    return find_runs(quarl_cells, claim.algo, environments, claim.claim.origin)
+
+
+@pytest.fixture
+def arms(claim, quarl_cells):
+    """Policies of the claim's cell, by scheme or, for other fp32 ones, by origin; None where there are none."""
+    from quarl_bench.claims.runs import find_arm
+
+    (case,) = claim.cases
+
+    def find(*changes: dict[str, str]) -> list:
+        return [find_arm(quarl_cells, replace(case, **change)) for change in changes]
+
+    return case, find
+
+
+@pytest.mark.claim("lqcc-bits-own")
+def test_every_part_needs_three_bits(claim, tasks, verdict):
+    from quarl_bench.claims.panels import OURS, show_scopes
+    from quarl_bench.claims.replay import judge_parity
+
+    verdict.check_result(judge_parity(tasks, "all", range(3, 9)), panels=show_scopes("Figure 1 (SAC)", OURS, tasks))
+
+
+@pytest.mark.claim("lqcc-core-own")
+def test_the_core_needs_three_bits(claim, tasks, verdict):
+    from quarl_bench.claims.panels import OURS, show_scopes
+    from quarl_bench.claims.replay import judge_parity
+
+    figure = {"sac": "Figure 1 (SAC)", "ddpg": "Figure 6 (DDPG, normalized)"}[claim.algo]
+    verdict.check_result(judge_parity(tasks, "core", range(3, 9)), panels=show_scopes(figure, OURS, tasks))
+
+
+@pytest.mark.claim("lqcc-bottleneck-own")
+def test_the_input_is_the_bottleneck(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_bottleneck
+
+    verdict.check_result(judge_bottleneck(tasks, {"i8c2o8": "core", "i8c8o2": "output"}[claim.scheme]))
+
+
+@pytest.mark.claim("lqcc-output-own")
+def test_output_bits_do_not_matter(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_output
+
+    verdict.check_result(judge_output(tasks, claim.claim.threshold))
+
+
+@pytest.mark.claim("lqcc-table1-own")
+def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
+    from quarl_bench.claims.panels import OURS, show_steps
+    from quarl_bench.claims.replay import judge_table, read_printed
+
+    printed = read_printed(claim.claim)
+    verdict.check_result(judge_table(tasks, printed), panels=show_steps(OURS, tasks, printed))
+
+
+@pytest.mark.claim("lqcc-parity-own")
+def test_selected_configurations_match(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_selected, read_printed
+
+    verdict.check_result(judge_selected(tasks, read_printed(claim.claim)))
+
+
+def check_convergence(claim, arms, verdict):
+    from quarl_bench.claims.arms import judge_convergence
+    from quarl_bench.claims.panels import show_learning
+    from quarl_bench.claims.runs import read_curves
+
+    case, find = arms
+    found = {name: arm for name in ("fp32", case.scheme) for arm in find({"scheme": name}) if arm is not None}
+    missing = [f"{case.environment}: {name}" for name in ("fp32", case.scheme) if name not in found]
+    curves = {name: read_curves(arm) for name, arm in found.items()}
+    result = judge_convergence(None if missing else tuple(curves.values()), claim.claim.threshold, missing)
+    verdict.check_result(result, panels=show_learning(case.environment, curves))
+
+
+@pytest.mark.claim("lqcc-convergence-hopper")
+def test_hopper_converges_as_fp32_does(claim, arms, verdict):
+    check_convergence(claim, arms, verdict)
+
+
+@pytest.mark.claim("lqcc-convergence-halfcheetah")
+def test_halfcheetah_converges_as_fp32_does(claim, arms, verdict):
+    check_convergence(claim, arms, verdict)
+
+
+@pytest.mark.claim("lqcc-half-precision")
+def test_half_precision_learns_as_fp32_does(claim, arms, verdict):
+    from quarl_bench.claims.arms import judge_same_learning
+    from quarl_bench.claims.panels import show_learning
+    from quarl_bench.claims.runs import read_curves
+
+    case, find = arms
+    names = {"fp32": case.origin, "bf16": f"{case.origin}bf16"}
+    found = {name: arm for name, origin in names.items() for arm in find({"origin": origin}) if arm is not None}
+    missing = [f"{case.environment}: {origin}" for name, origin in names.items() if name not in found]
+    curves = {name: read_curves(arm) for name, arm in found.items()}
+    result = judge_same_learning(None if missing else tuple(curves.values()), claim.claim.threshold, missing)
+    verdict.check_result(result, panels=show_learning(case.environment, curves, "bf16"))
+
+
+@pytest.mark.claim("lqcc-normalization")
+def test_normalized_observations_return_more(claim, verdict):
+    """From the printed table: the authors' files hold the normalized half of it only."""
+    from quarl_bench.claims.arms import judge_normalization
+    from quarl_bench.claims.panels import PRINTED, read_normalization, show_normalization
+
+    tasks = read_normalization(claim.claim)
+    verdict.check_result(judge_normalization(tasks), panels=show_normalization(PRINTED, tasks))
+
+
+@pytest.mark.claim("lqcc-normalization-own")
+def test_our_normalized_observations_return_more(claim, quarl_cells, verdict):
+    from quarl_bench.claims.arms import judge_normalization
+    from quarl_bench.claims.panels import OURS, show_normalization
+    from quarl_bench.claims.parity import Summary
+    from quarl_bench.claims.runs import average, find_arm
+
+    tasks, missing = {}, []
+    for case in claim.cases:
+        pair = [find_arm(quarl_cells, replace(case, origin=origin)) for origin in (f"{case.origin}raw", case.origin)]
+        if None in pair:
+            missing.append(f"{case.environment}: raw and normalized")
+        else:
+            tasks[case.environment] = tuple(Summary.of(average(quarl_cells, arm)) for arm in pair)
+    verdict.check_result(judge_normalization(tasks, missing), panels=show_normalization(OURS, tasks))
+
+
+@pytest.mark.claim("lqcc-integers")
+def test_integers_act_as_the_trained_net(claim, arms, verdict):
+    from quarl_bench.cells import find_home
+    from quarl_bench.claims.agreement import compare_forwards, judge_agreement
+    from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
+
+    case, find = arms
+    (arm,) = find({})
+    found = [
+        compare_forwards(
+            member.policy,
+            collect_observations(member.policy, find_home(member.stored, case), STATES, CALIBRATION_SEEDS),
+        )
+        for member in (() if arm is None else arm.members)
+    ]
+    verdict.check_result(judge_agreement(found, claim.claim.threshold, () if found else (case.id,)))

@@ -1,0 +1,122 @@
+"""Runs side by side: how much faster each is than full precision, how much it could be, and where its time goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quarl_bench.actorq.breakdown import ACTING, QUANTIZED, Breakdown, find_ceiling, find_share
+from quarl_bench.actorq.evaluator import find_time
+from quarl_bench.actorq.record import Record, read_acting, weigh
+
+BASE = "fp32"
+SHARE = 0.95  # of the fp32 run's best mean return, which the time is taken to
+TWINS = ("algo", "environment", "seed", "actors", "update_period", "widths", "runtime", "samples_per_insert")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run against the fp32 run of the same task, seed and options; None where there is no such run."""
+
+    record: Record
+    speedup: float | None  # of environment steps per second
+    ceiling: float | None  # of that, by Amdahl: actors infer and load in no time
+    loop_speedup: float | None  # of an actor's step without waiting
+    loop_ceiling: float | None
+    seconds: float | None  # to 95% of the fp32 run's best return
+    cpu_seconds: float | None  # the same on the CPU's clock
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the run."""
+        settings: dict[str, Any] = self.record["settings"]
+        return settings
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps of all actors, wall clock."""
+        return float(self.record["steps"] / self.record["elapsed"])
+
+    @property
+    def idle(self) -> float:
+        """Share of its time that the learner waits for actors."""
+        return find_share(self.record["breakdown"]["wall"], ("idle",))
+
+
+def compare_runs(records: Sequence[Record]) -> list[Row]:
+    """A row per run, in the order given."""
+    bases = {_name_twins(record): record for record in records if record["settings"]["precision"] == BASE}
+    return [_compare(record, bases.get(_name_twins(record))) for record in records]
+
+
+def find_target(base: Record) -> float:
+    """95% of the best mean return of a run; towards the worse side where returns are negative."""
+    best = max(float(point["mean"]) for point in base["curve"])
+    return best - (1 - SHARE) * abs(best)
+
+
+def measure_loop(acting: Breakdown, clock: str = "cpu") -> float:
+    """Microseconds of an actor's step, waiting for the learner left out."""
+    return sum(value for stage, value in acting.per_step(clock).items() if stage != "wait")
+
+
+def list_breakdown(rows: Sequence[Row], clock: str = "wall") -> list[list[str]]:
+    """A table of microseconds per actor step: a line per stage, a column per run."""
+    header = ["us per step", *(name_run(row) for row in rows)]
+    columns = [read_acting(row.record).per_step(clock) for row in rows]
+    return [header, *([stage, *(f"{column[stage]:.1f}" for column in columns)] for stage in ACTING)]
+
+
+def list_summary(rows: Sequence[Row]) -> list[list[str]]:
+    """A table with a line per run."""
+    header = ["run", "steps/s", "x fp32", "ceiling", "loop x", "ceiling", "s to 95%", "cpu s", "idle", "bytes",
+              "agree", "KL", "stale", "deaths", "return"]  # fmt: skip
+    return [header, *(_format(row) for row in rows)]
+
+
+def name_run(row: Row) -> str:
+    """What tells runs of one command apart."""
+    s = row.settings
+    return f"{s['precision']}-a{s['actors']}-u{s['update_period']}-s{s['seed']}"
+
+
+def _compare(record: Record, base: Record | None) -> Row:
+    if base is None:
+        return Row(record, None, None, None, None, None, None)
+    target, ours, theirs = find_target(base), read_acting(record), read_acting(base)
+    per_step = {stage: value for stage, value in theirs.per_step("cpu").items() if stage != "wait"}
+    return Row(
+        record,
+        speedup=(record["steps"] / record["elapsed"]) / (base["steps"] / base["elapsed"]),
+        ceiling=weigh(base).ceiling,
+        loop_speedup=measure_loop(theirs) / measure_loop(ours),
+        loop_ceiling=find_ceiling(find_share(per_step, QUANTIZED)),
+        seconds=find_time(record["curve"], target),
+        cpu_seconds=find_time(record["curve"], target, "cpu"),
+    )
+
+
+def _name_twins(record: Record) -> tuple[str, ...]:
+    return tuple(str(record["settings"].get(name)) for name in TWINS)
+
+
+def _format(row: Row) -> list[str]:
+    drift, server = row.record["drift"], row.record["server"]
+    numbers = (row.speedup, row.ceiling, row.loop_speedup, row.loop_ceiling)
+    return [
+        name_run(row),
+        f"{row.steps_per_second:,.0f}",
+        *(_show(value, ".2f") for value in numbers),
+        _show(row.seconds, ".1f"),
+        f"{row.record['cpu']:.1f}",
+        f"{row.idle:.0%}",
+        f"{server['bytes']:,.0f}",
+        _show(drift["agreement"], ".3f"),
+        _show(drift["kl"], ".3g"),
+        _show(drift["staleness"], ".0f"),
+        str(row.record["deaths"]),
+        f"{row.record['scores']['fp32']['mean']:.1f}",
+    ]
+
+
+def _show(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,105 @@
+/*
+ * A float policy whose weights are data, of float32 or, in half the memory, of float16 that is widened as it is read:
+ * the controls of integer.c, with the same four rows side by side. Compiled with -ffast-math, as the float artefacts
+ * that `quarl deploy` times are.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels_float.h"
+
+#if defined(__F16C__) && defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+typedef struct {
+    const void *weight; /* (outputs, inputs), float32 or float16 */
+    const float *bias;
+    int32_t inputs, outputs, activation, half; /* activation: 0 none, 1 relu, 2 tanh */
+} actor_layer;
+
+void actor_run(const actor_layer *layers, int count, const float *input, float *output, float *from, float *to);
+
+static void actor_linear(const float *restrict x, float *restrict y, const actor_layer *layer)
+{
+    const int inputs = layer->inputs, outputs = layer->outputs;
+    const float *weight = layer->weight;
+    int o = 0;
+    for (; o + 4 <= outputs; o += 4) {
+        const float *restrict row = weight + (long)o * inputs;
+        float a = 0, b = 0, c = 0, d = 0;
+        for (int i = 0; i < inputs; i++) {
+            a += x[i] * row[i];
+            b += x[i] * row[i + (long)inputs];
+            c += x[i] * row[i + 2L * inputs];
+            d += x[i] * row[i + 3L * inputs];
+        }
+        y[o] = layer->bias[o] + a;
+        y[o + 1] = layer->bias[o + 1] + b;
+        y[o + 2] = layer->bias[o + 2] + c;
+        y[o + 3] = layer->bias[o + 3] + d;
+    }
+    quarl_linear(x, y + o, weight + (long)o * inputs, layer->bias + o, inputs, outputs - o);
+}
+
+/* IEEE 754 binary16 to binary32. */
+static float actor_widen(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff, bits;
+    float value;
+    if (rest >= 0x7c00)
+        bits = sign | 0x7f800000 | (rest & 0x3ff) << 13;
+    else if (rest >= 0x400)
+        bits = sign | ((rest << 13) + 0x38000000);
+    else { /* subnormal: a multiple of 2^-24 */
+        value = (float)rest * 5.9604644775390625e-8f;
+        return sign ? -value : value;
+    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void actor_linear_half(const float *restrict x, float *restrict y, const actor_layer *layer)
+{
+    const int inputs = layer->inputs, outputs = layer->outputs;
+    for (int o = 0; o < outputs; o++) {
+        const uint16_t *restrict row = (const uint16_t *)layer->weight + (long)o * inputs;
+        float sum = layer->bias[o];
+        int i = 0;
+#if defined(__F16C__) && defined(__AVX512F__)
+        __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
+        for (; i + 64 <= inputs; i += 64) {
+            const __m256i *part = (const __m256i *)(row + i);
+            a = _mm512_fmadd_ps(_mm512_loadu_ps(x + i), _mm512_cvtph_ps(_mm256_loadu_si256(part)), a);
+            b = _mm512_fmadd_ps(_mm512_loadu_ps(x + i + 16), _mm512_cvtph_ps(_mm256_loadu_si256(part + 1)), b);
+            c = _mm512_fmadd_ps(_mm512_loadu_ps(x + i + 32), _mm512_cvtph_ps(_mm256_loadu_si256(part + 2)), c);
+            d = _mm512_fmadd_ps(_mm512_loadu_ps(x + i + 48), _mm512_cvtph_ps(_mm256_loadu_si256(part + 3)), d);
+        }
+        sum += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
+#endif
+        for (; i < inputs; i++)
+            sum += x[i] * actor_widen(row[i]);
+        y[o] = sum;
+    }
+}
+
+/* output = net(input); `from` and `to` hold the widest activation each. */
+void actor_run(const actor_layer *layers, int count, const float *input, float *output, float *from, float *to)
+{
+    memcpy(from, input, sizeof(float) * (size_t)layers[0].inputs);
+    for (int index = 0; index < count; index++) {
+        const actor_layer *layer = layers + index;
+        if (layer->half)
+            actor_linear_half(from, to, layer);
+        else
+            actor_linear(from, to, layer);
+        for (int i = 0; layer->activation == 1 && i < layer->outputs; i++)
+            to[i] = quarl_relu(to[i]);
+        for (int i = 0; layer->activation == 2 && i < layer->outputs; i++)
+            to[i] = tanhf(to[i]);
+        float *swap = from;
+        from = to;
+        to = swap;
+    }
+    memcpy(output, from, sizeof(float) * (size_t)layers[count - 1].outputs);
+}

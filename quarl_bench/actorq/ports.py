@@ -1,0 +1,147 @@
+"""The processes of a run as Ray actors, and an actor's connections to the two others."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from quarl_bench.actorq.actor import Chunk, play
+from quarl_bench.actorq.learner import Learner
+from quarl_bench.actorq.message import Bytes
+from quarl_bench.actorq.server import ParameterServer
+from quarl_bench.actorq.settings import Settings
+from quarl_bench.actorq.task import open_task
+from quarl_bench.engine import import_ray
+from quarl_bench.net import Floats
+from quarl_bench.policy.policy import PolicyNet
+
+OUTSTANDING = 2  # chunks that an actor sends ahead
+LEARNER_CORE = 0  # of a pinned run
+
+
+class ServerProcess:
+    """The parameter server: one message in the object store, handed out by reference."""
+
+    def __init__(self, settings: Settings) -> None:
+        start_process(settings, learning=True)
+        self._server = ParameterServer(settings)
+        self._latest: tuple[int, Any] | None = None
+
+    def publish(self, policy: PolicyNet, version: int, states: Floats) -> None:
+        """Quantize and store; the message before goes when its last reader has read it."""
+        message = self._server.prepare(policy, version, states)
+        self._latest = version, import_ray().put(message)
+
+    def pull(self, known: int) -> list[Any]:
+        """A reference to the latest message if it is newer than `known`, else nothing."""
+        return [] if self._latest is None or self._latest[0] <= known else [self._latest[1]]
+
+    def report(self) -> dict[str, Any]:
+        """As the server's."""
+        return self._server.report()
+
+
+class LearnerProcess:
+    """The learner, with one thread for learning and others for what comes in."""
+
+    def __init__(self, settings: Settings, folder: Path, server: Any, *, resume: bool) -> None:
+        start_process(settings, learning=True)
+        self._ray, self._server, self._pending = import_ray(), server, None
+        self._learner = Learner(settings, open_task(settings.algo, settings.environment), folder, self._publish)
+        if resume:
+            self._learner.resume()
+
+    def learn(self) -> dict[str, Any]:
+        """Until all steps are done."""
+        return self._learner.learn()
+
+    def insert(self, chunk: Chunk) -> bool:
+        """As the learner's."""
+        return self._learner.insert(chunk)
+
+    def stop(self) -> None:
+        """As the learner's."""
+        self._learner.stop()
+
+    def status(self) -> tuple[int, float]:
+        """Steps so far, and the mean return of the actors' last episodes."""
+        returns = self._learner.returns
+        return self._learner.steps, sum(returns) / len(returns) if returns else float("nan")
+
+    def _publish(self, policy: PolicyNet, version: int, states: Floats) -> None:
+        """Hand over, and wait for the one before: broadcasts never pile up."""
+        if self._pending is not None:
+            self._ray.get(self._pending)
+        self._pending = self._server.publish.remote(policy, version, states)
+
+
+class ActorProcess:
+    """One actor."""
+
+    def __init__(self, settings: Settings, actor: int, life: int) -> None:
+        start_process(settings, learning=False, index=actor)
+        self._settings, self._actor, self._life = settings, actor, life
+
+    def play(self, learner: Any, server: Any) -> dict[str, Any]:
+        """Until the learner has enough, or is gone."""
+        task = open_task(self._settings.algo, self._settings.environment)
+        ports = RayPorts(learner, server)
+        report = play(self._settings, task, self._actor, self._life, ports)
+        return report | {"actor": self._actor, "orphaned": ports.orphaned}
+
+    def name_process(self) -> int:
+        """Its process id, for whoever wants to kill it."""
+        return os.getpid()
+
+
+class RayPorts:
+    """An actor's connections: pulls that are never waited for, inserts that are waited for two chunks later."""
+
+    def __init__(self, learner: Any, server: Any) -> None:
+        self._ray, self._learner, self._server = import_ray(), learner, server
+        self._sent: list[Any] = []
+        self._asked: Any = None
+        self.orphaned = False
+
+    def pull(self, known: int) -> Bytes | None:
+        """A message that has arrived."""
+        if self._asked is None:
+            self._asked = self._server.pull.remote(known)
+            return None
+        ready, _ = self._ray.wait([self._asked], timeout=0)
+        if not ready:
+            return None
+        self._asked = None
+        try:
+            found = self._ray.get(ready[0])
+            message: Bytes | None = self._ray.get(found[0]) if found else None
+        except self._ray.exceptions.RayError:
+            self.orphaned = True  # the next `wait` ends it
+            return None
+        return message
+
+    def wait(self) -> bool:
+        """Wait while the learner is behind; without a learner there is nothing to do."""
+        go_on = not self.orphaned
+        while go_on and len(self._sent) >= OUTSTANDING:
+            try:
+                go_on = bool(self._ray.get(self._sent.pop(0)))
+            except self._ray.exceptions.RayError:
+                go_on, self.orphaned = False, True
+        return go_on
+
+    def send(self, chunk: Chunk) -> None:
+        """Hand over a chunk."""
+        self._sent.append(self._learner.insert.remote(chunk))
+
+
+def start_process(settings: Settings, *, learning: bool, index: int = 0) -> None:
+    """One thread; the driver alone answers to the keyboard; pinned to its core where that is asked for."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if settings.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        others = cores[1:] or cores
+        os.sched_setaffinity(0, {cores[LEARNER_CORE] if learning else others[index % len(others)]})

@@ -1,0 +1,49 @@
+"""What a run leaves behind, as JSON: settings, versions, curve, breakdowns, sizes, drift, deaths."""
+
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.actorq.breakdown import Breakdown, EndToEnd, weigh_run
+from quarl_bench.errors import StoreError
+
+RECORD = "record.json"
+LIBRARIES = ("torch", "numpy", "gymnasium", "ray")
+Record = dict[str, Any]
+
+
+def describe_libraries() -> dict[str, str]:
+    """Versions that times and numbers depend on."""
+    return {name: _read_version(name) for name in LIBRARIES}
+
+
+def read_record(path: Path) -> Record:
+    """The record in a file or in the folder of a run; StoreError for anything else."""
+    path = path / RECORD if path.is_dir() else path
+    try:
+        record: Record = json.loads(path.read_text())
+        for key in ("settings", "elapsed", "steps", "curve", "acting", "breakdown", "server", "cpu"):
+            record[key]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: not the record of a finished run ({error!r})") from error
+    return record
+
+
+def read_acting(record: Record) -> Breakdown:
+    """Of all actors together."""
+    return Breakdown.from_dict(record["acting"])
+
+
+def weigh(record: Record) -> EndToEnd:
+    """Costs per environment step."""
+    settings = record["settings"]
+    learning = Breakdown.from_dict(record["breakdown"])
+    return weigh_run(record["elapsed"], record["steps"], settings["actors"], read_acting(record), learning)
+
+
+def _read_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,65 @@
+"""The parameter server: quantizes the learner's policy once per broadcast, whoever asks for it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from quarl_bench.actorq.agents import act_greedily
+from quarl_bench.actorq.breakdown import SERVING, Stopwatch
+from quarl_bench.actorq.message import Bytes, compress, encode, quantize
+from quarl_bench.actorq.settings import Settings
+from quarl_bench.net import Floats
+from quarl_bench.policy.policy import PolicyNet
+
+
+@dataclass
+class Broadcasts:
+    """What was sent so far."""
+
+    count: int = 0
+    sizes: list[int] = field(default_factory=list)  # bytes of each
+    agreement: list[float] = field(default_factory=list)  # of quantized with fp32 actions, on calibration states
+
+
+class ParameterServer:
+    """Holds the latest message. `probes`: every so many broadcasts the integer policy is compared with its origin."""
+
+    def __init__(self, settings: Settings, probes: int = 10) -> None:
+        self._settings, self._probes = settings, probes
+        self._watch = Stopwatch(SERVING)
+        self.broadcasts = Broadcasts()
+
+    def prepare(self, policy: PolicyNet, version: int, states: Floats) -> Bytes:
+        """The message that every actor gets; `states` (n, *shape) calibrate int8 actors."""
+        settings = self._settings
+        if settings.precision == "int8" and self.broadcasts.count % self._probes == 0:
+            self._compare(policy, states)
+        self._watch.resume()
+        message = encode(policy, version, shipped=settings.shipped, precision=settings.precision, states=states)
+        self._watch.lap("encode")
+        if settings.compress:
+            message = compress(message)
+        self._watch.lap("compress")
+        self.broadcasts.count += 1
+        self.broadcasts.sizes.append(len(message))
+        return message
+
+    def report(self) -> dict[str, Any]:
+        """Times and sizes, of built-in types."""
+        sent = self.broadcasts
+        return {
+            "broadcasts": sent.count,
+            "bytes": float(np.mean(sent.sizes)) if sent.sizes else 0.0,
+            "quantized_agreement": float(np.mean(sent.agreement)) if sent.agreement else None,
+            "breakdown": self._watch.read(sent.count).as_dict(),
+        }
+
+    def _compare(self, policy: PolicyNet, states: Floats) -> None:
+        """Share of states in which the integers choose fp32's action; for continuous ones, are within a hundredth."""
+        ours, theirs = act_greedily(policy, states), quantize(policy, states).outputs(states)
+        if policy.head.discrete:
+            same = ours == theirs.argmax(axis=1)
+        else:
+            same = (np.abs(ours - np.tanh(theirs)) <= 0.02).all(axis=1)  # of a range of 2
+        self.broadcasts.agreement.append(float(same.mean()))

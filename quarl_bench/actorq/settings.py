@@ -1,0 +1,159 @@
+"""What one run of ActorQ is: algorithm, task, network, and every option that the original has."""
+
+import hashlib
+import importlib.resources
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Any
+
+from quarl_bench.errors import SpecError
+from quarl_bench.net import Activation
+from quarl_bench.rl.recipes import ALGORITHMS
+from quarl_bench.spec import ACTOR_CRITIC
+
+PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
+RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
+LEARNER_PRECISIONS = ("fp32", "bf16")
+NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support")  # what weights depend on
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; `steps` are environment steps of all actors together. Built from a recipe by `choose_settings`."""
+
+    algo: str
+    environment: str
+    widths: tuple[int, ...]  # of the policy's hidden layers
+    activation: str
+    steps: int
+    batch: int
+    n_step: int
+    discount: float
+    rate: float
+    replay: int  # transitions
+    warmup: int  # transitions before learning starts
+    samples_per_insert: float  # transitions sampled per transition inserted
+    target_period: int  # updates between two copies into the target networks
+    exploration: tuple[float, float]  # ends of the actors' ladder
+    anneal: int = 0  # steps, of all actors together, in which dqn's epsilon falls from 1 to its rung
+    decay: bool = False  # the rate falls linearly to 0
+    correlation: float = 0.0  # of d4pg's noise from step to step
+    critic: tuple[int, ...] = ()  # d4pg's
+    support: tuple[float, float] = (0.0, 0.0)  # least and highest return that d4pg's critic tells apart
+    atoms: int = 0
+    seed: int = 0
+    actors: int = 1
+    precision: str = "int8"  # in which actors compute
+    communication: str = ""  # in which weights are shipped; empty: as actors compute
+    compress: bool = False  # zstd
+    update_period: int = 100  # steps of an actor between two pulls
+    publish_period: int = 100  # updates of the learner between two broadcasts
+    chunk: int = 64  # transitions that an actor sends at once
+    runtime: str = "c"
+    learner_precision: str = "fp32"
+    pin: bool = False  # learner and parameter server on the first core, actors on the others
+
+    def __post_init__(self) -> None:
+        self._check_words()
+        for name in ("actors", "steps", "batch", "n_step", "replay", "update_period", "publish_period", "chunk"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name.replace('_', ' ')} {getattr(self, name)}: at least 1 is needed")
+        if not self.widths or min(self.widths) < 1:
+            raise SpecError(f"widths {list(self.widths)}: give at least one hidden layer, as 256,256")
+        if not self.samples_per_insert > 0:
+            raise SpecError(f"samples per insert {self.samples_per_insert:g}: must be above 0")
+        if self.warmup < self.batch or self.replay < self.warmup:
+            raise SpecError(
+                f"warmup {self.warmup}: must lie between the batch ({self.batch}) and the replay ({self.replay})"
+            )
+        if self.steps <= self.warmup:
+            raise SpecError(f"{self.steps:,} steps: learning starts after {self.warmup:,}; train longer")
+
+    def _check_words(self) -> None:
+        for name, known in (
+            ("precision", PRECISIONS),
+            ("communication", ("", *PRECISIONS)),
+            ("runtime", RUNTIMES),
+            ("learner_precision", LEARNER_PRECISIONS),
+            ("activation", (Activation.RELU, Activation.TANH)),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                what = name.replace("_", " ")
+                raise SpecError(f"unknown {what} {value!r}; known are {', '.join(word for word in known if word)}")
+        if self.runtime == "torch" and self.precision == "int8":
+            raise SpecError("int8 actors need runtime c or litert: torch's eager mode has no integer kernels here")
+
+    @property
+    def shipped(self) -> str:
+        """The precision of a broadcast."""
+        return self.communication or self.precision
+
+    @property
+    def updates(self) -> int:
+        """How many a whole run has, about."""
+        return max(int((self.steps - self.warmup) * self.samples_per_insert / self.batch), 1)
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """What decides the shapes of all weights, and what they mean."""
+        return {name: _to_builtin(getattr(self, name)) for name in NETWORK}
+
+    @property
+    def name(self) -> str:
+        """`dqn-cartpole-int8-seed0`, an id of the run for folders."""
+        return f"{self.algo}-{self.environment}-{self.precision}-seed{self.seed}"
+
+    @property
+    def sha256(self) -> str:
+        """Hash of everything that changes a run."""
+        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Built-in types only."""
+        return {name: _to_builtin(value) for name, value in asdict(self).items()}
+
+
+def choose_settings(algo: str, environment: str, **changes: Any) -> Settings:
+    """The recipe of a pair with `changes` (None: the recipe's own); SpecError for what ActorQ cannot train."""
+    _check_algorithm(algo)
+    table = dict(_read_recipes()[algo])
+    special = table.pop("environments").get(environment, {})
+    known = {field.name for field in fields(Settings)}
+    values = table | special | {name: value for name, value in changes.items() if value is not None}
+    for name in values.keys() - known:
+        raise SpecError(f"unknown option {name!r} of ActorQ; known are {', '.join(sorted(known))}")
+    return Settings(algo, environment, **{name: _to_tuple(value) for name, value in values.items()})
+
+
+def list_algorithms() -> tuple[str, ...]:
+    """What ActorQ trains."""
+    return tuple(_read_recipes())
+
+
+def _check_algorithm(algo: str) -> None:
+    if algo in _read_recipes():
+        return
+    if algo in ACTOR_CRITIC:
+        raise SpecError(
+            f"{algo} is on-policy: its gradient holds for data of the learner's own policy; a quantized, late actor "
+            "is another policy, whose log-probabilities are not recorded; use dqn or d4pg, which learn from any data"
+        )
+    known = ", ".join(_read_recipes())
+    reason = "has no distributed form here" if algo in ALGORITHMS else "is unknown"
+    raise SpecError(f"algorithm {algo!r} {reason}; ActorQ trains {known}")
+
+
+def _to_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _to_builtin(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@cache
+def _read_recipes() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(importlib.resources.files(__package__).joinpath("recipes.toml").read_text())

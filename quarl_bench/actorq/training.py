@@ -1,0 +1,207 @@
+"""A run of ActorQ on Ray: starts its processes, counts and replaces actors that die, and ends all of them."""
+
+import dataclasses
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from quarl_bench.actorq.breakdown import ACTING, Breakdown, add_up
+from quarl_bench.actorq.checkpoint import has_checkpoint, read_state
+from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
+from quarl_bench.actorq.record import RECORD, describe_libraries
+from quarl_bench.actorq.settings import Settings
+from quarl_bench.actorq.task import Task, open_task
+from quarl_bench.atomic import write_file
+from quarl_bench.engine import name_remote, open_engine
+from quarl_bench.errors import EngineError, QuarlError, StoreError
+from quarl_bench.rl.train import Interrupted
+
+PATIENCE = 0.5  # seconds between two looks at the processes
+MOST_DEATHS = 10  # of actors, per actor; then something else is wrong
+HELPERS = 2  # processes beside the actors: learner and parameter server
+PENDING = 30.0  # seconds for the last actors to end behind the learner
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may decide about a run; nothing here changes what is learned."""
+
+    address: str | None = None
+    store: int | None = None  # bytes of a local object store
+    resume: bool = False
+    progress: bool = False
+    validation: int = VALIDATION_EPISODES
+    test: int = TEST_EPISODES
+    keep_curve: bool = False
+    about: dict[str, Any] = field(default_factory=dict)  # joins the record
+    should_stop: Callable[[], bool] = lambda: False
+    note: Callable[[str], None] = lambda _: None
+
+
+def train(settings: Settings, folder: Path, options: Options | None = None) -> dict[str, Any]:
+    """Train into `folder` and return the record, which is also written there; the policy is `folder`/policy.
+
+    Raises StoreError for an unfinished run without `resume`, or another network's with it, EngineError where Ray or
+    the learner fails, Interrupted when asked to stop.
+    """
+    options = options or Options()
+    task = open_task(settings.algo, settings.environment)
+    if has_checkpoint(folder):
+        if not options.resume:
+            raise StoreError(f"{folder} holds an unfinished run; pass --resume to go on, or delete it to start over")
+        read_state(folder, settings)
+    elif options.resume:
+        options = dataclasses.replace(options, resume=False)
+        options.note(f"{folder} holds no checkpoint; the run starts anew")
+    _check_store(settings, task, options.store)
+    folder.mkdir(parents=True, exist_ok=True)
+    before = os.getloadavg()[0]
+    with open_engine(options.address, settings.actors + HELPERS, options.store) as ray:
+        report = _Run(ray, settings, folder.absolute(), options).watch()
+    if report["stopped"]:
+        raise Interrupted(f"stopped at {report['steps']:,} of {settings.steps:,} steps; --resume goes on")
+    scored = score_run(
+        settings, task, folder, report.pop("curve"), validation=options.validation, test=options.test,
+        progress=options.progress,
+    )  # fmt: skip
+    about = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
+    record: dict[str, Any] = about | options.about | report | scored
+    write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
+    if not options.keep_curve:
+        discard_curve(folder)
+    return record
+
+
+class _Run:
+    """The processes of one run."""
+
+    def __init__(self, ray: Any, settings: Settings, folder: Path, options: Options) -> None:
+        from quarl_bench.actorq.ports import ActorProcess, LearnerProcess, ServerProcess
+
+        self._ray, self._settings, self._options = ray, settings, options
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        beside = {"num_cpus": 1, "scheduling_strategy": here}  # the folder is on this machine
+        threads = 2 * settings.actors + 4
+        self._server = ray.remote(ServerProcess).options(**beside).remote(settings)
+        self._learner = (
+            ray.remote(LearnerProcess)
+            .options(max_concurrency=threads, **beside)
+            .remote(settings, folder, self._server, resume=options.resume)
+        )
+        self._actor_class = ray.remote(ActorProcess).options(num_cpus=1, scheduling_strategy="SPREAD")
+        self._playing: dict[Any, tuple[int, Any]] = {}  # (which actor, its process) by the result it owes
+        self._lives = [0] * settings.actors
+        self.deaths = 0
+        self._reports: list[dict[str, Any]] = []
+
+    def watch(self) -> dict[str, Any]:
+        """Until the learner is done; its report with those of the others."""
+        learned = self._learner.learn.remote()
+        for actor in range(self._settings.actors):
+            self._start(actor)
+        stopping, load = False, []
+        with tqdm(total=self._settings.steps, desc=self._settings.name, unit="step",
+                  disable=not self._options.progress) as bar:  # fmt: skip
+            while True:
+                ready, _ = self._ray.wait([learned, *self._playing], timeout=PATIENCE)
+                load.append(os.getloadavg()[0])
+                if learned in ready:
+                    break
+                self._collect(ready)
+                if self._options.should_stop() and not stopping:
+                    self._learner.stop.remote()
+                    stopping = True
+                self._show(bar)
+        report = self._get_learned(learned)
+        self._finish()
+        server = self._ray.get(self._server.report.remote())
+        acting = [Breakdown.from_dict(found["breakdown"]) for found in self._reports]
+        return report | {
+            "acting": add_up(acting, ACTING).as_dict(),
+            "server": server,
+            "cpu": report["cpu"] + sum(server["breakdown"]["cpu"].values()),
+            "pulls": sum(found["pulls"] for found in self._reports),
+            "deaths": self.deaths,
+            "load": sum(load) / len(load),
+        }
+
+    def _start(self, actor: int) -> None:
+        process = self._actor_class.remote(self._settings, actor, self._lives[actor])
+        self._playing[process.play.remote(self._learner, self._server)] = actor, process
+
+    def _collect(self, ready: list[Any]) -> None:
+        """Reports of actors that ended, and new actors for those that died."""
+        for result in ready:
+            actor, _ = self._playing.pop(result)
+            try:
+                self._reports.append(self._ray.get(result))
+            except self._ray.exceptions.RayActorError as error:
+                self.deaths += 1
+                self._lives[actor] += 1
+                if self._lives[actor] > MOST_DEATHS:
+                    raise EngineError(
+                        f"actor {actor} died {self._lives[actor]} times; last: {_first(error)}"
+                    ) from error
+                self._options.note(f"actor {actor} died and is replaced ({self.deaths} deaths so far)")
+                self._start(actor)
+            except self._ray.exceptions.RayTaskError as error:
+                raise _translate(error, f"actor {actor}") from error
+
+    def _get_learned(self, learned: Any) -> dict[str, Any]:
+        try:
+            report: dict[str, Any] = self._ray.get(learned)
+        except self._ray.exceptions.RayActorError as error:
+            raise EngineError(f"the learner died ({_first(error)}); --resume goes on from its checkpoint") from error
+        except self._ray.exceptions.RayTaskError as error:
+            raise _translate(error, "the learner") from error
+        return report
+
+    def _finish(self) -> None:
+        """Give actors a moment to see that the run is over; the engine ends who does not."""
+        until = time.monotonic() + PENDING
+        while self._playing and time.monotonic() < until:
+            ready, _ = self._ray.wait(list(self._playing), timeout=PATIENCE)
+            for result in ready:
+                del self._playing[result]
+                with suppress(self._ray.exceptions.RayError):  # died behind the end: nothing is lost
+                    self._reports.append(self._ray.get(result))
+
+    def _show(self, bar: "tqdm[Any]") -> None:
+        if self._options.progress:
+            with suppress(self._ray.exceptions.RayError):  # told when its result is collected
+                steps, value = self._ray.get(self._learner.status.remote())
+                bar.update(steps - bar.n)
+                bar.set_postfix_str(f"return {value:.1f}, {self.deaths} deaths")
+
+
+def _translate(error: Exception, who: str) -> QuarlError:
+    """One line for what a remote process raised."""
+    cause = name_remote(error)
+    if isinstance(cause, QuarlError):
+        return cause
+    return EngineError(f"{who} failed ({type(cause).__name__}: {_first(cause)})")
+
+
+def _check_store(settings: Settings, task: Task, store: int | None) -> None:
+    """Refuse an object store that cannot hold what is under way at once: the learner's weights and two messages."""
+    sizes = [task.inputs, *settings.widths, task.outputs]
+    needed = 3 * 4 * sum(a * b + b for a, b in itertools.pairwise(sizes))
+    if store is not None and needed > store:
+        raise EngineError(
+            f"an object store of {store >> 20} MB is full with {needed >> 20} MB of weights; pass a larger "
+            "--object-store, or smaller --widths"
+        )
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,89 @@
+"""Sentences about two arms of many policies each that share nothing: LQCC's convergence, normalization, precision.
+
+Training seeds of two arms cannot be paired, so intervals are Welch's t over policies.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from quarl_bench import stats
+from quarl_bench.claims.parity import Returns, Summary, compare, compare_summaries, leave_open, settle
+from quarl_bench.claims.verdict import conclude
+from quarl_bench.errors import SpecError
+from quarl_bench.spec import Outcome, Verdict
+
+Curves = Sequence[Sequence[Mapping[str, Any]]]  # per training seed, points with timesteps and mean
+
+
+def average_curves(curves: Curves, what: str) -> Returns:
+    """Per seed the mean return over its learning curve: high for what learns fast, and keeps it.
+
+    SpecError when seeds were evaluated at different steps: their curves cover different things.
+    """
+    steps = {tuple(point["timesteps"] for point in curve) for curve in curves}
+    if len(steps) != 1 or not steps.pop():
+        raise SpecError(f"{what}: its policies have no learning curves over the same steps; train them alike")
+    return np.array([np.mean([point["mean"] for point in curve]) for curve in curves])
+
+
+def judge_convergence(arms: tuple[Curves, Curves] | None, margin: float, missing: Sequence[str] = ()) -> Verdict:
+    """Judge "the second arm converges as the first does": its mean over the learning curve keeps 1 - `margin`.
+
+    Estimate, interval and threshold are ratios. Both arms have to have trained for the same steps.
+    """
+    if arms is None:
+        return leave_open(1 - margin, missing)
+    pair = _average_both(arms)
+    found = compare(*pair)
+    ratios = (1 + found.estimate, 1 + found.low, 1 + found.high)
+    return settle(conclude(ratios[1:], 1 - margin, math.inf), ratios, 1 - margin, min(map(len, pair)))
+
+
+def judge_same_learning(arms: tuple[Curves, Curves] | None, margin: float, missing: Sequence[str] = ()) -> Verdict:
+    """Judge "both arms learn alike": the mean over the learning curve differs by less than `margin`, either way."""
+    if arms is None:
+        return leave_open(margin, missing)
+    pair = _average_both(arms)
+    found = compare(*pair)
+    return settle(conclude(found[1:], -margin, margin), found, margin, min(map(len, pair)))
+
+
+def judge_normalization(tasks: Mapping[str, tuple[Summary, Summary]], missing: Sequence[str] = ()) -> Verdict:
+    """Judge "normalized observations return more than raw ones, on average over these tasks"; raw come first.
+
+    Estimate and interval are shares of each task's raw return, by stratified Welch. Partial with tasks `missing`.
+    """
+    if not tasks:
+        return leave_open(0.0, missing)
+    pairs = list(tasks.values())
+    units = [abs(raw.mean) for raw, _ in pairs]
+    parts = [[g.variance / unit**2 for g in pair] for pair, unit in zip(pairs, units, strict=True)]
+    squares = [
+        sum(part**2 / (g.policies - 1) for part, g in zip(row, pair, strict=True))
+        for row, pair in zip(parts, pairs, strict=True)
+    ]
+    found = stats.average_strata(
+        [compare_summaries(*pair).estimate for pair in pairs],
+        [sum(row) for row in parts],
+        [sum(row) ** 2 / square for row, square in zip(parts, squares, strict=True)],
+    )
+    lines = [f"{task}: {_describe(*pair)}" for task, pair in tasks.items()]
+    policies = min(group.policies for pair in pairs for group in pair)
+    verdict = settle(conclude(found[1:], 0.0, math.inf), found, 0.0, policies, ["these tasks only", *lines])
+    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
+
+
+def _average_both(arms: tuple[Curves, Curves]) -> tuple[Returns, Returns]:
+    if arms[0][0][-1]["timesteps"] != arms[1][0][-1]["timesteps"]:
+        raise SpecError("the two arms trained for different numbers of steps; their curves cannot be compared")
+    return average_curves(arms[0], "the first arm"), average_curves(arms[1], "the second arm")
+
+
+def _describe(raw: Summary, normalized: Summary) -> str:
+    found = compare_summaries(raw, normalized)
+    text = f"{raw.mean:g} to {normalized.mean:g}"
+    return f"{text}, {found.estimate:+.1%} [{found.low:+.1%}, {found.high:+.1%}]"

@@ -1,0 +1,126 @@
+"""`quarl prove`: one policy in every backend, in the same episodes, to the same actions."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
+from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.printing import format_table, print_result
+from quarl_bench.errors import SpecError
+from quarl_bench.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.policy.policy import IntegerPolicy
+    from quarl_bench.prove.proof import Row
+    from quarl_bench.rl.environments import Environment
+
+EPISODES = 3
+STATES = 256  # for the golden pairs of artefacts, and to time calls with
+DIFFERENT = 1  # exit code when a backend diverges
+COLUMNS = ("backend", "sha256 of actions", "return", "bytes", "cost", "unit", "source")
+
+
+def add_command(commands: Any) -> None:
+    """`prove` and its options."""
+    command = add(commands, "prove", run, "Play the same episodes with one integer policy in every backend; compare "
+                  "the hashes of its actions. Exit code 1 when a backend diverges.",
+                  "quarl prove ppo-cartpole-qat8-seed0")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument("--scheme", default="int8", help="of an fp32 policy: int<bits>. Default: int8.")
+    command.add_argument(
+        "--episodes", type=read_positive, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
+    )
+    command.add_argument(
+        "--backends", metavar="NAMES",
+        help="of integer, qat, litert, onnx, c, c-arm, c-cortex-m4, rtl, with commas. Default: all.",
+    )  # fmt: skip
+    command.add_argument("--cache", type=Path, help="folder for compiled designs. Default: the user's.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, hash, compare."""
+    from tqdm import tqdm
+
+    from quarl_bench.prove.executors import EXECUTORS, Subject
+    from quarl_bench.prove.proof import prove
+    from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
+
+    use_one_thread()
+    names = list(EXECUTORS) if options.backends is None else options.backends.split(",")
+    for name in names:
+        if name not in EXECUTORS:
+            raise SpecError(f"--backends {name!r}: unknown; known are {', '.join(EXECUTORS)}")
+    policy, scheme, sha256, environment = _open(options)
+    states = collect_observations(policy, environment, STATES, CALIBRATION_SEEDS)
+    cache = options.cache or default_cache() / "fpga"
+    subject = Subject(policy, scheme, sha256, states, cache)
+    rows = []
+    with tqdm(total=len({*names, "integer"}), unit="backend", file=sys.stderr, disable=None) as bar:
+        for row in prove(subject, environment, range(TEST_SEEDS, TEST_SEEDS + options.episodes), names):
+            rows.append(row)
+            bar.set_postfix_str(row.executor)
+            bar.update()
+    equal = not any(row.divergence for row in rows)
+    result = {
+        "policy_sha256": sha256,
+        "scheme": scheme,
+        "environment": environment.id,
+        "episodes": options.episodes,
+        "requantization": str(policy.net.requantization),
+        "equal": equal,
+        "rows": [asdict(row) for row in rows],
+    }
+    head = (
+        f"policy {sha256[:16]}, {scheme}, {policy.net.requantization}, {environment.id}: {options.episodes} episodes, "
+        f"{rows[0].actions} actions"
+    )
+    print_result(options, result, "\n".join([head, *_write_rows(rows)]))
+    return 0 if equal else DIFFERENT
+
+
+def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Environment]":
+    """The integers, their scheme, the hash that names them, and where they play."""
+    from quarl_bench.policy.integers import INTEGERS, load_integers
+    from quarl_bench.policy.policy import require_integer
+    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.rl.environments import identify_environment
+    from quarl_bench.task import find_baseline
+
+    folder = find_baseline(options.policy)
+    if not (folder / INTEGERS).exists():
+        scheme = Scheme.parse(options.scheme)
+        if not scheme.integer:
+            raise SpecError(f"--scheme {scheme.name}: only integers can be equal everywhere; use int<bits>, 2 to 8")
+        stored, environment = open_task(options)
+        return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
+    kept = load_integers(folder)
+    trained = kept.about.get("recipe", {}).get("scheme")
+    if not isinstance(trained, str):
+        raise SpecError(f"{folder}: its manifest names no scheme; pass the policy that it was quantized from")
+    name = options.environment or kept.about.get("environment")
+    if not isinstance(name, str):
+        raise SpecError(f"{folder}: the policy names no environment; pass --environment")
+    return kept.policy, trained, kept.sha256, identify_environment(name)
+
+
+def _write_rows(rows: "list[Row]") -> list[str]:
+    ran = [row for row in rows if not row.reason]
+    table = [COLUMNS, *map(_format_row, ran)]
+    return [
+        *format_table(table),
+        *(f"{row.executor}: {row.how}" for row in ran),
+        *(f"not run: {row.executor}: {row.reason.removeprefix(row.executor + ': ')}" for row in rows if row.reason),
+        *(f"DIFFERENT: {row.executor}: {row.divergence}" for row in rows if row.divergence),
+        f"all {len(ran)} hashes equal" if not any(row.divergence for row in ran) else "the hashes are not equal",
+    ]
+
+
+def _format_row(row: "Row") -> tuple[str, ...]:
+    assert row.cost is not None  # noqa: S101  (of every row that ran)
+    cost = f"{row.cost.value:,.10g}"
+    return row.executor, row.sha256[:16], f"{row.mean:.6g}", f"{row.bytes:,}", cost, row.cost.unit, str(row.cost.source)

@@ -1,0 +1,32 @@
+"""Fixtures for the tests of other projects: the policy that is about to be shipped, in fewer bits."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from quarl_bench import testing
+from quarl_bench.plugin.options import Settings
+from quarl_bench.spec import Verdict
+
+if TYPE_CHECKING:
+    from quarl_bench.check import Subject
+    from quarl_bench.store import Store
+
+
+@pytest.fixture
+def assert_quantizable(policy_store: "Store", quarl_settings: Settings) -> Callable[..., Verdict]:
+    """`quarl_bench.testing.assert_quantizable` under this run's options: episodes, cache, baselines."""
+    beside = _name_baselines(quarl_settings)
+    return partial(testing.assert_quantizable, episodes=quarl_settings.episodes, store=policy_store, **beside)
+
+
+@pytest.fixture
+def quarl_subject(policy_store: "Store", quarl_settings: Settings) -> "Callable[..., Subject]":
+    """Call it with a policy and its environment: quantize, play, price or export them (`quarl_bench.check`)."""
+    return partial(testing.open_subject, store=policy_store, **_name_baselines(quarl_settings))
+
+
+def _name_baselines(settings: Settings) -> dict[str, Any]:
+    return {} if settings.baselines is None else {"baselines": settings.baselines / "policies"}

@@ -1,0 +1,253 @@
+"""Every way to execute an integer policy here: who computes, how large it is there, and what an inference costs."""
+
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.boards.emulated import COMPILER, count_instructions
+from quarl_bench.deploy import export
+from quarl_bench.deploy.backend import Port, count_parameters, list_shapes
+from quarl_bench.deploy.c import INTEGER_KERNELS, OPTIMIZE, find_compiler
+from quarl_bench.deploy.deployed import DeployedNet, DeployedPolicy
+from quarl_bench.deploy.fpga.design import Design, write_design
+from quarl_bench.deploy.fpga.explorer import explore, fits
+from quarl_bench.deploy.fpga.folding import Plan
+from quarl_bench.deploy.fpga.part import PARTS
+from quarl_bench.deploy.fpga.simulation import Simulation, find_divergence
+from quarl_bench.deploy.fpga.stage import split
+from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.policy.integers import integer_tensors
+from quarl_bench.policy.policy import IntegerPolicy, Observations, Policy
+from quarl_bench.prove.aware import AwareNet
+from quarl_bench.prove.served import ARM, make_for_microcontroller, serve_on_arm, serve_on_microcontroller
+from quarl_bench.quant.affine import Integers
+from quarl_bench.quant.scheme import Family, Scheme
+from quarl_bench.spec import Source
+
+CALLS = 300
+PRODUCTS = 512  # in one cycle of a design: of more, Verilator compiles for minutes
+INSTRUCTIONS = 20  # calls over which an emulator's instructions are averaged
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one inference. Sources never mix: microseconds are measured here, instructions emulated, cycles simulated."""
+
+    value: float
+    unit: str
+    source: Source
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The policy to be proven. `scheme` is the one it was trained or quantized with, `states` are raw observations."""
+
+    policy: IntegerPolicy
+    scheme: str
+    sha256: str
+    states: Observations
+    cache: Path
+
+    @property
+    def deployed_scheme(self) -> str:
+        """The name of its arithmetic: int4 for qat4."""
+        scheme = Scheme.parse(self.scheme)
+        return f"int{scheme.bit_width}" if scheme.family is Family.AWARE else self.scheme
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """The policy in a backend. `locate` names the first layer and element that differ for an input (1, *shape)."""
+
+    policy: Policy
+    how: str
+    bytes: int
+    price: Callable[[], Cost]
+    locate: Callable[[Integers], str | None]
+
+
+def open_aware(subject: Subject, _: ExitStack) -> Execution:
+    """The forward of quantization-aware training; SpecError for a policy that was not trained so."""
+    scheme = Scheme.parse(subject.scheme)
+    if scheme.family is not Family.AWARE:
+        raise SpecError(f"qat: {scheme.name} is not of quantization-aware training (qat2 .. qat8)")
+    policy = subject.policy
+    net = AwareNet(policy.net, scheme)
+    size = np.dtype(np.float32).itemsize * count_parameters(policy)
+    aware = Policy(policy.transform, net, policy.head)
+    return Execution(
+        aware, "torch float32", size, partial(_time, subject, aware), lambda q: _compare(policy, q, net.trace(q))
+    )
+
+
+def open_golden(subject: Subject, _: ExitStack) -> Execution:
+    """The golden model itself, which all others are compared with."""
+    size = sum(array.nbytes for array in integer_tensors(subject.policy).values())
+    return Execution(subject.policy, "NumPy", size, partial(_time, subject, subject.policy), lambda _: None)
+
+
+def open_backend(backend: str, subject: Subject, stack: ExitStack) -> Execution:
+    """An artefact in its runtime on this machine."""
+    deployed, folder = _export(backend, subject, stack)
+    runtime, kernel = deployed.artefact.runtime, deployed.net.runner.kernel
+    size = len(deployed.artefact.model)
+    if backend == "c":
+        size = _measure_code([find_compiler(), *OPTIMIZE, *INTEGER_KERNELS[kernel]], "size", folder)
+    locate = partial(export.find_divergence, subject.policy.net, backend=backend)
+    how = f"{runtime.name} {runtime.version}, {kernel}"
+    return Execution(deployed, how, size, partial(_time, subject, deployed), locate)
+
+
+def open_arm(subject: Subject, stack: ExitStack) -> Execution:
+    """The C policy in an emulated 64-bit ARM process."""
+    _, folder = _export("c", subject, stack)
+    runner = stack.enter_context(serve_on_arm(folder, _find_ports(subject.policy)))
+    size = _measure_code([COMPILER, "-O3", "-DQUARL_S8"], COMPILER.replace("gcc", "size"), folder)
+
+    def price() -> Cost:
+        return Cost(count_instructions(ARM, folder), "instructions", Source.EMULATED)
+
+    return _wrap(subject, runner, size, price)
+
+
+def open_microcontroller(subject: Subject, stack: ExitStack) -> Execution:
+    """The C policy on an emulated Cortex-M4."""
+    import json
+
+    _, folder = _export("c", subject, stack)
+    runner = stack.enter_context(serve_on_microcontroller(folder, _find_ports(subject.policy)))
+    text, data = map(int, make_for_microcontroller(folder, "size").splitlines()[-1].split()[:2])
+
+    def price() -> Cost:
+        report = json.loads(make_for_microcontroller(folder, "test", f"CALLS={INSTRUCTIONS}"))
+        return Cost(float(report["mean_ns"]), "instructions", Source.EMULATED)  # a nanosecond is one
+
+    return _wrap(subject, runner, text + data, price)
+
+
+def open_design(subject: Subject, stack: ExitStack) -> Execution:
+    """The design in Verilator: the fastest folding of few products a cycle that a part holds."""
+    plan, part = _choose_plan(subject)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quarl-prove-"))) / "design"
+    design = write_design(plan, folder)
+    runner = DesignRunner(design, subject)
+    memory = sum(unit.weights.width * unit.weights.depth for unit in plan.units)
+    memory += sum(rom.width * rom.depth for unit in plan.units for roms in unit.thresholds for rom in roms)
+
+    def price() -> Cost:
+        q = subject.policy.net.input.quantize(subject.policy.transform.apply(subject.states[:1]))
+        return Cost(runner.simulation.run(q).latency[0], "cycles", Source.SIMULATED)
+
+    net = DeployedNet(runner, subject.policy.net.input, subject.policy.net.output)
+    policy = Policy(subject.policy.transform, net, subject.policy.head)
+    how = f"Verilator, lanes {'-'.join(map(str, plan.folding.lanes))} for {part}"
+    return Execution(policy, how, -(-memory // 8), price, lambda q: find_divergence(design, q, subject.cache))
+
+
+class DesignRunner:
+    """A simulated design as a runner."""
+
+    kernel = "verilator"
+
+    def __init__(self, design: Design, subject: Subject) -> None:
+        """Compile it; DeploymentError without Verilator."""
+        self.simulation = Simulation(design, subject.cache)
+        self.input, self.output = _find_ports(subject.policy)
+
+    def run(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Outputs of a batch, as the protocol says."""
+        return self.simulation.run(x.astype(np.int64)).outputs.astype(self.output.dtype)
+
+
+EXECUTORS: dict[str, Callable[[Subject, ExitStack], Execution]] = {
+    "integer": open_golden,  # first: the others are compared with it
+    "qat": open_aware,
+    "litert": partial(open_backend, "litert"),
+    "onnx": partial(open_backend, "onnx"),
+    "c": partial(open_backend, "c"),
+    "c-arm": open_arm,
+    "c-cortex-m4": open_microcontroller,
+    "rtl": open_design,
+}
+
+
+def _export(backend: str, subject: Subject, stack: ExitStack) -> tuple[DeployedPolicy, Path]:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quarl-prove-"))) / "artefact"
+    deployed = export.export_policy(
+        subject.policy,
+        folder,
+        subject.states,
+        scheme=subject.deployed_scheme,
+        source_sha256=subject.sha256,
+        backend=backend,
+    )
+    return deployed, folder
+
+
+def _wrap(subject: Subject, runner: Any, size: int, price: Callable[[], Cost]) -> Execution:
+    """What runs the C policy elsewhere, between this machine's ends of the policy."""
+    golden = subject.policy
+    net = DeployedNet(runner, golden.net.input, golden.net.output)
+    policy = Policy(golden.transform, net, golden.head)
+    return Execution(policy, runner.kernel, size, price, lambda q: _compare(golden, q, (net.run(q),)))
+
+
+def _compare(policy: IntegerPolicy, q: Integers, got: Sequence[Integers]) -> str | None:
+    """The first element in which `got`, integers behind the last layers, differs from the golden model's."""
+    expected = policy.net.trace(q)[-len(got) :]
+    first = len(policy.net.layers) - len(got)
+    for index, (right, found) in enumerate(zip(expected, got, strict=True), first):
+        if (right != found).any():
+            place = tuple(int(i) for i in np.argwhere(right != found)[0])
+            return f"layer {index}, element {place[1:]}: expected {right[place]}, got {found[place]}"
+    return None
+
+
+def _find_ports(policy: IntegerPolicy) -> tuple[Port, Port]:
+    net = policy.net
+    return Port.of(net.input, net.input_shape), Port.of(net.output, list_shapes(net)[-1])
+
+
+def _choose_plan(subject: Subject) -> tuple[Plan, str]:
+    candidates = explore(split(subject.policy.net), PARTS["xc7a15t"])
+    small = [c for c in candidates if sum(unit.multipliers for unit in c.plan.units) <= PRODUCTS]
+    for part in PARTS.values():
+        for candidate in small:
+            if fits(candidate.resources, part):
+                return candidate.plan, part.name
+    raise DeploymentError(f"rtl: no folding fits {', '.join(PARTS)}; use fewer bits or a narrower policy")
+
+
+def _time(subject: Subject, policy: Policy) -> Cost:
+    """Median time of one call from Python with one state, quantization and head included."""
+    times = []
+    for call in range(CALLS):
+        one = subject.states[call % len(subject.states)][None]
+        begin = time.perf_counter_ns()
+        policy.act(one)
+        times.append((time.perf_counter_ns() - begin) / 1e3)
+    return Cost(round(statistics.median(times), 1), "us", Source.MEASURED)
+
+
+def _measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
+    """Bytes of code and constants of the policy alone, without program and library."""
+    sources = [str(path) for path in (artefact / "policy.c", artefact / "weights.S") if path.exists()]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            subprocess.run([*compile, f"-Wa,-I{artefact}", "-c", *sources], cwd=folder, capture_output=True, check=True)
+            objects = [str(path) for path in Path(folder).glob("*.o")]
+            table = subprocess.run([sizer, "-t", *objects], capture_output=True, text=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise DeploymentError(f"c: its size cannot be measured ({error}); install gcc and binutils") from error
+    text, data = map(int, table.splitlines()[-1].split()[:2])
+    return text + data

@@ -1,0 +1,122 @@
+"""Closed-loop episodes of one policy in every executor: their actions hashed, the first divergence named."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import QuarlError
+from quarl_bench.policy.policy import Observations, Policy
+from quarl_bench.prove.executors import EXECUTORS, Cost, Execution, Subject
+from quarl_bench.rl.environments import Environment
+from quarl_bench.rl.evaluate import roll_out
+
+GOLDEN = "integer"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one executor did, or the `reason` why it did not run. `divergence`: where it first left the golden model."""
+
+    executor: str
+    how: str = ""
+    sha256: str = ""
+    mean: float = 0.0  # return of an episode
+    actions: int = 0
+    bytes: int = 0
+    cost: Cost | None = None
+    divergence: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorder(Policy):
+    """A policy that remembers what it saw and did, call by call: the states of all running episodes, in order."""
+
+    calls: list[tuple[Observations, NDArray[Any]]] = field(default_factory=list)
+
+    def act(self, observations: Observations) -> NDArray[Any]:
+        """As the policy."""
+        actions = super().act(observations)
+        self.calls.append((observations, actions))
+        return actions
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Recorded episodes and their returns."""
+
+    calls: list[tuple[Observations, NDArray[Any]]]
+    returns: NDArray[np.float64]
+
+    @property
+    def sha256(self) -> str:
+        """Of all actions, step by step and within a step in the order of the episodes, little-endian."""
+        content = hashlib.sha256()
+        for _, actions in self.calls:
+            content.update(np.ascontiguousarray(actions, actions.dtype.newbyteorder("<")).tobytes())
+        return content.hexdigest()
+
+    @property
+    def actions(self) -> int:
+        """How many there were."""
+        return sum(len(actions) for _, actions in self.calls)
+
+
+def prove(
+    subject: Subject, environment: Environment, seeds: Sequence[int], names: Sequence[str] = tuple(EXECUTORS)
+) -> Iterator[Row]:
+    """A row for each executor; the golden model's comes first, whether it is asked for or not."""
+    golden, row = _play(GOLDEN, subject, environment, seeds, None)
+    yield row
+    for name in names:
+        if name == GOLDEN:
+            continue
+        try:
+            yield _play(name, subject, environment, seeds, golden)[1]
+        except QuarlError as error:
+            yield Row(name, reason=str(error))
+
+
+def _play(
+    name: str, subject: Subject, environment: Environment, seeds: Sequence[int], golden: Played | None
+) -> tuple[Played, Row]:
+    with ExitStack() as stack:
+        execution = EXECUTORS[name](subject, stack)
+        policy = execution.policy
+        recorder = Recorder(policy.transform, policy.net, policy.head)
+        returns = roll_out(recorder, environment, seeds).returns
+        played = Played(recorder.calls, returns)
+        divergence = "" if golden is None else find_divergence(golden, played, subject, execution)
+        return played, Row(
+            executor=name,
+            how=execution.how,
+            sha256=played.sha256,
+            mean=float(returns.mean()),
+            actions=played.actions,
+            bytes=execution.bytes,
+            cost=execution.price(),
+            divergence=divergence,
+        )
+
+
+def find_divergence(golden: Played, played: Played, subject: Subject, execution: Execution) -> str:
+    """The first action that is not the golden model's, and where in the net it began; empty when there is none."""
+    for step, ((states, expected), (_, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
+        if np.array_equal(expected, got):
+            continue
+        # All calls before were equal, so that both saw the same states.
+        row = int(np.argwhere((expected != got).reshape(len(expected), -1).any(1))[0, 0])
+        policy = subject.policy
+        where = execution.locate(policy.net.input.quantize(policy.transform.apply(states[row : row + 1])))
+        begun = where or "its integers agree, so its input or its action's encoding does not"
+        return f"step {step}, running episode {row}: action {_name(expected[row])}, got {_name(got[row])}; {begun}"
+    return ""
+
+
+def _name(action: Any) -> str:
+    return np.array2string(np.asarray(action), precision=9, threshold=8)

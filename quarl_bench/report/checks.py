@@ -1,0 +1,46 @@
+"""The row of one policy under one scheme, as `assert_quantizable` judges it."""
+
+import importlib.metadata
+import re
+
+from quarl_bench.check import Line, Subject
+from quarl_bench.claims.verdict import weigh_retention
+from quarl_bench.report.rows import Row, state_verdict, summarise
+
+CLAIM = "quantizable"
+LIBRARIES = ("torch", "numpy", "gymnasium")
+
+
+def name_check(name: str, subject: Subject, line: Line) -> str:
+    """An id like that of a case: policy, environment, scheme."""
+    slug = "".join(re.findall(r"[a-z0-9]+", name.lower()))
+    return f"{slug}-{subject.environment.slug}-{line.scheme.name}"
+
+
+def build_check_row(name: str, subject: Subject, line: Line, margin: float) -> Row:
+    """The row of a policy called `name`, in built-in types: what was measured, against what, and the verdict."""
+    environment = subject.environment
+    weights = weigh_retention(line.reference, line.measured, margin=margin, cap=environment.cap)
+    return {
+        "kind": "case",
+        "id": name_check(name, subject, line),
+        "claim": CLAIM,
+        "rule": "retention",
+        "algo": str(subject.stored.about.get("algo") or ""),
+        "env": environment.slug,
+        "scheme": line.scheme.name,
+        "origin": name,
+        "board": "",
+        "environment_id": environment.id,
+        "rounding": str(line.scheme.rounding),
+        "versions": {library: importlib.metadata.version(library) for library in LIBRARIES},
+        "measured": summarise(line.measured),
+        "reference": summarise(line.reference),
+        "paper": None,
+        "p_values": list(weights),
+        "source": str(line.measured.source),
+        "sentence": f"{line.scheme.name} costs {name} at most {margin:.0%} of its return on {environment.id}",
+        "locus": "this project",
+        "known": "",
+        "regression": "none",
+    } | state_verdict(line.verdict)

@@ -1,0 +1,93 @@
+"""Results files of the parts of one run -> the results file of the whole run."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.errors import StoreError
+from quarl_bench.report.html import Document, read_document
+from quarl_bench.report.results import SCHEMA_VERSION
+from quarl_bench.report.rows import Row
+
+ALIKE = ("commit", "settings")  # what parts of one run have in common
+
+
+def read_results(path: Path) -> Document:
+    """A file of pytest's --quarl-json; StoreError for anything else."""
+    document = read_document(path)
+    if document.kind != "results":
+        raise StoreError(f"{path}: what quarl {document.kind} printed; name a file of pytest's --quarl-json")
+    return document
+
+
+def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
+    """One results file of the parts; the order of `documents` makes no difference.
+
+    StoreError where they are not parts of one run: another commit, other settings, a shard that is missing or given
+    twice, or a row that two of them tell differently. What one part skipped and another judged was not skipped.
+    """
+    first = documents[0]
+    for document in documents[1:]:
+        for key in ALIKE:
+            if document.data.get(key) != first.data.get(key):
+                raise StoreError(f"{document.name}: another {key} than {first.name}; merge the parts of one run")
+    _check_shards(documents)
+    rows = _merge_rows(documents)
+    judged = {row["nodeid"] for row in rows}
+    durations: dict[str, float] = {}
+    for document in documents:
+        for nodeid, seconds in document.data.get("durations", {}).items():
+            durations[nodeid] = max(seconds, durations.get(nodeid, 0.0))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "machine": _merge_machines([document.data.get("machine") or {} for document in documents]),
+        **{key: first.data.get(key) for key in ALIKE},
+        "rows": rows,
+        "durations": dict(sorted(durations.items())),
+        "skipped": [entry for entry in _unite(documents, "skipped") if entry["nodeid"] not in judged],
+        "notes": _unite(documents, "notes"),
+    }
+
+
+def _check_shards(documents: Sequence[Document]) -> None:
+    """Every part of a run that was cut, once. A file without a shard is a job of its own, as that on boards is."""
+    shards = [(document.name, str(document.data["shard"])) for document in documents if document.data.get("shard")]
+    seen: dict[str, str] = {}
+    for name, shard in shards:
+        if shard in seen:
+            raise StoreError(f"{name}: shard {shard}, as {seen[shard]}; name each part once")
+        seen[shard] = name
+    totals = {shard.partition("/")[2] for shard in seen}
+    if len(totals) > 1:
+        raise StoreError(f"shards of {' and of '.join(sorted(totals))} parts; merge the parts of one run")
+    missing = [f"{i}/{total}" for total in totals for i in range(1, int(total) + 1) if f"{i}/{total}" not in seen]
+    if missing:
+        raise StoreError(f"shard {', '.join(missing)} is missing: its job wrote no results; run it again")
+
+
+def _merge_rows(documents: Iterable[Document]) -> list[Row]:
+    rows: dict[tuple[str, str], tuple[str, Row]] = {}
+    for document in documents:
+        for row in document.data["rows"]:
+            key = (str(row["nodeid"]), str(row["id"]))
+            name, known = rows.setdefault(key, (document.name, row))
+            if known != row:
+                raise StoreError(f"{document.name}: {key[0]} differs from that of {name}; name each part once")
+    return [rows[key][1] for key in sorted(rows)]
+
+
+def _merge_machines(machines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What differs between machines is told by all its values."""
+    keys = dict.fromkeys(key for machine in machines for key in machine)
+    values = {key: {str(machine.get(key)): machine.get(key) for machine in machines} for key in keys}
+    return {
+        key: next(iter(found.values())) if len(found) == 1 else " | ".join(sorted(found))
+        for key, found in values.items()
+    }
+
+
+def _unite(documents: Iterable[Document], name: str) -> list[Any]:
+    """Entries of all parts, each once, sorted."""
+    found = {json.dumps(entry, sort_keys=True): entry for d in documents for entry in d.data.get(name, ())}
+    return [found[key] for key in sorted(found)]

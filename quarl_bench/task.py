@@ -1,0 +1,240 @@
+"""From what a user names, or holds in hand, to a policy and the environment it plays in.
+
+A policy is a folder of this package, the name of a baseline, a .zip of stable-baselines3 or the folder of one, an agent
+on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and modules too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.imports import SEPARATOR, import_attribute
+from quarl_bench.net import Layer
+from quarl_bench.policy import foreign
+from quarl_bench.policy.archive import read_file
+from quarl_bench.policy.files import MANIFEST, StoredPolicy, hash_policy, load_policy
+from quarl_bench.policy.integers import INTEGERS
+from quarl_bench.policy.observation import Normalization
+from quarl_bench.policy.policy import PolicyNet
+from quarl_bench.policy.sb3 import FROM_ENVIRONMENT, extract
+from quarl_bench.policy.statistics import read_statistics
+from quarl_bench.policy.weights import LIMIT, read_weights
+from quarl_bench.policy.zip import FROM_FOLDER, ZooAgent
+from quarl_bench.rl.environments import (
+    Environment,
+    find_environment,
+    identify_environment,
+    import_environment,
+    make_environment,
+)
+from quarl_bench.rl.hub import load_agent
+from quarl_bench.rl.zoo import find_home, read_agent
+
+BASELINES = Path("baselines/policies")  # of a checkout
+HUB = "hub:"  # what the address of an agent on the Hugging Face hub begins with
+RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
+ALONE = "a network alone says nothing about its task"
+AnyEnvironment = gymnasium.Env[Any, Any]
+AnySpace = gymnasium.Space[Any]
+Home = str | type[AnyEnvironment] | None
+
+
+@dataclass(frozen=True)
+class Named:
+    """A policy and its task as a user names them; what is None is read from the policy's own files.
+
+    `environment` is a name, a Gymnasium id, `module:Class`, or the class itself, which has `max_episode_steps`;
+    `normalization` is a file of a saved VecNormalize, or "none"; `arch` the architecture of a state dictionary.
+    """
+
+    policy: Path
+    environment: Home = None
+    algo: str | None = None
+    normalization: str | None = None
+    arch: str | None = None
+    baselines: Path = BASELINES
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is a network of another framework, which says nothing about its ends."""
+        name = str(self.policy)
+        return self.arch is not None or (SEPARATOR in name and not name.startswith(HUB) and not self.policy.exists())
+
+
+def open_stored(named: Named) -> StoredPolicy:
+    """The policy in a folder, in a .zip of stable-baselines3, or on the hub; QuarlError for anything else."""
+    path = named.policy
+    if named.foreign:
+        raise SpecError(f"{path}: a network alone; commands with --environment take it, as check and evaluate do")
+    if str(path).startswith(HUB):
+        return load_agent(str(path), named.algo, _choose_statistics(named.normalization))
+    folder = find_baseline(path, named.baselines)
+    if (folder / INTEGERS).exists():
+        raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
+    archive = folder if folder.suffix == ".zip" and not folder.is_dir() else _find_zip(folder)
+    if archive is None:
+        return load_policy(folder)
+    return read_agent(archive, named.algo, _choose_statistics(named.normalization)).store()
+
+
+def open_task(named: Named) -> tuple[StoredPolicy, Environment]:
+    """The policy and the environment it plays in: the one named, else its own; they have to fit."""
+    if named.foreign:
+        return _open_foreign(named)
+    stored = open_stored(named)
+    return stored, _find_home(stored, named.environment, str(named.policy))
+
+
+def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
+    """The task of a live policy: a stable-baselines3 model, a torch module, or a policy of this package.
+
+    `named.policy` is what messages call it. Raises QuarlError for what has no portable form.
+    """
+    where = str(named.policy)
+    if isinstance(policy, torch.nn.Module):
+        if named.environment is None:
+            raise SpecError(f"{where}: {ALONE}; pass its environment")
+        return _adopt_module(policy, _identify(named.environment), _read_statistics(named.normalization), where)
+    if isinstance(policy, BaseAlgorithm):
+        named_statistics = named.normalization is not None
+        net = extract(policy, _read_statistics(named.normalization) if named_statistics else FROM_ENVIRONMENT)
+        about = {"algo": type(policy).__name__.lower(), "environment": _name_home(policy), "origin": "a live model"}
+        stored = StoredPolicy(net, hash_policy(net), about)
+    elif isinstance(policy, PolicyNet):
+        stored = StoredPolicy(policy, hash_policy(policy))
+    elif isinstance(policy, StoredPolicy):
+        stored = policy
+    else:
+        raise SpecError(f"{where} is no policy; pass a model of stable-baselines3, a torch module, a path or a name")
+    return stored, _find_home(stored, named.environment, where)
+
+
+def find_baseline(path: Path, baselines: Path = BASELINES) -> Path:
+    """The folder at `path`, else the committed policy of that name: `ppo-cartpole-seed0`."""
+    committed = baselines / path.name
+    return committed if not path.exists() and len(path.parts) == 1 and committed.exists() else path
+
+
+def _find_zip(folder: Path) -> Path | None:
+    """The agent in a folder of rl-baselines3-zoo, `CartPole-v1_1/CartPole-v1.zip`; None for any other folder."""
+    if not folder.is_dir() or (folder / MANIFEST).exists():
+        return None
+    found = sorted(folder.glob("*.zip"))
+    own = folder / f"{folder.name.rpartition('_')[0]}.zip"
+    if len(found) > 1 and own not in found:
+        raise PolicyError(f"{folder}: holds {', '.join(path.name for path in found)}; name one of them")
+    return own if own in found else next(iter(found), None)
+
+
+def _open_foreign(named: Named) -> tuple[StoredPolicy, Environment]:
+    where = str(named.policy)
+    if named.environment is None:
+        raise SpecError(f"{where}: {ALONE}; pass --environment")
+    if named.arch in foreign.NORMALIZED and named.normalization is None:
+        raise SpecError(
+            f"{where}: {named.arch} is trained on normalized observations, and the file has no statistics; pass "
+            "--normalization FILE of a saved VecNormalize, or --normalization none if it was trained without"
+        )
+    environment, statistics = _identify(named.environment), _read_statistics(named.normalization)
+    if named.arch is None:
+        return _adopt_module(_import_module(where), environment, statistics, where)
+    weights = read_weights(read_file(named.policy, LIMIT, follow=True), where)
+    return _adopt(foreign.read_architecture(named.arch, weights, where), environment, statistics, where)
+
+
+def _adopt_module(
+    module: torch.nn.Module, environment: Environment, statistics: Normalization | None, where: str
+) -> tuple[StoredPolicy, Environment]:
+    observations, _ = _find_ends(environment)
+    return _adopt(foreign.read_chain(module, tuple(observations.shape or ()), where), environment, statistics, where)
+
+
+def _adopt(
+    layers: Sequence[Layer], environment: Environment, statistics: Normalization | None, where: str
+) -> tuple[StoredPolicy, Environment]:
+    policy = foreign.adopt(layers, *_find_ends(environment), statistics, where)
+    about = {"algo": None, "environment": environment.id, "origin": "a network of another framework"}
+    return StoredPolicy(policy, hash_policy(policy), about), environment
+
+
+def _find_ends(environment: Environment) -> tuple[AnySpace, AnySpace]:
+    """Observations and actions of an environment, which is made and closed."""
+    bare, _ = make_environment(environment)
+    ends = bare.observation_space, bare.action_space
+    bare.close()
+    return ends
+
+
+def _find_home(stored: StoredPolicy, named: Home, where: str) -> Environment:
+    """The environment named, else the policy's own, made once to see that the policy fits."""
+    chosen = named or stored.about.get("environment")
+    if chosen is None:
+        raise SpecError(f"{where}: the policy names no environment; pass --environment")
+    environment = _identify(chosen)
+    algo, time_feature = str(stored.about.get("algo", "")), bool(stored.about.get("time_feature", False))
+    try:
+        home = find_home(ZooAgent(stored.policy, algo, environment.id, time_feature, stored.sha256))
+    except PolicyError as error:
+        raise PolicyError(f"{where}: {error}") from error
+    return replace(home, custom=environment.custom)
+
+
+def _identify(named: Any) -> Environment:
+    """The environment that is meant; `custom` where it is none of this package's own."""
+    if isinstance(named, type) and issubclass(named, gymnasium.Env):
+        return _register(named)
+    if not isinstance(named, str):
+        raise SpecError(f"{named!r} is no environment; pass a name, module:Class, or a class of Gymnasium")
+    if SEPARATOR in named:
+        return import_environment(named)
+    found = identify_environment(named)
+    return replace(found, custom=not _is_listed(found))
+
+
+def _is_listed(environment: Environment) -> bool:
+    try:
+        return find_environment(environment.slug).id == environment.id
+    except SpecError:
+        return False
+
+
+def _register(made: type[AnyEnvironment]) -> Environment:
+    """A class of the user's own under its name, in the place of an earlier class of that name."""
+    name = f"{made.__name__}-v0"
+    gymnasium.registry.pop(name, None)
+    maker: Any = made  # Gymnasium calls it with keyword arguments, of which there are none
+    gymnasium.register(name, entry_point=maker, max_episode_steps=getattr(made, "max_episode_steps", None))
+    return replace(identify_environment(name), custom=True)
+
+
+def _name_home(model: BaseAlgorithm) -> str | None:
+    """The Gymnasium id of the environment that a model holds; None where it holds none, or an unregistered one."""
+    held = model.get_env()
+    spec = None if held is None else held.get_attr("spec", 0)[0]
+    return None if spec is None else str(spec.id)
+
+
+def _import_module(name: str) -> torch.nn.Module:
+    """The torch module that `module:attribute` names, or that calling it makes."""
+    found = import_attribute(name)
+    if callable(found) and not isinstance(found, torch.nn.Module):
+        found = found()
+    if not isinstance(found, torch.nn.Module):
+        raise SpecError(f"{name!r} is no torch module, and makes none when called; name one")
+    return found
+
+
+def _read_statistics(normalization: str | None) -> Normalization | None:
+    """The statistics in a file of a saved VecNormalize; None for raw observations."""
+    return None if normalization in (None, RAW) else read_statistics(Path(str(normalization)))
+
+
+def _choose_statistics(normalization: str | None) -> Path | str | None:
+    """The same for a .zip, which may find them in the folder beside it."""
+    return {None: FROM_FOLDER, RAW: None}.get(normalization, Path(normalization or ""))

@@ -1,0 +1,88 @@
+"""For the tests of other projects: `assert_quantizable(policy, env, scheme)`.
+
+Imports nothing heavy until it is called: the plugin loads this module in every pytest run.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.errors import SpecError
+from quarl_bench.spec import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from quarl_bench.check import Subject
+    from quarl_bench.store import Store
+
+EPISODES, MARGIN = 100, 0.05
+RECORD: ContextVar[Callable[[dict[str, Any]], None]] = ContextVar("quarl_record")  # set while the plugin runs a test
+
+
+class Undecided(AssertionError):
+    """The interval contains the threshold: neither supported nor refuted. The plugin makes it an outcome of its own."""
+
+
+def assert_quantizable(
+    policy: Any,
+    env: Any = None,
+    scheme: str = "int8",
+    margin: float = MARGIN,
+    *,
+    episodes: int = EPISODES,
+    store: "Store | None" = None,
+    **named: Any,
+) -> Verdict:
+    """Assert that `policy` under `scheme` keeps more than 1 - `margin` of its fp32 return; the verdict is returned.
+
+    `policy` is a stable-baselines3 model, a torch module, a PolicyNet, or what `quarl check` takes: a path of a .zip or
+    a folder, the name of a baseline, `hub:...`, `module:attribute`. `env` is an environment's name, a Gymnasium id,
+    `module:Class` or a class of Gymnasium; None is the policy's own. Both play the same `episodes` environment seeds.
+    `named` are `algo`, `normalization` and `arch` of `quarl_bench.task.Named`; `store` keeps what was measured.
+
+    Raises ClaimRefuted when the interval of the ratio lies wholly below the threshold, Undecided when it contains it
+    (both are AssertionErrors, and say what was found), QuarlError for what cannot be checked.
+    """
+    from quarl_bench.check import play_schemes
+    from quarl_bench.claims.judge import ClaimRefuted, describe
+    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.report.checks import build_check_row, name_check
+
+    subject = open_subject(policy, env, store=store, **named)
+    name = name_policy(policy)
+    (line,) = play_schemes(subject, [Scheme.parse(scheme)], episodes, margin)
+    row = build_check_row(name, subject, line, margin)
+    RECORD.get(_ignore)(row)
+    message = f"{name_check(name, subject, line)}: {row['sentence']}: {describe(line.verdict)}"
+    if line.verdict.outcome is Outcome.REFUTED:
+        raise ClaimRefuted(message)
+    if line.verdict.outcome is Outcome.INCONCLUSIVE:
+        raise Undecided(message)
+    return line.verdict
+
+
+def open_subject(policy: Any, env: Any = None, *, store: "Store | None" = None, **named: Any) -> "Subject":
+    """A policy and its task as `assert_quantizable` takes them, to be quantized, played, priced or exported."""
+    from quarl_bench.check import Subject
+    from quarl_bench.places import default_cache
+    from quarl_bench.store import Places, Store
+    from quarl_bench.task import Named, open_task, take_task
+
+    live = not isinstance(policy, str | Path)
+    try:
+        task = Named(Path(name_policy(policy) if live else policy), env, **named)
+    except TypeError as error:
+        raise SpecError(
+            f"assert_quantizable takes algo, normalization and arch beside what it names ({error})"
+        ) from error
+    stored, environment = take_task(policy, task) if live else open_task(task)
+    return Subject(stored, environment, store or Store(Places(default_cache())))
+
+
+def name_policy(policy: Any) -> str:
+    """What messages call a policy: the last part of a path, or the class of a live one."""
+    return Path(policy).name if isinstance(policy, str | Path) else type(policy).__name__
+
+
+def _ignore(_: dict[str, Any]) -> None:
+    """Nobody collects rows outside of pytest."""
