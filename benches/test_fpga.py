@@ -14,7 +14,7 @@ import pytest
 from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, draw_net
 from quarl_bench.deploy.fpga.comparison import fit_finn, fit_memory, fit_ours, fold_finn
 from quarl_bench.deploy.fpga.design import write_design
-from quarl_bench.deploy.fpga.explorer import fits
+from quarl_bench.deploy.fpga.explorer import choose, explore, fits
 from quarl_bench.deploy.fpga.finn import CLOCK
 from quarl_bench.deploy.fpga.folding import Folding, Plan
 from quarl_bench.deploy.fpga.link import open_link, simulate_board
@@ -58,6 +58,7 @@ FINN_ERRORS = {
 }
 TWO_BITS = ["a2c-cartpole", "dqn-cartpole", "ppo-cartpole", "ddpg-pendulum", "ddpg-mountaincarcontinuous"]
 SEEDS = 3
+SPARSE = ["ppo-cartpole-qat2-seed0", "ddpg-pendulum-qat2-seed0", "ddpg-mountaincarcontinuous-qat2-seed0"]
 
 
 class Designs:
@@ -83,10 +84,10 @@ class Designs:
         folder = None if self.baselines is None else self.baselines / name
         return load_integers(folder).policy.net if folder and (folder / INTEGERS).exists() else None
 
-    def write(self, name):
-        """The design's folder and plan."""
+    def write(self, name, plan=None):
+        """The folder of the design of that name, and its plan."""
         if name not in self._written:
-            plan = Plan(split(self.find_net(name)[0]), FOLDINGS[name])
+            plan = plan or Plan(split(self.find_net(name)[0]), FOLDINGS[name])
             self._written[name] = write_design(plan, self._folder / name)
         return self._written[name]
 
@@ -95,12 +96,16 @@ class Designs:
         return name in SMALL or self._settings.profile != "smoke"
 
     def simulate(self, name, q):
-        """Cycles of a run in which no action differs from the golden model's."""
+        """A run of a selected policy in which no action differs from the golden model's."""
+        net, _ = self.find_net(name)
+        return self.run(name, net, None, q)
+
+    def run(self, name, net, plan, q):
+        """The same of any net under a folding."""
         require_verilator()
         if not self.simulates(name):
             pytest.skip("compiling a large design takes longer; use --quarl-profile nightly")
-        net, _ = self.find_net(name)
-        design = self.write(name)
+        design = self.write(name, plan)
         return check(Simulation(design, self.cache), design, q, net.run(q), self.cache)
 
 
@@ -130,6 +135,19 @@ def test_actions_equal_the_golden_model_in_few_cycles(name, designs, quarl_setti
     assert run.latency[0] <= MOST_CYCLES.get(name, run.latency[0])
     row = {"source": "simulated", "weights": weights, "cycles": run.latency[0], "interval": run.interval}
     data_regression.check(row, basename=name_file("cycles", name, weights))
+
+
+@pytest.mark.parametrize("policy", SPARSE)
+def test_trained_policies_of_two_bits_unroll(policy, designs, data_regression):
+    """Most of their weights are zero, so that all layers work at once on the part: an action in every cycle."""
+    net = designs.find_policy(policy)
+    if net is None:
+        pytest.skip(f"no baseline {policy}")
+    stages = split(net)
+    plan = choose(explore(stages, PART), PART, lambda _: True).plan
+    run = designs.run(policy, net, plan, draw_inputs(stages, 10_000))
+    row = {"source": "simulated", "weights": "trained", "cycles": run.latency[0], "interval": run.interval}
+    data_regression.check(row, basename=f"cycles-{policy}")
 
 
 @pytest.mark.parametrize("name", SELECTED)

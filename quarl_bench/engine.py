@@ -38,6 +38,16 @@ def open_engine(address: str | None, processes: int, store: int | None = None) -
     cluster that is too small, and for a store that Ray refuses.
     """
     ray = import_ray()
+    try:
+        _start(ray, address, processes, store)
+        # Ray prints what it thinks of dead workers, and has no switch: stdout is for results.
+        with contextlib.redirect_stdout(sys.stderr):
+            yield ray
+    finally:
+        ray.shutdown()
+
+
+def _start(ray: Any, address: str | None, processes: int, store: int | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if address is None:
@@ -45,17 +55,14 @@ def open_engine(address: str | None, processes: int, store: int | None = None) -
                 raise EngineError(f"an object store of {store >> 20} MB: Ray needs at least {SMALLEST_STORE >> 20}")
             local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "object_store_memory": store}
             ray.init(num_cpus=processes, **local, **quiet)
-        else:
-            check_address(address)
-            ray.init(address=address, **quiet)
-            there = int(ray.cluster_resources().get("CPU", 0))
-            if there < processes:
-                raise EngineError(f"the cluster at {address} has {there} cores, {processes} processes need one each")
-        yield ray
+            return
+        check_address(address)
+        ray.init(address=address, **quiet)
     except (ConnectionError, ray.exceptions.RaySystemError, ValueError) as error:
         raise EngineError(f"Ray did not start ({_first_line(error)})") from error
-    finally:
-        ray.shutdown()
+    there = int(ray.cluster_resources().get("CPU", 0))
+    if there < processes:
+        raise EngineError(f"the cluster at {address} has {there} cores, {processes} processes need one each")
 
 
 def check_address(address: str) -> None:

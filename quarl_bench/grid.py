@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from quarl_bench.cells import FP32, Cells, Member, PolicySet, Protocol, find_home, measure_member
 from quarl_bench.engine import name_remote, open_engine
-from quarl_bench.errors import QuarlError, SpecError
+from quarl_bench.errors import EngineError, QuarlError, SpecError
 from quarl_bench.policy.policy import Policy
 from quarl_bench.policy.stored import Stored, load_stored
 from quarl_bench.quant.scheme import Scheme
@@ -109,9 +109,13 @@ def run_task(task: Task, plan: Plan) -> tuple[Mean, ...]:
     return tuple(mean for spec, found in stored for mean in _measure(store, plan, task, spec, found))
 
 
+Work = Callable[[Task, Plan], tuple[Mean, ...]]
+
+
 def run_grid(
     tasks: tuple[Task, ...], plan: Plan, *, address: str | None = None, workers: int = 1, progress: bool = False,
     should_stop: Callable[[], bool] = lambda: False, note: Callable[[str], None] = lambda _: None,
+    work: Work = run_task,
 ) -> Iterator[Done]:  # fmt: skip
     """Run all tasks, `workers` cores of this machine at a time or what the cluster at `address` has, as they finish.
 
@@ -119,7 +123,8 @@ def run_grid(
     """
     needed = max(task.cores for task in tasks)
     with open_engine(address, needed if address else max(workers, needed)) as ray:
-        remote = ray.remote(run_task)
+        _check_memory(tasks, int(ray.cluster_resources().get("memory", 0)))
+        remote = ray.remote(max_calls=1)(work)  # a process of its own per task
         waiting = {_submit(remote, task, plan): (task, 0) for task in tasks}
         with tqdm(total=len(tasks), desc="grid", unit="task", disable=not progress) as bar:
             while waiting and not should_stop():
@@ -135,9 +140,19 @@ def run_grid(
                     yield done
 
 
+def _check_memory(tasks: tuple[Task, ...], there: int) -> None:
+    """Ray waits for ever for what no machine has."""
+    largest = max(tasks, key=lambda task: task.memory)
+    if largest.memory > there:
+        raise EngineError(
+            f"{largest.name} reserves {largest.memory:,} bytes of memory, all machines have {there:,}; lower the key "
+            "'memory'"
+        )
+
+
 def _submit(remote: Any, task: Task, plan: Plan) -> Any:
     # Ray's own retries are off: ours are counted.
-    options = {"num_cpus": task.cores, "memory": task.memory, "max_retries": 0, "max_calls": 1}
+    options = {"num_cpus": task.cores, "memory": task.memory, "max_retries": 0}
     return remote.options(**options).remote(task, plan)
 
 

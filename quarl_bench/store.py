@@ -30,6 +30,7 @@ from quarl_bench.spec import ZOO, Measurement, PolicySpec
 TRAINING_CODE = ("rl/train.py", "rl/models.py", "rl/recipes/__init__.py", "policy/sb3.py")
 AWARE_CODE = ("rl/aware.py", "quant")  # of quantization-aware runs as well
 EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
+MANY_SEEDS = "lqcc"  # begins the origins of what `quarl train --seeds` trains, outside any test run
 Trainer = Callable[[PolicySpec, Recipe, Path, Path], Stored]
 
 
@@ -217,6 +218,10 @@ def _find_recipe(spec: PolicySpec) -> Recipe:
     """The recipe of a policy; without one, a cell of a real task lacks its baseline and nothing is misspelt."""
     find_environment(spec.environment)
     check_algorithm(spec.algo)
+    if spec.origin.startswith(MANY_SEEDS):
+        scheme = f" --scheme {spec.scheme}" if spec.scheme else ""
+        remedy = f"quarl train {spec.algo} {spec.environment} --seeds LIST{scheme} --output FOLDER/policies"
+        raise MissingBaseline(f"no baseline for {spec.name}; train it with `{remedy}`")
     try:
         return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     except SpecError as error:

@@ -164,8 +164,8 @@ def test_dynamic_range_is_bit_exact(name: str) -> None:
         f"{(older != expected).mean():.1%} in the older kernels, by {largest / span:.2g} of the largest"
     )
     np.testing.assert_array_equal(got, expected)
-    # The older kernels are no other policy: a different rounding of the same ranges moves little.
-    assert 0 < largest < 0.02 * span
+    # The older kernels are no other policy: another rounding of the same ranges moves little.
+    assert 0 < largest < 0.03 * span
     assert (expected != policy.outputs(observations)).mean() > 0.9  # and it is not float32 in disguise
 
 
@@ -186,6 +186,21 @@ def test_any_net_in_dynamic_range_is_bit_exact(net: Net, scheme: str) -> None:
     x[0] = 0  # a range of no width
     got = LiteRTRunner(write_dynamic_net(dynamic)).run(to_channel_last(x))
     np.testing.assert_array_equal(got, dynamic.forward(x))
+
+
+def test_zero_points_on_ties_are_rounded_as_the_runtime_does() -> None:
+    """Ranges whose zero point is a tie up to the last bit: from their two ends, float64 often finds two of them."""
+    pytest.importorskip("ai_edge_litert")
+    rng = np.random.default_rng(0)
+    scale = np.exp(rng.normal(0, 3, 20_000))
+    low = -(rng.integers(0, 255, 20_000) + 0.5) / scale
+    x = np.stack([low, 255 / scale + low], axis=1).astype(np.float32)
+    x = x[(x[:, 0] < 0) & (x[:, 1] > 0)]
+    net = DynamicNet.of(Net((2,), (Linear(np.eye(2, dtype=np.float32), np.zeros(2, np.float32)),)))
+    np.testing.assert_array_equal(LiteRTRunner(write_dynamic_net(net)).run(x), net.forward(x))
+    step = np.float32(255) / (x[:, 1] - x[:, 0])
+    least, most = (-128 - (x[:, 0] * step).astype(np.float64)), (127 - (x[:, 1] * step).astype(np.float64))
+    assert (np.rint(least) != np.rint(most)).mean() > 0.1  # they are ties indeed
 
 
 def test_a_dynamic_range_artefact_proves_itself(tmp_path: Path) -> None:

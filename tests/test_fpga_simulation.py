@@ -5,6 +5,7 @@ import os
 import threading
 import time
 import tty
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,12 +56,25 @@ def quantize_tanh() -> IntegerNet:
     return IntegerNet.from_quantized(quantized)
 
 
+def thin_out(net: IntegerNet) -> IntegerNet:
+    """Most weights become zero, in one row of each layer all."""
+    rng, layers = np.random.default_rng(0), []
+    for layer in net.layers:
+        kept = rng.random(layer.weight.shape) < 0.15
+        kept[0] = False
+        layers.append(replace(layer, weight=layer.weight * kept))
+    return replace(net, layers=tuple(layers))
+
+
 STREAMED = Architecture("streamed", (9, 6, 8, 3), 4, 3, 7, 1e6, 0)
+WIDE = Architecture("wide", (17, 24, 24, 5), 3, 2, 6, 1e6, 0)
 FOLDINGS = {
     "rows-columns-columns": (draw_net(STREAMED), (9, 2, 3, 2), {"levels": 1}),
     "columns-in-blocks": (draw_net(STREAMED), (4, 1, 8, 3), {"steps": (1, 2, 3)}),
     "int8-tanh-without-dsps": (quantize_tanh(), (4, 3, 2, 2), {"dsps": 0, "steps": (4, 8, 3), "block_rams": 0.0}),
     "all-at-once": (draw_net(STREAMED), (9, 6, 8, 3), {"levels": 3}),
+    "sparse-and-pipelined": (thin_out(draw_net(WIDE)), (17, 24, 24, 5), {"levels": 2}),
+    "sparse-behind-columns": (thin_out(draw_net(WIDE)), (5, 24, 24, 5), {}),
 }
 
 

@@ -24,7 +24,8 @@ from quarl_bench.policy.head import HeadKind
 from quarl_bench.policy.integers import load_integers, save_integers
 from quarl_bench.policy.training import ARGS, CONFIG, Training, read_training
 from quarl_bench.quant.scheme import Scheme
-from quarl_bench.report.html import read_document, render_report
+from quarl_bench.report.documents import read_document
+from quarl_bench.report.html import render_report
 from quarl_bench.rl.hub import parse_address
 from quarl_bench.store import Places, Store
 from tests.strategies import make_policy

@@ -2,7 +2,8 @@
 
 import pytest
 
-from quarl_bench.report.html import Document, render_report
+from quarl_bench.report.documents import Document
+from quarl_bench.report.html import render_report
 from quarl_bench.report.learning import smooth, view_learning
 from tests.test_report import ROWS
 

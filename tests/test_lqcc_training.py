@@ -241,6 +241,18 @@ def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch
     assert len(start(tmp_path, recipe, resume=True)) == 2
 
 
+def test_checkpoints_come_by_the_clock_too(tmp_path, few_episodes, monkeypatch):
+    monkeypatch.setattr(train, "PATIENCE", 10)
+    monkeypatch.setattr(train, "CURVE_POINTS", 1)
+    seen = []
+    monkeypatch.setattr(train.Loop, "_save", lambda loop: seen.append(loop.steps))
+    for seconds, saves in ((0.0, [*range(10, 81, 10)]), (3600.0, [80])):
+        monkeypatch.setattr(train, "SAVE_SECONDS", seconds)
+        start(tmp_path / str(seconds), make_recipe(timesteps=80, learning_starts=70, width=8))
+        assert seen == saves
+        seen.clear()
+
+
 def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
     checkpoint = tmp_path / "policies" / "sac-pendulum-i8c3o8-lqcc-seeds0-1.checkpoint" / train.STATE
     process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})

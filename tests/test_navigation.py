@@ -1,9 +1,12 @@
 """Flights to one waypoint: PyFlyt's physics, a success as the return, and nothing said."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from quarl_bench.claims.flight import ACTIONS, HIDDEN, OBSERVATION, find_random_policy
+from quarl_bench.errors import MissingExtra
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment, make_environment
 from quarl_bench.rl.evaluate import roll_out
@@ -95,6 +98,14 @@ def test_episodes_do_not_depend_on_their_neighbours():
     uncalibrated = policy.quantize(Scheme.parse("int8uncal"))
     calibrated = policy.quantize(Scheme.parse("int8"), together.observations)
     assert uncalibrated.net.input.scale != calibrated.net.input.scale
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PyFlyt.gym_envs", None)
+    with pytest.raises(
+        MissingExtra, match=r"environment 'quadx2' needs an extra: pip install 'quarl_bench\[navigation\]'"
+    ):
+        make_environment(FLIGHT)
 
 
 @pytest.mark.parametrize("name", HIDDEN)

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from quarl_bench.errors import StoreError
-from quarl_bench.report.html import Document, read_document, render_report
+from quarl_bench.report.documents import Document, read_document
+from quarl_bench.report.html import render_report
 from quarl_bench.report.plots import Bins, Curve, Point, draw_bits, draw_weights, render_png, render_svg
 from quarl_bench.report.views import MOST, WIDTH, view_claims, view_plots, view_rows
 

@@ -1,7 +1,9 @@
 """Half precision in hidden layers of perceptrons, and loss scaling that leaves no trace but in what would underflow."""
 
+import argparse
 import copy
 import io
+import signal
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3.dqn.policies import DQNPolicy
 
+from quarl_bench.cli import main
+from quarl_bench.cli.train import find_origin
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.policy.sb3 import extract
 from quarl_bench.rl.environments import find_environment
@@ -188,3 +192,34 @@ def test_an_arm_is_the_recipe_in_another_precision() -> None:
     assert (arm.precision, arm.published, arm.hyperparameters) == ("bf16", None, plain.hyperparameters)
     assert arm.sha256 != plain.sha256
     assert find_recipe("dqn", "pong", "fp32").precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        (("dqn", "cartpole", "--precision", "bf16", "--origin", "control"), "are two arms; pass one of them"),
+        (("sac", "hopperv4", "--precision", "fp16"), "is for recipes of a2c, dqn, ppo"),
+        (("dqn", "cartpole", "--precision", "bf16", "--scheme", "qat8"), "own precision, not in bf16"),
+        (("dqn", "cartpole", "--origin", "bf16", "--output", "OUT"), "was made with another recipe"),
+    ],
+)
+def test_bad_input_ends_in_one_line(
+    arguments: tuple[str, ...], line: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = tmp_path / "out.checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "state.json").write_text('{"recipe": "of fp32", "curve": []}')
+    before = signal.getsignal(signal.SIGTERM)
+    code = main(["train", *(str(tmp_path / "out") if a == "OUT" else a for a in arguments), "--resume"])
+    signal.signal(signal.SIGTERM, before)
+    error = capsys.readouterr().err
+    assert code == 2
+    assert line in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("precision, expected", [("bf16", ""), ("fp32", "fp32"), ("fp16", "fp16"), (None, "control")])
+def test_a_precision_is_the_recipe_or_an_arm(precision: str | None, expected: str) -> None:
+    origin = "control" if precision is None else ""
+    options = argparse.Namespace(algo="dqn", environment="pong", precision=precision, origin=origin)
+    assert find_origin(options) == expected

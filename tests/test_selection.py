@@ -16,7 +16,14 @@ from quarl_bench.claims import search
 from quarl_bench.claims.catalog import read_catalog
 from quarl_bench.claims.parity import VARIANTS, Parity, average_differences, compare, weigh
 from quarl_bench.claims.published import TASKS, read_published
-from quarl_bench.claims.replay import judge_output, judge_parity, judge_selected, judge_table, read_printed
+from quarl_bench.claims.replay import (
+    judge_output,
+    judge_parity,
+    judge_selected,
+    judge_sensitivity,
+    judge_table,
+    read_printed,
+)
 from quarl_bench.claims.search import Search
 from quarl_bench.claims.selection import BITS, WIDTHS, Configuration, list_steps, select, vary_rule
 from quarl_bench.cli import main
@@ -184,6 +191,16 @@ def test_each_variant_of_the_rule_changes_its_own_task(tasks, printed):
         Parity(two_sided=True): {"hopperv4"},
         Parity(two_sided=True, sample=False): {"humanoidv4", "hopperv4"},
     }
+    verdict = judge_sensitivity(tasks, printed)
+    assert (verdict.outcome, verdict.estimate) == (Outcome.SUPPORTED, 0.25)
+    assert verdict.caveats[:4] == (
+        "one-sided, sample SD: selects otherwise for no task",
+        "one-sided, population SD: selects otherwise for humanoidv4 (i7c3o8h16)",
+        "two-sided, sample SD: selects otherwise for hopperv4 (i8c3o8)",
+        "two-sided, population SD: selects otherwise for humanoidv4 (i7c3o8h16), hopperv4 (i8c3o8)",
+    )
+    wrong = judge_sensitivity(tasks, printed | {"hopperv4": Configuration(3)})
+    assert wrong.outcome is Outcome.REFUTED  # then the two-sided rule would be the right one
 
 
 @needs_runs

@@ -44,10 +44,16 @@ def score_run(
         states = np.load(folder / CURVE / f"{best['name']}.npy", allow_pickle=False)
         forms["int8"] = quantize(policy, task.transform.apply(states))
     scores = {name: _score(form, task, test) for name, form in forms.items()}
+    score = {key: value for key, value in scores["fp32"].items() if key != "returns"}
     about = {
-        "algo": settings.algo, "environment": task.environment.id, "seed": settings.seed, "time_feature": False,
-        "origin": "trained by quarl_bench, ActorQ", "actorq": settings.as_dict(), "return": scores["fp32"],
-    }  # fmt: skip
+        "algo": settings.algo,
+        "environment": task.environment.id,
+        "seed": settings.seed,
+        "time_feature": False,
+        "origin": "trained by quarl_bench, ActorQ",
+        "actorq": settings.as_dict(),
+        "return": score,
+    }
     save_policy(policy, folder / POLICY, about)
     return {"curve": points, "best": best, "scores": scores}
 
@@ -70,4 +76,5 @@ def _score(policy: Policy, task: Task, episodes: int) -> dict[str, Any]:
         "episodes": episodes,
         "first_environment_seed": TEST_SEEDS,
         "deterministic": True,
+        "returns": returns.tolist(),
     }

@@ -1,7 +1,7 @@
 /*
  * A float policy whose weights are data, of float32 or, in half the memory, of float16 that is widened as it is read:
- * the controls of integer.c, with the same four rows side by side. Compiled with -ffast-math, as the float artefacts
- * that `quarl deploy` times are.
+ * the controls of integer.c, with the same four rows side by side. Compiled with leave to reorder sums, without which
+ * no compiler vectorises them.
  */
 #include <stdint.h>
 #include <string.h>

@@ -24,7 +24,9 @@ from quarl_bench.quant.parameters import ActivationFormat
 from quarl_bench.quant.requantize import Requantization, effective_scale
 
 HEADERS = {"integer.c": "kernels.h", "float.c": "kernels_float.h"}
-FLAGS = {"integer.c": ("-DQUARL_FLOAT", "-DQUARL_U8" if X86 else "-DQUARL_S8"), "float.c": ("-ffast-math",)}
+# What lets sums be vectorised. Not -ffast-math: linking with it turns off subnormal numbers in the whole process.
+REORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
+FLAGS = {"integer.c": ("-DQUARL_FLOAT", "-DQUARL_U8" if X86 else "-DQUARL_S8"), "float.c": REORDER}
 BYTE: Any = np.uint8 if X86 else np.int8
 CODES = {Activation.NONE: 0, Activation.RELU: 1, Activation.TANH: 2}
 INT32 = np.iinfo(np.int32)

@@ -91,10 +91,6 @@ class ActorProcess:
         report = play(self._settings, task, self._actor, self._life, ports)
         return report | {"actor": self._actor, "orphaned": ports.orphaned}
 
-    def name_process(self) -> int:
-        """Its process id, for whoever wants to kill it."""
-        return os.getpid()
-
 
 class RayPorts:
     """An actor's connections: pulls that are never waited for, inserts that are waited for two chunks later."""

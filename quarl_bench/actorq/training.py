@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from quarl_bench.actorq.breakdown import ACTING, Breakdown, add_up
+from quarl_bench.actorq.checkpoint import FOLDER as CHECKPOINT
 from quarl_bench.actorq.checkpoint import has_checkpoint, read_state
 from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
 from quarl_bench.actorq.record import RECORD, describe_libraries
@@ -75,6 +77,7 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
     about = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
     record: dict[str, Any] = about | options.about | report | scored
     write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
+    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
     if not options.keep_curve:
         discard_curve(folder)
     return record

@@ -21,20 +21,26 @@ KINDS = {
     "case": ("retention", "faster", "smaller", "idles", "quicker"),
     "aggregate": (
         "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count", "flatter",
-        "ordered", "published", "hardware",
-        "rises", "exceeds", "converges", "sooner",
+        "ordered", "published", "hardware", "grows", "rises", "exceeds",
+        "converges", "sooner",
     ),
 }  # fmt: skip
 COMPARING = ("equivalence", "gains", "wider", "loses", "tracks", "flatter", "ordered")  # rules that need `against`
-HALVING = ("idles", "quicker", "rises", "exceeds", "converges", "sooner")  # rules whose schemes are precisions of training
+CONVERGING = ("converges", "sooner")  # rules about learning curves in two precisions of training
+HALVING = ("idles", "quicker", "rises", "exceeds", *CONVERGING)  # rules whose schemes are precisions of training
 COUNTING = ("count",)  # rules whose threshold is a number of cases
 ON_BOARDS = ("faster", "smaller", "grows")  # rules about fp32 over int8 on a board: the threshold is a ratio
 WHOLE = (*COUNTING, "ordered")  # rules with one item over all cells and schemes
 EXPLORING = ("flatter", "ordered")  # rules about learning curves
 FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
+DISTRIBUTED = ("d4pg",)  # algorithms that only ActorQ trains
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
 STATES = ("fixed", "visited")  # in which exploration is measured: the same for every policy, or the policy's own
 STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
+NO_SCHEMES = {  # rules whose `schemes` are something else: what, and which there are
+    "wider": ("statistics of weights", STATISTICS),
+    **dict.fromkeys(HALVING, ("precisions of training", PRECISIONS)),
+}
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
 OPTIONAL = {
     "cells": list,
@@ -254,15 +260,12 @@ class _Entry:
         against = entry.get("against")
         if entry["rule"] in COMPARING and against is None:
             raise self._error("rule", f"{entry['rule']} needs the key 'against'")
-        if entry["rule"] == "wider":
-            if any(name not in STATISTICS for name in entry["schemes"]):
-                raise self._error("schemes", f"must be statistics of weights: {', '.join(STATISTICS)}")
-            if against not in ALGORITHMS:
-                raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
-            return
-        if entry["rule"] in HALVING:
-            if any(name not in PRECISIONS for name in entry["schemes"]):
-                raise self._error("schemes", f"must be precisions of training: {', '.join(PRECISIONS)}")
+        if entry["rule"] == "wider" and against not in ALGORITHMS:
+            raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
+        if entry["rule"] in NO_SCHEMES:
+            what, known = NO_SCHEMES[entry["rule"]]
+            if any(name not in known for name in entry["schemes"]):
+                raise self._error("schemes", f"must be {what}: {', '.join(known)}")
             return
         if entry["rule"] in EXPLORING and against not in STATES:
             raise self._error("against", f"must be a set of states: {', '.join(STATES)}")
@@ -293,8 +296,9 @@ class _Entry:
         for cell in self.entry.get("cells", []):
             if not isinstance(cell, dict) or set(cell) != {"algo", "environments"}:
                 raise self._error("cells", "each cell must have the keys algo and environments")
-            if cell["algo"] not in ALGORITHMS:
-                raise self._error("cells", f"unknown algorithm {cell['algo']!r}; known are {', '.join(ALGORITHMS)}")
+            known = (*ALGORITHMS, *DISTRIBUTED)
+            if cell["algo"] not in known:
+                raise self._error("cells", f"unknown algorithm {cell['algo']!r}; known are {', '.join(known)}")
             for environment in cell["environments"]:
                 try:
                     Case(cell["algo"], environment, "fp32")

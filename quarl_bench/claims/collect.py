@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from quarl_bench.cells import FP32, MOST, Cells, PolicySet
-from quarl_bench.claims.catalog import EXPLORING, JudgedClaim
+from quarl_bench.claims.catalog import CONVERGING, EXPLORING, JudgedClaim
+from quarl_bench.claims.convergence import Curve, read_curves
 from quarl_bench.claims.curves import FULL_PRECISION_BITS, Arm, compare_arms, order_arms, read_arm
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.net import Net
@@ -23,6 +24,7 @@ class MeasuredCells:
 
     `ratios` are of this algorithm's spread over the other's, or of fp32's peakedness over an arm's; `orders` are rank
     correlations of bits and peakedness; `curves` holds, per cell and arm, the points that they were computed from.
+    `runs` are learning curves per cell and precision of training, fp32's first, one per training seed.
     `histograms` shows, per task and algorithm, all weights of the first policy.
     """
 
@@ -31,6 +33,7 @@ class MeasuredCells:
     ratios: dict[str, float] = field(default_factory=dict)
     orders: dict[str, float] = field(default_factory=dict)
     curves: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    runs: dict[str, dict[str, list[Curve]]] = field(default_factory=dict)
     histograms: dict[str, dict[str, Histogram]] = field(default_factory=dict)
     policies: int = 0
     missing: tuple[str, ...] = ()
@@ -44,6 +47,8 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
         return _count(cells, judged)
     if judged.claim.rule in EXPLORING:
         return _collect_curves(cells, judged)
+    if judged.claim.rule in CONVERGING:
+        return _collect_runs(cells, judged)
     measurements: dict[str, tuple[Measurement, ...]] = {}
     spreads: dict[str, float] = {}
     missing: list[str] = []
@@ -121,6 +126,24 @@ def _collect_curves(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
         arms = {Case(algo, environment, FP32): plain} | others
         found.curves[name] = {case.origin or case.scheme: arm.list_points(states) for case, arm in arms.items()}
     return replace(found, policies=min(counts, default=0), missing=tuple(missing))
+
+
+def _collect_runs(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+    """Per cell, the learning curves in fp32 and in the judged precision, of the training seeds that both have."""
+    found = MeasuredCells()
+    missing: list[str] = []
+    for case in judged.cases:
+        arms = {FP32: "", case.scheme: case.scheme}
+        sets = {name: _find(cells, Case(case.algo, case.environment, FP32, arms[name]), missing) for name in arms}
+        curves = {
+            name: read_curves([member.stored.about for member in policies.members], case.id)
+            for name, policies in sets.items()
+            if policies is not None
+        }
+        if len(curves) == len(arms):
+            seeds = min(map(len, curves.values()))
+            found.runs[f"{case.algo}-{case.environment}"] = {name: group[:seeds] for name, group in curves.items()}
+    return replace(found, missing=tuple(missing))
 
 
 def _find_arm(cells: Cells, case: Case, missing: list[str], most: int = MOST) -> Arm | None:

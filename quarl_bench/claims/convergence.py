@@ -70,7 +70,7 @@ def find_times(curves: Sequence[Curve], cap: float) -> list[float]:
 
 
 def find_time(curve: Curve, level: float) -> float | None:
-    """Environment steps to the first point at `level`, by interpolation from the point before; None if there is none."""
+    """Environment steps to `level`, by interpolation before the first point that has it; None if there is none."""
     before: Mapping[str, Any] = {"timesteps": 0, "mean": min(0.0, curve[0]["mean"])}
     for point in curve:
         if point["mean"] >= level:
@@ -82,7 +82,7 @@ def find_time(curve: Curve, level: float) -> float | None:
 
 def read_curves(manifests: Sequence[Mapping[str, Any]], where: str) -> list[Curve]:
     """The learning curves of the policies whose manifests these are; SpecError where one has none."""
-    curves = [tuple(about.get("curve", ())) for about in manifests]
+    curves: list[Curve] = [tuple(about.get("curve", ())) for about in manifests]
     if not all(curves):
         raise SpecError(f"{where}: a policy was stored without its learning curve; train it again with this version")
     return curves

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from quarl_bench.cells import FP32
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
-from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
+from quarl_bench.claims.catalog import CONVERGING, JudgedCase, JudgedClaim
 from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_order, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
+from quarl_bench.claims.convergence import judge_convergence, judge_sooner
 from quarl_bench.claims.verdict import judge_loss, judge_retention, reverse, weigh_retention
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict
@@ -53,10 +55,20 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
         return judge_order(cells.orders, policies=cells.policies, missing=cells.missing)
     if rule == "count":
         return judge_count(len(judged.cases) - len(cells.missing), threshold=threshold, missing=cells.missing)
+    if rule in CONVERGING:
+        return _judge_runs(judged, cells)
     modes = [cells.measurements]
     if any(measurement.sampled for group in cells.measurements.values() for measurement in group):
         modes.append({name: tuple(m.sampled or m for m in group) for name, group in cells.measurements.items()})
     return _weaken([_judge_cells(judged, measurements, cells) for measurements in modes])
+
+
+def _judge_runs(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
+    runs = {name: (arms[FP32], arms[judged.scheme]) for name, arms in cells.runs.items()}
+    caps = {name: find_environment(name.partition("-")[2]).cap or 0.0 for name in runs}
+    if judged.claim.rule == "sooner":
+        return judge_sooner(runs, caps, missing=cells.missing)
+    return judge_convergence(runs, caps, margin=judged.claim.threshold, missing=cells.missing)
 
 
 def _judge_cells(

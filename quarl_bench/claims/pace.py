@@ -1,16 +1,21 @@
-"""Verdicts on Table 5: what mixed precision gains in a step of DQN's training, policy by policy, and over their sizes."""
+"""Verdicts on Table 5: what mixed precision gains in a step of DQN's training, by policy, and over their sizes."""
 
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 from quarl_bench.rl.kernels import ONEDNN, STOCK, WIDTHS
-from quarl_bench.rl.pace import FP32, LEAN, TASK, Paces, find_error
+from quarl_bench.rl.pace import LEAN, TASK, Paces, find_error
+from quarl_bench.rl.recipes import FP32
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.stats import Interval, average_tasks
 
 IDLES, QUICKER = "idles", "quicker"  # rules of one policy: at most so many times as fast, and faster than that
-EXCEEDS, RISES = "exceeds", "rises"  # rules over sizes: the last gains more than the first, each more than the one before
+EXCEEDS, RISES = (
+    "exceeds",
+    "rises",
+)  # rules over sizes: the last gains more than the first, each more than the one before
 PAPER_CAVEATS = (
     "the paper prints 0.87x for Policy A; its own minutes, 127 and 156, are 0.81x",
     "Policies A, B and C are our reading (rl/sizes.py): the appendix that describes them is not public",
@@ -32,17 +37,17 @@ def judge_pace(paces: Paces, environment: str, precision: str, rule: str, thresh
 
 
 def judge_trend(paces: Paces, environments: Sequence[str], precision: str, rule: str) -> Verdict:
-    """Whether gains grow from policy to policy, or from the first to the last; both steps have to hold, each at 5%.
+    """Whether gains grow from policy to policy, or from the first to the last; every step has to hold, each at 5%.
 
-    Estimate and interval are the smallest ratio of two gains.
+    Estimate and interval are of the ratio of two gains that decides.
     """
     gains = [paces.list_gains(read_size(name), precision) for name in environments]
-    pairs = [(gains[0], gains[-1])] if rule == EXCEEDS else [*zip(gains, gains[1:], strict=False)]
+    pairs = [(gains[0], gains[-1])] if rule == EXCEEDS else [*pairwise(gains)]
     steps = [weigh_gains([b / a for a, b in zip(small, large, strict=True)]) for small, large in pairs]
-    outcomes = [_decide(step, 1.0) for step in steps]
-    outcome = Outcome.SUPPORTED if set(outcomes) == {Outcome.SUPPORTED} else Outcome.INCONCLUSIVE
-    outcome = Outcome.REFUTED if Outcome.REFUTED in outcomes else outcome
-    return _settle(paces, outcome, min(steps, key=lambda step: step.estimate), 1.0)
+    least = min(steps, key=lambda step: step.low)
+    if any(step.high < 1 for step in steps):
+        least = min(steps, key=lambda step: step.high)
+    return _settle(paces, _decide(least, 1.0), least, 1.0)
 
 
 def weigh_gains(gains: Sequence[float]) -> Interval:

@@ -62,11 +62,11 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, Configur
         try:
             bits = [int(row[name]) for name in ("quant", "size", "input_quant", "output_quant") if name in columns]
             key = _name_task(row["env"]), Configuration(*bits), int(row["seed"])
-            if key in found:
-                raise ValueError(f"seed {key[2]} of this configuration comes twice")
-            found[key] = _read_return(row["return"])
+            twice, found[key] = key in found, _read_return(row["return"])
         except (TypeError, ValueError) as error:
             raise StoreError(f"{path}, line {line}: {error}; restore it") from error
+        if twice:
+            raise StoreError(f"{path}, line {line}: seed {key[2]} of this configuration comes twice; restore it")
     return [(*key, value) for key, value in found.items()]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from quarl_bench import stats
 from quarl_bench.claims.catalog import Claim
 from quarl_bench.claims.census import SHARE, count_certain
-from quarl_bench.claims.parity import Parity, Returns, average_differences, compare, leave_open, settle, weigh
-from quarl_bench.claims.selection import BITS, Configuration, Finder, select
+from quarl_bench.claims.parity import VARIANTS, Parity, Returns, average_differences, compare, leave_open, settle, weigh
+from quarl_bench.claims.selection import BITS, Configuration, Finder, select, vary_rule
 from quarl_bench.claims.verdict import conclude
 from quarl_bench.spec import Outcome, Verdict
 
@@ -158,6 +158,26 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     policies = min(found.chosen.policies for found in selections.values())
     outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
     return settle(outcome, (share, share, share), 1.0, policies, lines)
+
+
+def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
+    """Judge "of all variants of the rule only the one-sided one with the sample SD selects what Table 1 prints".
+
+    Exact; estimate is the share of variants that do. Caveats say which variant changes which task.
+    """
+    missing = _list_missing({task: tasks[task] for task in printed}, ("core",), BITS)
+    if missing:
+        return leave_open(1 / len(VARIANTS), missing)
+    changes = vary_rule({task: tasks[task] for task in printed}, printed)
+    share = sum(not others for others in changes.values()) / len(changes)
+    caveats = [
+        f"{rule.name}: selects otherwise for "
+        + (", ".join(f"{task} ({other.configuration.scheme})" for task, other in others.items()) or "no task")
+        for rule, others in changes.items()
+    ]
+    alone = [rule for rule, others in changes.items() if not others] == [Parity()]
+    interval, outcome = (share, share, share), Outcome.SUPPORTED if alone else Outcome.REFUTED
+    return settle(outcome, interval, 1 / len(changes), _fewest(tasks), caveats)
 
 
 def read_printed(claim: Claim) -> dict[str, Configuration]:

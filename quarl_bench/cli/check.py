@@ -75,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
     )
     result = describe_check(found, options.policy.name, asked.name)
     if options.html is not None:
-        from quarl_bench.report.html import Document, write_report
+        from quarl_bench.report.documents import Document
+        from quarl_bench.report.html import write_report
 
         write_report(options.html, [Document(options.policy.name, result)])
     exported = [] if folder is None else [line for name in chosen for line in _export(subject, name, folder)]

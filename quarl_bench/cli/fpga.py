@@ -147,14 +147,16 @@ def _open_net(options: argparse.Namespace) -> "tuple[IntegerNet, str]":
     from quarl_bench.policy.integers import INTEGERS, load_integers
     from quarl_bench.policy.policy import require_integer
     from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.task import find_baseline
 
     name = str(options.policy)
     if name.startswith(RANDOM):
         from quarl_bench.deploy.fpga.architectures import draw_net, find_architecture
 
         return draw_net(find_architecture(name.removeprefix(RANDOM))), "random weights"
-    if (options.policy / INTEGERS).exists():
-        stored_integers = load_integers(options.policy)
+    folder = find_baseline(options.policy)
+    if (folder / INTEGERS).exists():
+        stored_integers = load_integers(folder)
         return stored_integers.policy.net, f"policy {stored_integers.sha256[:16]}"
     scheme = Scheme.parse(options.scheme)
     if not scheme.integer:

@@ -24,7 +24,9 @@ def add_command(commands: Any) -> None:
         help="file of pytest --quarl-json; also what quarl sweep, weights and check printed with --json. With `merge` "
         "before the files, which are then the parts of one run, a results file is written instead of a page",
     )  # fmt: skip
-    command.add_argument("--output", type=Path, metavar="FILE", help="Default: report.html, or results.json of merge.")
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="what is written. Default: report.html, or results.json of merge."
+    )
     command.add_argument(
         "--compare", type=Path, metavar="FILE",
         help="with merge: results file of the last run; say what moved, and exit with 1 on changed verdicts. "
@@ -45,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
-    from quarl_bench.report.html import read_document, write_report
+    from quarl_bench.report.documents import read_document
+    from quarl_bench.report.html import write_report
 
     output = options.output or Path("report.html")
     documents = [read_document(path) for path in paths]
@@ -57,8 +60,9 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
 
 
 def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
-    from quarl_bench.report.compare import compare_rows, list_changes
-    from quarl_bench.report.merge import merge_results, read_results
+    from quarl_bench.report.compare import compare_rows, list_changes, list_conditions
+    from quarl_bench.report.documents import read_results
+    from quarl_bench.report.merge import merge_results
     from quarl_bench.report.results import write_results
 
     output = options.output or Path("results.json")
@@ -68,9 +72,10 @@ def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
     lines = [f"{output}: {rows} rows of {len(paths)} files, {skipped} skipped"]
     code = 0
     if options.compare is not None:
-        found = compare_rows(read_results(options.compare).data["rows"], results["rows"])
+        last = read_results(options.compare).data
+        found = compare_rows(last["rows"], results["rows"])
         results["changes"] = summary["changes"] = found.as_dicts()
-        lines += list_changes(found, verbose=True)
+        lines += [*list_changes(found, verbose=True), *list_conditions(last, results)]
         code = CHANGED if found.changed else 0
     write_results(output, results)
     print_result(options, summary, "\n".join(lines))

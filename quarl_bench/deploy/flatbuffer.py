@@ -228,7 +228,8 @@ class _Graph:
             name = "CONV_2D"
         else:
             options = self._schema.FullyConnectedOptionsT()
-            options.asymmetricQuantizeInputs = not self._integer  # has a meaning beside int8 weights only
+            stored = self._tensors[inputs[1]].type
+            options.asymmetricQuantizeInputs = not self._integer and stored == self._types.INT8  # in dynamic range
             name = "FULLY_CONNECTED"
         options.fusedActivationFunction = activation
         kind = "Conv2DOptions" if isinstance(layer, Conv2d) else "FullyConnectedOptions"

@@ -16,8 +16,14 @@ from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, VERDICT, Recorder, 
 from quarl_bench.plugin.state import CATALOG, SETTINGS
 from quarl_bench.testing import RECORD, Undecided
 
-pytest_plugins = ("quarl_bench.plugin.fixtures", "quarl_bench.plugin.boards", "quarl_bench.plugin.projects")
+pytest_plugins = (
+    "quarl_bench.plugin.fixtures",
+    "quarl_bench.plugin.boards",
+    "quarl_bench.plugin.paces",
+    "quarl_bench.plugin.projects",
+)
 
+GPU = "cuda"  # a case's board
 UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
 
@@ -30,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers, settings, and the recorder, which lives on the controller only."""
     config.addinivalue_line("markers", "claim(id): run this test for every cell, or item, of the claim with this id")
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
+    config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
     config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
     config.stash[SETTINGS] = settings = read_settings(config)
     if settings.claims:
@@ -81,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     durations: dict[str, float] = {}
     if settings.compare is not None:
-        from quarl_bench.report.merge import read_results
+        from quarl_bench.report.documents import read_results
 
         durations = read_results(settings.compare).data.get("durations", {})
     mine = pick_shard(items, settings.shard, durations)
@@ -154,6 +161,8 @@ def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
     from quarl_bench.boards.board import LOCAL
 
     board = getattr(getattr(item, "case", item), "board", "")
+    if board == GPU:
+        return (pytest.mark.gpu,)
     return (pytest.mark.hardware,) if board not in ("", LOCAL) else ()
 
 

@@ -211,7 +211,7 @@ def _find_results(config: pytest.Config) -> Path | None:
     chosen = config.getoption("quarl_compare")
     if chosen is None:
         return None
-    from quarl_bench.report.merge import read_results
+    from quarl_bench.report.documents import read_results
 
     try:
         read_results(Path(chosen))

@@ -29,6 +29,7 @@ class Recorder:
         self.notes: list[str] = []
         self.durations: dict[str, float] = {}
         self.compared: Comparison | None = None
+        self.conditions: list[str] = []  # of the last run, where they were others
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -50,10 +51,14 @@ class Recorder:
         """Compare with the last run; write the results file and the page."""
         settings = self._settings
         if settings.compare is not None:
-            from quarl_bench.report.compare import compare_rows
-            from quarl_bench.report.merge import read_results
+            from quarl_bench.report.compare import compare_rows, list_conditions
+            from quarl_bench.report.documents import read_results
+            from quarl_bench.report.results import describe_machine
 
-            found = compare_rows(read_results(settings.compare).data["rows"], self.rows)
+            last = read_results(settings.compare).data
+            now = {"settings": settings.as_dict(), "machine": describe_machine()}
+            self.conditions = list(list_conditions(last, now))
+            found = compare_rows(last["rows"], self.rows)
             # What a part of the run lacks, another part has.
             self.compared = found if settings.shard is None else replace(found, vanished=())
             if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
@@ -73,7 +78,8 @@ class Recorder:
             if settings.json is not None:
                 write_results(settings.json, results)
             if settings.html is not None:
-                from quarl_bench.report.html import Document, write_report
+                from quarl_bench.report.documents import Document
+                from quarl_bench.report.html import write_report
 
                 write_report(settings.html, [Document("this run", results)])
         except QuarlError as error:
@@ -85,7 +91,8 @@ class Recorder:
             from quarl_bench.report.compare import list_changes
 
             terminalreporter.section("quarl changes")
-            for line in list_changes(self.compared, verbose=self._config.get_verbosity() > 0):
+            changes = list_changes(self.compared, verbose=self._config.get_verbosity() > 0)
+            for line in (*changes, *self.conditions):
                 terminalreporter.line(line)
         if not (self.rows or self.skipped or self.notes):
             return

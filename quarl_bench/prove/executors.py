@@ -35,7 +35,7 @@ from quarl_bench.quant.scheme import Family, Scheme
 from quarl_bench.spec import Source
 
 CALLS = 300
-PRODUCTS = 512  # in one cycle of a design: of more, Verilator compiles for minutes
+PRODUCTS = 1024  # in one cycle of a design: of more, Verilator compiles for minutes
 INSTRUCTIONS = 20  # calls over which an emulator's instructions are averaged
 
 

@@ -94,7 +94,10 @@ def make_for_microcontroller(artefact: Path, target: str, *settings: str) -> str
             raise BoardError(f"{CORE}: {program} is not here; apt install {package}")
     makefile = find_hardware("mcu") / "Makefile"
     command = ["make", "-s", "-f", str(makefile), f"ARTEFACT={artefact}", f"CPU={CORE}", *settings, target]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise BoardError(f"{CORE}: make {target} took longer than {SECONDS:.0f} s; prove a smaller policy") from error
     if done.returncode:
         complaint = [line for line in done.stderr.splitlines() if "rror" in line or "region" in line] or ["no word"]
         raise BoardError(f"{CORE}: make {target} failed: {complaint[0].strip()}; export again")

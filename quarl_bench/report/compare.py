@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quarl_bench.report.rows import Row
 from quarl_bench.stats import ERROR
+
+if TYPE_CHECKING:
+    from quarl_bench.report.rows import Row
 
 NOTEWORTHY = 1.0  # standard errors
 QUANTILE = NormalDist().inv_cdf(1.0 - ERROR)  # half an interval's width, in standard errors
@@ -52,12 +54,21 @@ class Comparison:
         return [asdict(change) | {"errors": _limit(change.errors)} for change in self.changes if _is_noteworthy(change)]
 
 
-def compare_rows(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
+def compare_rows(before: "Sequence[Row]", after: "Sequence[Row]") -> Comparison:
     """Pair the rows of two runs by test and id; changed verdicts first, then by how far they moved."""
     old, new = ({(str(row["nodeid"]), str(row["id"])): row for row in rows} for rows in (before, after))
     changes = sorted((_compare(old[key], new[key]) for key in old.keys() & new.keys()), key=_rank)
     appeared, vanished = ([key[1] for key in sorted(keys)] for keys in (new.keys() - old, old.keys() - new))
     return Comparison(tuple(changes), tuple(appeared), tuple(vanished))
+
+
+def list_conditions(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    """What a results file says of its run that the other says differently: numbers may have moved because of it."""
+    for key in ("settings", "machine"):
+        old, new = (dict(results.get(key) or {}) for results in (before, after))
+        differing = [f"{name} {old.get(name)} -> {new[name]}" for name in new if old.get(name) != new[name]]
+        if differing:
+            yield f"note: {key} of the last run were others: {', '.join(differing)}"
 
 
 def list_changes(found: Comparison, *, verbose: bool) -> Iterator[str]:
@@ -73,7 +84,7 @@ def list_changes(found: Comparison, *, verbose: bool) -> Iterator[str]:
             yield f"{word}: {len(names)}{': ' + ', '.join(names) if verbose else ' (-v lists them)'}"
 
 
-def _compare(before: Row, after: Row) -> Change:
+def _compare(before: "Row", after: "Row") -> Change:
     then, now = (None if row.get("estimate") is None else float(row["estimate"]) for row in (before, after))
     interval = before.get("interval")
     errors = None

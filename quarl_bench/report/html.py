@@ -1,7 +1,6 @@
 """Results files -> one HTML page that needs nothing beside itself: no network, no other file, no script to be read."""
 
 import importlib.resources
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,29 +10,16 @@ import jinja2
 
 from quarl_bench.atomic import write_file
 from quarl_bench.errors import StoreError
+from quarl_bench.report.documents import Document
 from quarl_bench.report.learning import STEPS, WEIGHT, draw_learning, view_learning
+from quarl_bench.report.paces import draw_convergence, draw_paces, view_convergence, view_paces
 from quarl_bench.report.panels import draw_panels, view_panels
 from quarl_bench.report.plots import draw_bits, draw_weights, render_svg
-from quarl_bench.report.results import SCHEMA_VERSION
 from quarl_bench.report.sweeps import read_curves
 from quarl_bench.report.views import VERDICTS, view_claims, view_plots, view_rows
 from quarl_bench.report.weights import read_bins, view_spreads
 
 TEMPLATE = "page.html.jinja"
-KINDS = ("results", "sweep", "weights", "check")
-
-
-@dataclass(frozen=True)
-class Document:
-    """One file: results of pytest (`--quarl-json`), or what `quarl sweep`, `weights` or `check` printed as JSON."""
-
-    name: str
-    data: dict[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """`results`, `sweep`, `weights` or `check`."""
-        return str(self.data.get("kind", "results"))
 
 
 @dataclass(frozen=True)
@@ -43,24 +29,6 @@ class Figure:
     title: str
     note: str
     svg: str  # an element drawn here, not text of a file
-
-
-def read_document(path: Path) -> Document:
-    """A file of one of the four kinds; StoreError, with the remedy, for anything else."""
-    try:
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}; name a file of --quarl-json") from error
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: not JSON ({error}); name a file of --quarl-json") from error
-    if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
-        raise StoreError(f"{path}: holds no rows; name a file of --quarl-json, or of quarl sweep or weights --json")
-    document = Document(path.name, data)
-    if document.kind == "results" and data.get("schema_version") != SCHEMA_VERSION:
-        raise StoreError(f"{path}: schema_version is not {SCHEMA_VERSION}; make it again with this version")
-    if document.kind not in KINDS:
-        raise StoreError(f"{path}: unknown kind {document.kind!r}; known are {', '.join(KINDS)}")
-    return document
 
 
 def write_report(path: Path, documents: Sequence[Document]) -> None:
@@ -103,6 +71,12 @@ def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]])
     for learning in view_learning(rows):
         note = f"means over training seeds, smoothed by {WEIGHT} for every {STEPS}th of a run"
         figures.append(Figure(learning.title, note, render_svg(draw_learning(learning), f"learning{len(figures)}")))
+    for pace in view_paces(rows):
+        note = "how many times as fast a training step is in mixed precision, with 90% limits"
+        figures.append(Figure(pace.title, note, render_svg(draw_paces(pace), f"pace{len(figures)}")))
+    for runs in view_convergence(rows):
+        note = "mean return over training seeds, with its 90% interval"
+        figures.append(Figure(runs.title, note, render_svg(draw_convergence(runs), f"convergence{len(figures)}")))
     for panels in view_panels(rows):
         svg = render_svg(draw_panels(panels), f"panels{len(figures)}")
         figures.append(Figure(panels.title, "means over policies, with their standard deviation", svg))

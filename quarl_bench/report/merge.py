@@ -2,23 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import StoreError
-from quarl_bench.report.html import Document, read_document
+from quarl_bench.report.documents import Document
 from quarl_bench.report.results import SCHEMA_VERSION
-from quarl_bench.report.rows import Row
+
+if TYPE_CHECKING:
+    from quarl_bench.report.rows import Row
 
 ALIKE = ("commit", "settings")  # what parts of one run have in common
-
-
-def read_results(path: Path) -> Document:
-    """A file of pytest's --quarl-json; StoreError for anything else."""
-    document = read_document(path)
-    if document.kind != "results":
-        raise StoreError(f"{path}: what quarl {document.kind} printed; name a file of pytest's --quarl-json")
-    return document
 
 
 def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
@@ -66,7 +59,7 @@ def _check_shards(documents: Sequence[Document]) -> None:
         raise StoreError(f"shard {', '.join(missing)} is missing: its job wrote no results; run it again")
 
 
-def _merge_rows(documents: Iterable[Document]) -> list[Row]:
+def _merge_rows(documents: Iterable[Document]) -> "list[Row]":
     rows: dict[tuple[str, str], tuple[str, Row]] = {}
     for document in documents:
         for row in document.data["rows"]:

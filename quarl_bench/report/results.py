@@ -5,15 +5,17 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.atomic import write_file
-from quarl_bench.report.rows import Row
+
+if TYPE_CHECKING:  # what builds rows imports torch, and every pytest worker reads results files
+    from quarl_bench.report.rows import Row
 
 SCHEMA_VERSION = 1
 
 
-def build_results(rows: list[Row], settings: dict[str, Any], root: Path, **lists: list[Any]) -> dict[str, Any]:
+def build_results(rows: "list[Row]", settings: dict[str, Any], root: Path, **lists: list[Any]) -> dict[str, Any]:
     """Rows, sorted by node id, with what they rest on: the same run gives the same rows whatever the workers."""
     return {
         "schema_version": SCHEMA_VERSION,

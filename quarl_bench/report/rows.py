@@ -65,6 +65,7 @@ def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict)
             for environment, found in cells.histograms.items()
         },
         "curves": cells.curves,
+        "runs": cells.runs,
         "states": judged.claim.against if cells.curves else "",
         "paper": None,
         "source": sources[0] if sources else str(Source.MEASURED),

@@ -50,7 +50,7 @@ class Catch(gymnasium.Env[Images, np.int64]):
             self._drop()
         return self._draw(), reward, over, False, {}
 
-    def render(self) -> Images:  # type: ignore[override]  # one mode only
+    def render(self) -> Images:
         """The observation in three equal colours (36, 36, 3)."""
         return self._draw()[0, :, :, None].repeat(3, axis=2)
 
@@ -65,4 +65,4 @@ class Catch(gymnasium.Env[Images, np.int64]):
         return image
 
 
-gymnasium.register("Catch-v0", entry_point=Catch, max_episode_steps=BALLS * (CELLS - 1))
+gymnasium.register("Catch-v0", entry_point=f"{__name__}:{Catch.__name__}", max_episode_steps=BALLS * (CELLS - 1))

@@ -45,7 +45,7 @@ class OneDnnLinear(torch.autograd.Function):
         return multiply(inputs, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of inputs, weight and bias."""
         inputs, weight = ctx.saved_tensors
         return (

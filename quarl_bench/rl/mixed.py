@@ -35,13 +35,12 @@ class HalfRegion(nn.Module):
 
     def run(self, layers: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
         """`layers` of `inputs`, fp32."""
-        if self.scale is not None and inputs.requires_grad:
-            inputs = inputs.view_as(inputs)
-            inputs.register_hook(self.scale.lower_gradient)
+        if self.scale is not None:
+            inputs = self.scale.enter(inputs)
         with torch.autocast(inputs.device.type, self.dtype, enabled=self.dtype != torch.float32):
             outputs = layers(inputs)
         features = outputs.float()
-        return features if self.scale is None else self.scale.raise_gradient(features)
+        return features if self.scale is None else self.scale.leave(features)
 
 
 class MixedNatureCNN(HalfRegion, NatureCNN):
@@ -109,16 +108,17 @@ class MixedPolicy(BasePolicy):
             self._connect(scale)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # of a copy, whose tensors have lost their hooks
-        if self.precision == FP16:
-            self._connect(next(region.scale for region in self._list_regions()))
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        for scale in {region.scale for region in self._list_regions()} - {None}:
+            self._connect(scale)  # type: ignore[arg-type]  # a copy's tensors have lost their hooks
 
     def _connect(self, scale: LossScale) -> None:
         """Let the optimizer and the gradients of half-precision layers know the scale."""
-        self.optimizer.scale = scale
+        optimizer: Any = self.optimizer
+        optimizer.scale = scale
         for region in self._list_regions():
             for parameter in region.list_half():
-                parameter.register_hook(scale.lower_gradient)
+                scale.enter(parameter)
 
     def _list_regions(self) -> list[HalfRegion]:
         return [module for module in self.modules() if isinstance(module, HalfRegion)]

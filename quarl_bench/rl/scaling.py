@@ -6,6 +6,7 @@ and clipping work on true gradients, and all that is left is the step: the optim
 finite. The rule is that of torch's GradScaler (Micikevicius et al., 2018): then halve, and double after many good ones.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,16 +25,19 @@ class LossScale:
     def __init__(self) -> None:
         self.value, self.good = START, 0
 
-    def raise_gradient(self, features: torch.Tensor) -> torch.Tensor:
-        """`features`, whose gradient will be multiplied by the scale on its way back."""
-        if features.requires_grad:
-            features = features.view_as(features)
-            features.register_hook(lambda gradient: gradient * self.value)
-        return features
+    def leave(self, features: torch.Tensor) -> torch.Tensor:
+        """`features` behind half-precision layers; their gradient is multiplied by the scale on its way back."""
+        return self._hook(features.view_as(features), lambda gradient: gradient * self.value)
 
-    def lower_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
-        """A hook of fp32 tensors before the half-precision layers: the gradient they had without a scale."""
-        return gradient / self.value
+    def enter(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An input, or a parameter, of half-precision layers; its gradient is what it would be without a scale."""
+        return self._hook(tensor if tensor.is_leaf else tensor.view_as(tensor), lambda gradient: gradient / self.value)
+
+    @staticmethod
+    def _hook(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        if tensor.requires_grad:
+            tensor.register_hook(change)  # type: ignore[no-untyped-call]
+        return tensor
 
     def judge_step(self, *, finite: bool) -> None:
         """Adapt the scale; QuarlError when smaller scales do not help."""
@@ -78,7 +82,7 @@ class ScaledRMSprop(Scaled, RMSprop):
     """Of A2C."""
 
 
-OPTIMIZERS: dict[type[Optimizer], type[Scaled]] = {Adam: ScaledAdam, RMSprop: ScaledRMSprop}
+OPTIMIZERS: dict[type[Optimizer], Callable[[Any], Scaled]] = {Adam: ScaledAdam, RMSprop: ScaledRMSprop}
 
 
 def scale_optimizer(optimizer: Optimizer) -> Scaled:

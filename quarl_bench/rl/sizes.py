@@ -27,7 +27,8 @@ class SizedCNN(NatureCNN):
                 before = module.out_channels
                 self.cnn[index] = nn.Conv2d(inputs, filters, module.kernel_size, module.stride)  # type: ignore[arg-type]
                 inputs = filters
-        places = self.linear[0].in_features // before  # type: ignore[operator]
+        wide: Any = self.linear[0]
+        places = wide.in_features // before
         self.linear[0] = nn.Linear(places * filters, features_dim)
 
 

@@ -87,7 +87,7 @@ def describe(plan: Plan, axis_bits: int, megahertz: float) -> dict[str, Any]:
         "layers": [
             {
                 "name": unit.name,
-                "form": "rows" if unit.rows else "columns",
+                "form": "columns" if not unit.rows else "rows" if unit.taps is None else "sparse rows",
                 "inputs": unit.stage.inputs,
                 "outputs": unit.stage.outputs,
                 "weight_bits": unit.stage.weight_bits,

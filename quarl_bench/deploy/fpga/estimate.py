@@ -46,7 +46,7 @@ def _unit_luts(unit: Unit, *, dsp: bool) -> float:
     comparators = sum(unit.lanes * ((1 << search.step) - 1) * stage.sum_bits for search in unit.searches)
     return (
         products * product
-        + adders * (1 - stage.zeros if constant else 1)
+        + adders * (1 - unit.zeros if constant else 1)
         + totals
         + comparators * (CONSTANT if unit.beats == 1 else 1)
         + CONTROL

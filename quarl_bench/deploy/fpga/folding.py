@@ -19,6 +19,7 @@ from quarl_bench.quant.affine import Integers
 
 SHALLOW = 64  # words of a ROM that one look-up table holds, a bit each
 DSP_BITS = 9  # products from this width on become DSPs, as synthesis tools do it
+SPARSE = 0.5  # share of the inputs that the fullest row of constants may read for the others to be left out
 WORTH = 60  # look-up tables that a RAMB36 has to save
 BLOCK_WIDTHS = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))  # (depth, width) of half a RAMB36
 
@@ -114,7 +115,21 @@ class Unit:
     @property
     def terms(self) -> int:
         """Products in one sum and cycle."""
+        if self.taps is not None:
+            return self.taps.shape[1]
         return self.stage.inputs if self.rows else self.in_lanes
+
+    @cached_property
+    def taps(self) -> NDArray[np.intp] | None:
+        """Which inputs each row reads (lanes, terms), where weights are constants and most of them zero.
+
+        Rows with fewer weights than the fullest read inputs that they multiply by zero.
+        """
+        present = self.stage.weight != 0
+        terms = max(1, int(present.sum(1).max()))
+        if not self.rows or self.beats > 1 or terms > SPARSE * self.stage.inputs:
+            return None
+        return np.argsort(~present, axis=1, kind="stable")[:, :terms]
 
     @property
     def multipliers(self) -> int:
@@ -153,6 +168,11 @@ class Unit:
         columns = self.in_beats * self.in_lanes - self.stage.inputs
         return np.pad(self.stage.weight, ((0, rows), (0, 0 if self.rows else columns)))
 
+    @cached_property
+    def zeros(self) -> float:
+        """Share of its products that are by zero."""
+        return float((self._weight_fields() == 0).mean())
+
     @property
     def part_bits(self) -> int:
         """Of a signed format for what one beat adds to a sum."""
@@ -173,6 +193,8 @@ class Unit:
 
     def _weight_fields(self) -> Integers:
         padded = self.padded.astype(np.int64)
+        if self.taps is not None:
+            return np.take_along_axis(padded, self.taps, 1)
         return padded if self.rows else padded.reshape(len(padded), self.in_beats, self.terms).swapaxes(0, 1)
 
     def _search_roms(self, search: SearchStage) -> Iterator[Rom]:

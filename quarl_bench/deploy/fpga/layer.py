@@ -64,6 +64,51 @@ _ROWS = Template("""\
       .sums(sums)
   );""")
 
+_SPARSE = Template("""\
+  // Each row reads $terms inputs of its own: the rest of its weights is zero.
+  wire [$gathered_top:0] gathered = {$gathered};
+  reg flying;
+  wire start = next_ready && ($pipelined || !flying);
+  wire step = in_valid && start;
+  wire keep;
+  assign in_ready = start;
+  assign next_weight = 0;
+  always @(posedge clk)
+    if (reset) flying <= 1'b0;
+    else if (step) flying <= 1'b1;
+    else if (out_valid) flying <= 1'b0;
+  genvar lane;
+  generate
+    if ($delay == 1) begin : undelayed
+      assign keep = step;
+    end else begin : delayed
+      quarl_delay #(.BITS(1), .CYCLES($delay - 1)) delay_keep (
+          .clk(clk), .reset(reset), .enable(enable), .in(step), .out(keep)
+      );
+    end
+    for (lane = 0; lane < $lanes; lane = lane + 1) begin : rows
+      quarl_dot #(
+          .TERMS($terms),
+          .IN_BITS($in_bits),
+          .IN_SIGNED($in_signed),
+          .WEIGHT_BITS($weight_bits),
+          .SUM_BITS($sum_bits),
+          .LEVELS($levels),
+          .DSP(0)
+      ) dot (
+          .clk(clk),
+          .enable(enable),
+          .keep(keep),
+          .values(gathered[lane*$terms*$in_bits+:$terms*$in_bits]),
+          .weights(weights[lane*$terms*$weight_bits+:$terms*$weight_bits]),
+          .sum(sums[lane*$sum_bits+:$sum_bits])
+      );
+    end
+  endgenerate
+  quarl_delay #(.BITS(2), .CYCLES($delay)) delay_sums (
+      .clk(clk), .reset(reset), .enable(enable), .in({step, step}), .out({sums_last, sums_valid})
+  );""")
+
 _COLUMNS = Template("""\
   quarl_columns #(
       .TERMS($in_lanes),
@@ -143,12 +188,16 @@ def write_layer(unit: Unit, plan: Plan) -> str:
         "in_signed": int(stage.in_signed),
         "out_bits": stage.out_bits,
         "in_lanes": stage.inputs if unit.rows else unit.in_lanes,
+        "terms": unit.terms,
+        "gathered": _gather(unit),
+        "gathered_top": unit.multipliers * stage.in_bits - 1,
+        "delay": unit.dot_delay,
         "lanes": unit.lanes,
         "beats": unit.beats,
         "in_beats": unit.in_beats,
         "weight_bits": stage.weight_bits,
         "sum_bits": stage.sum_bits,
-        "part_bits": unit.part_bits,
+        "part_bits": 0 if unit.rows else unit.part_bits,
         "levels": unit.levels,
         "pipelined": int(plan.pipelined),
         "enable": "next_ready" if plan.pipelined else "1'b1",
@@ -175,12 +224,24 @@ def write_layer(unit: Unit, plan: Plan) -> str:
         {key: value for key, value in (values | tops).items() if key != "weights"},
         form=form,
         weights=_write_rom(unit.weights, "next_weight", "weights", plan),
-        unit=(_ROWS if unit.rows else _COLUMNS).substitute(values),
+        unit=_find_template(unit).substitute(values),
         group0=_GROUP0.substitute(group_top=tops["group_top"], group_bits=values["group_bits"])
         if unit.beats > 1
         else "  assign next_group0 = 1'b0;",
         searches="\n".join(_write_searches(unit, plan)),
     )
+
+
+def _gather(unit: Unit) -> str:
+    """The inputs of each row, one row after the other, where rows are sparse; the first lowest."""
+    bits, taps = unit.stage.in_bits, () if unit.taps is None else unit.taps.ravel()[::-1].tolist()
+    return ", ".join(f"in_data[{tap * bits}+:{bits}]" for tap in taps)
+
+
+def _find_template(unit: Unit) -> Template:
+    if unit.rows:
+        return _ROWS if unit.taps is None else _SPARSE
+    return _COLUMNS
 
 
 def _write_searches(unit: Unit, plan: Plan) -> Iterator[str]:

@@ -1,0 +1,170 @@
+"""Pages made of data: docs/claims.md, and the claim table of README.md between its two marks.
+
+python docs/generate.py                  write both from the claims files and docs/verdicts.json
+python docs/generate.py nightly.json     the same, with docs/verdicts.json made anew from a results file first
+"""
+
+import json
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.atomic import write_file
+from quarl_bench.claims.catalog import KINDS, Claim, expand_cases, expand_claims, read_catalog
+
+HERE = Path(__file__).parent
+README, PAGE, VERDICTS = HERE.parent / "README.md", HERE / "claims.md", HERE / "verdicts.json"
+BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
+ORDER = ("supported", "refuted", "inconclusive", "partial")
+
+# What each rule puts an interval on; the claim's threshold is what the interval is held against.
+RULES = {
+    "retention": "ratio of mean returns, quantized over fp32, of one cell; supported above 1 - threshold",
+    "mean_error": "mean over cells of the relative loss of return; supported below the threshold",
+    "mean_loss": "the same; supported above the threshold",
+    "equivalence": "mean difference between two schemes' losses; supported within +- threshold",
+    "gains": "per cell, loss under the other scheme minus loss under this one; supported above 0",
+    "most_cells": "share of cells that keep 1 - threshold of the return",
+    "wider": "ratio of a statistic of weights between two kinds of policy, over tasks; supported above the threshold",
+    "flatter": "the ratio of `wider`, of the variance of action probabilities along learning curves",
+    "ordered": "rank agreement of learning curves with the order of the bits",
+    "loses": "ratio of mean returns of one cell; supported below 1 - threshold",
+    "tracks": "rank correlation between the spread of weights and the loss, over cells",
+    "count": "how many cases there are",
+    "published": "a rule of the paper's own, replayed on the runs that its authors published",
+    "hardware": "a property of a design: cycles, resources, equality with the golden model",
+    "faster": "ratio of median times on one board, fp32 over the scheme",
+    "smaller": "ratio of file sizes, fp32 over the scheme",
+    "grows": "ratio of two policies' speed-ups on one board, the larger policy's over the smaller one's",
+    "idles": "ratio of times of a training step, fp32 over mixed precision; supported up to the threshold",
+    "quicker": "the same; supported above the threshold",
+    "rises": "smallest ratio of successive policies' ratios of that kind, in the order of their size",
+    "exceeds": "ratio of the largest policy's to the smallest one's",
+    "converges": "difference of final returns over the highest return, of two trainings; supported within +- threshold",
+    "sooner": "ratio of steps to a level of return, fp32 over the other training; supported above the threshold",
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Write what is named in the module's docstring."""
+    claims = read_catalog()
+    if arguments:
+        path = Path(arguments[0])
+        written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        results = summarise(json.loads(path.read_text(encoding="utf-8")), f"{written:%Y-%m-%d}")
+        write_file(VERDICTS, json.dumps(results, indent=1) + "\n")
+    verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
+    write_file(PAGE, write_page(claims, verdicts))
+    write_file(README, insert_table(README.read_text(encoding="utf-8"), claims, verdicts))
+
+
+def summarise(results: dict[str, Any], date: str) -> dict[str, Any]:
+    """Of a results file: counts of verdicts by claim, the commit, the settings and the day."""
+    counts: dict[str, Counter[str]] = {}
+    for row in results["rows"]:
+        known = " (known)" if row["known"] and row["verdict"] == "refuted" else ""
+        counts.setdefault(row["claim"], Counter())[row["verdict"] + known] += 1
+    return {
+        "date": date,
+        "commit": results["commit"],
+        "settings": results["settings"],
+        "machine": results["machine"],
+        "claims": {claim: dict(sorted(found.items())) for claim, found in sorted(counts.items())},
+    }
+
+
+def insert_table(text: str, claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
+    """README with its block replaced; ValueError where the two marks are not there, once each."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{README}: no block from {BEGIN!r} to {END!r}")
+    return f"{before}{begin}\n{write_table(claims, verdicts)}\n{end}{after}"
+
+
+def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
+    """One line per claim: what it says, how many cases or items it has, and what they are."""
+    lines = ["| claim | says | items | verdicts |", "|---|---|---|---|"]
+    lines += [
+        f"| `{claim.id}` | {_escape(claim.sentence)} ({_escape(claim.paper)}, {_escape(claim.locus)}) "
+        f"| {_count(claim)} | {_tell(claim, verdicts)} |"
+        for claim in claims
+    ]
+    return "\n".join([*lines, "", _tell_run(verdicts)])
+
+
+def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
+    """The page "Claims and verdicts"."""
+    lines = [HEAD, "| rule | what the interval is on |", "|---|---|"]
+    lines += [f"| `{rule}` | {RULES[rule]} |" for rules in KINDS.values() for rule in rules]
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        lines += ["", f"## {paper}", ""]
+        for claim in (claim for claim in claims if claim.paper == paper):
+            lines += list(_describe(claim, verdicts))
+    return "\n".join([*lines, "", _tell_run(verdicts), ""])
+
+
+def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
+    schemes = ", ".join(f"`{scheme}`" for scheme in claim.schemes)
+    against = f", against `{claim.against}`" if claim.against else ""
+    lines = [
+        f"### {claim.id}",
+        "",
+        f"{claim.locus}: {claim.sentence}.",
+        "",
+        f"- rule `{claim.rule}`, threshold {claim.threshold:g}{against}; {schemes}",
+        f"- {_count(claim)} {'cases' if claim.kind == 'case' else 'items'}: {_tell(claim, verdicts)}",
+    ]
+    known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
+    return [*lines, *known, ""]
+
+
+def _count(claim: Claim) -> int:
+    return len(list(expand_cases(claim) if claim.kind == "case" else expand_claims(claim)))
+
+
+def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
+    found: dict[str, int] = verdicts["claims"].get(claim.id, {})
+    told = ", ".join(f"{found[name]} {name}" for name in (*ORDER, "refuted (known)") if name in found)
+    open_ = _count(claim) - sum(found.values())
+    return told + (f"{', ' if told else ''}{open_} not run" if open_ > 0 else "")
+
+
+def _tell_run(verdicts: dict[str, Any]) -> str:
+    settings, machine = verdicts["settings"], verdicts["machine"]
+    return (
+        f"Measured on {verdicts['date']} at commit `{verdicts['commit'][:12]}`, profile {settings['profile']}, "
+        f"{settings['episodes']} episodes per policy, on {machine['processor']} ({machine['cores']} cores), Python "
+        f"{machine['python']}. Not run: no policy, no board, or no runtime there; each skip says why."
+    )
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+HEAD = """# Claims and verdicts
+
+<!-- Made by docs/generate.py from the claims files; edit those. -->
+
+A claim is a sentence of a paper, in our words, with a threshold. A *case* is one cell of it, judged alone; an *item* is
+one sentence over many cells. Either gets an interval first, and the interval decides:
+
+| verdict | the interval lies |
+|---|---|
+| supported | wholly on the claimed side of the threshold |
+| refuted | wholly on the other side |
+| inconclusive | on both; the line says what would decide |
+| partial | anywhere: some of the sentence's cells are missing, and are listed |
+
+Each side of an interval is wrong in at most 5% of cases (simulated: `python -m tests.judge_simulation`). It covers the
+policies (training seeds), the environment seeds and their interaction; every scheme plays the same environment seeds.
+Episodes that are the same are counted once, and no interval has width zero. A refuted item whose reason is known is an
+expected failure in pytest, and fails once it is supported again.
+"""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,50 @@
+"""Files that become a page, or parts of one run: read, and refused when they are something else."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.errors import StoreError
+from quarl_bench.report.results import SCHEMA_VERSION
+
+KINDS = ("results", "sweep", "weights", "check")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file: results of pytest (`--quarl-json`), or what `quarl sweep`, `weights` or `check` printed as JSON."""
+
+    name: str
+    data: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """`results`, `sweep`, `weights` or `check`."""
+        return str(self.data.get("kind", "results"))
+
+
+def read_document(path: Path) -> Document:
+    """A file of one of the four kinds; StoreError, with the remedy, for anything else."""
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}; name a file of --quarl-json") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not JSON ({error}); name a file of --quarl-json") from error
+    if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
+        raise StoreError(f"{path}: holds no rows; name a file of --quarl-json, or of quarl sweep or weights --json")
+    document = Document(path.name, data)
+    if document.kind == "results" and data.get("schema_version") != SCHEMA_VERSION:
+        raise StoreError(f"{path}: schema_version is not {SCHEMA_VERSION}; make it again with this version")
+    if document.kind not in KINDS:
+        raise StoreError(f"{path}: unknown kind {document.kind!r}; known are {', '.join(KINDS)}")
+    return document
+
+
+def read_results(path: Path) -> Document:
+    """A file of pytest's --quarl-json; StoreError for anything else."""
+    document = read_document(path)
+    if document.kind != "results":
+        raise StoreError(f"{path}: what quarl {document.kind} printed; name a file of pytest's --quarl-json")
+    return document

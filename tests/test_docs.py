@@ -1,0 +1,105 @@
+"""The documentation: its code runs, its generated parts are current, its site builds, its figures are the code's."""
+
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from quarl_bench.claims.catalog import KINDS, read_catalog
+from quarl_bench.rl.environments import Environment
+from quarl_bench.rl.recipes import Recipe
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted((DOCS / "extending").glob("*.md"))
+FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = {"python": [], "pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "quarl": ["-m", "quarl_bench.cli"]}
+
+
+@pytest.fixture(scope="module")
+def generator():
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_files(page):
+    return dict(FILE.findall(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for name, text in read_files(page).items():
+        (tmp_path / name).write_text(text)
+    commands = [line for block in CONSOLE.findall(page.read_text(encoding="utf-8")) for line in block.splitlines()]
+    assert commands
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        call = [sys.executable, *PROGRAMS[program], *arguments]
+        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def test_tables_for_environments_and_recipes_are_well_formed():
+    files = read_files(DOCS / "extending" / "add_environment.md")
+    ((slug, entry),) = tomllib.loads(files["environments.toml"]).items()
+    assert Environment(slug, **entry).cap == 25.0
+    ((slug, entry),) = tomllib.loads(files["ppo.toml"]).items()
+    assert Recipe("ppo", slug, **entry).timesteps == 20_000
+
+
+def test_every_rule_is_described(generator):
+    assert set(generator.RULES) == {rule for rules in KINDS.values() for rule in rules}
+
+
+def test_the_page_of_claims_and_the_table_in_the_readme_are_current(generator):
+    claims, verdicts = read_catalog(), json.loads(generator.VERDICTS.read_text())
+    remedy = "run python docs/generate.py"
+    assert generator.PAGE.read_text() == generator.write_page(claims, verdicts), remedy
+    readme = generator.README.read_text()
+    assert readme == generator.insert_table(readme, claims, verdicts), remedy
+    unknown = set(verdicts["claims"]) - {claim.id for claim in claims}
+    assert not unknown, "verdicts.json is older than the claims files; make it anew"
+
+
+def test_the_readme_needs_both_marks(generator):
+    with pytest.raises(ValueError, match="no block"):
+        generator.insert_table("text", (), {})
+
+
+def test_the_floors_on_the_page_are_those_that_are_enforced():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [layer.replace("quarl_bench.", "").split(" | ") for layer in contracts[0]["layers"]]
+    lines = re.findall(r"^\| (`[\w` ]+`) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    assert [re.findall(r"\w+", line) for line in lines] == layers
+
+
+def test_the_example_on_the_page_is_that_of_the_project():
+    block = re.search(r"```python\n(.*?)```", (DOCS / "check.md").read_text(), re.DOTALL)[1]
+    assert block in (DOCS / "example_project" / "test_release.py").read_text()
+
+
+def test_options_on_the_pages_exist(pytester):
+    text = "\n".join(path.read_text(encoding="utf-8") for path in [*DOCS.rglob("*.md"), ROOT / "README.md"])
+    options = pytester.runpytest_inprocess("--help").stdout.str()
+    for option in sorted(set(re.findall(r"--quarl-[a-z-]+[a-z]", text))):
+        assert option in options, option
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    if shutil.which("mkdocs") is None:
+        pytest.skip("no mkdocs here; tox run -e docs builds the site")
+    command = ["mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,58 @@
+"""Our own runs, found in the store as LQCC's sentences ask for them."""
+
+import numpy as np
+import pytest
+
+from quarl_bench.cells import Cells, Protocol
+from quarl_bench.claims.arms import average_curves
+from quarl_bench.claims.replay import judge_parity, judge_selected
+from quarl_bench.claims.runs import find_arm, find_runs, read_curves
+from quarl_bench.claims.selection import Configuration
+from quarl_bench.errors import MissingBaseline
+from quarl_bench.rl import train as rl_train
+from quarl_bench.rl.lqcc import train
+from quarl_bench.rl.lqcc.recipe import find_recipe
+from quarl_bench.spec import Case, Outcome, PolicySpec
+from quarl_bench.store import Places, Store
+
+
+@pytest.fixture
+def cells(tmp_path, monkeypatch):
+    """Two fp32 policies and two with a core of 3 bits, of a few steps of Pendulum."""
+    monkeypatch.setattr(train, "CURVE_EPISODES", 2)
+    monkeypatch.setattr(train, "CURVE_POINTS", 4)
+    monkeypatch.setattr(rl_train, "SCORE_EPISODES", 2)
+    recipe = find_recipe("sac").override(timesteps=80, learning_starts=40, width=8, batch=8)
+    for scheme in ("fp32", "i8c3o8"):
+        train.train_seeds(recipe.quantize(scheme), "pendulum", (0, 1), tmp_path / "baselines" / "policies")
+    return Cells(Store(Places(tmp_path / "cache", tmp_path / "baselines")), Protocol(policies=2, episodes=3), tmp_path)
+
+
+def test_what_was_trained_is_found_and_the_rest_is_missing(cells):
+    tasks = find_runs(cells, "sac", ["pendulum", "hopperv4"], "lqcc")
+    reference, find = tasks["pendulum"]
+    assert reference.shape == find(Configuration(3)).shape == (2,)
+    assert not np.array_equal(reference, find(Configuration(3)))
+    assert find(Configuration(2)) is None
+    assert tasks["hopperv4"][0].size == 0
+    verdict = judge_parity({"pendulum": tasks["pendulum"]}, "core", (2, 3))
+    assert (verdict.outcome, verdict.missing) == (Outcome.PARTIAL, ("pendulum: i8c2o8",))
+    some = judge_selected(tasks, dict.fromkeys(tasks, Configuration(3)))
+    assert some.missing == ("hopperv4: fp32 and i8c3o8",)
+    assert some.policies == 2
+
+
+def test_learning_curves_begin_where_learning_does(cells):
+    arm = find_arm(cells, Case("sac", "pendulum", "i8c3o8", "lqcc"))
+    curves = read_curves(arm)
+    assert [[point["timesteps"] for point in curve] for curve in curves] == [[60, 80]] * 2
+    assert average_curves(curves, "x").shape == (2,)
+    assert find_arm(cells, Case("sac", "pendulum", "fp32", "lqccbf16")) is None
+
+
+def test_what_is_missing_says_how_it_is_trained(tmp_path):
+    store = Store(Places(tmp_path))
+    with pytest.raises(MissingBaseline, match="`quarl train sac antv4 --seeds LIST --output FOLDER/policies`"):
+        store.policy(PolicySpec("sac", "antv4", 0, "lqcc"))
+    with pytest.raises(MissingBaseline, match="--seeds LIST --scheme i3c2o8h64 --output"):
+        store.integers(PolicySpec("sac", "antv4", 0, "lqcc", "i3c2o8h64"))
