@@ -35,7 +35,7 @@ FOLDINGS = {
     "halfcheetah": Folding((17, 2, 4, 1), (3, 3, 3), levels=3),
     "walker2d": Folding((17, 4, 128, 6), (2, 2, 3), levels=3),
     "ant": Folding((27, 8, 64, 8), (2, 2, 3), levels=3),
-    "humanoid": Folding((8, 16, 16, 17), (3, 3, 2), levels=3),
+    "humanoid": Folding((8, 16, 16, 17), (3, 3, 2), levels=2),
     "hopper": Folding((11, 16, 16, 3), (2, 2, 3), levels=3),
     "reference": Folding((17, 1, 4, 3), (2, 2, 2), levels=2),
 }

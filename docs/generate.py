@@ -85,14 +85,17 @@ def insert_table(text: str, claims: tuple[Claim, ...], verdicts: dict[str, Any])
 
 
 def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
-    """One line per claim: what it says, how many cases or items it has, and what they are."""
-    lines = ["| claim | says | items | verdicts |", "|---|---|---|---|"]
-    lines += [
-        f"| `{claim.id}` | {_escape(claim.sentence)} ({_escape(claim.paper)}, {_escape(claim.locus)}) "
-        f"| {_count(claim)} | {_tell(claim, verdicts)} |"
-        for claim in claims
-    ]
-    return "\n".join([*lines, "", _tell_run(verdicts)])
+    """By paper, one line per claim: what it says, and what its cases or items are."""
+    lines = []
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        lines += [f"**{paper}**", "", "| claim | says | where | verdicts |", "|---|---|---|---|"]
+        lines += [
+            f"| `{claim.id}` | {_escape(claim.sentence)} | {_escape(claim.locus)} | {_tell(claim, verdicts)} |"
+            for claim in claims
+            if claim.paper == paper
+        ]
+        lines.append("")
+    return "\n".join([*lines, _tell_run(verdicts)])
 
 
 def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:

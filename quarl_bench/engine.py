@@ -21,6 +21,7 @@ SMALLEST_STORE = 80 << 20  # bytes; Ray refuses less
 def import_ray() -> Any:
     """The module; MissingExtra without it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # the caller's own priority, not 15 below it
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about a future default
     try:
         with warnings.catch_warnings():
@@ -53,7 +54,7 @@ def _start(ray: Any, address: str | None, processes: int, store: int | None) -> 
         if address is None:
             if store is not None and store < SMALLEST_STORE:
                 raise EngineError(f"an object store of {store >> 20} MB: Ray needs at least {SMALLEST_STORE >> 20}")
-            local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "object_store_memory": store}
+            local = {"include_dashboard": False, "object_store_memory": store}
             ray.init(num_cpus=processes, **local, **quiet)
             return
         check_address(address)
@@ -82,6 +83,11 @@ def check_address(address: str) -> None:
         done = subprocess.run(command, capture_output=True, timeout=HEALTH_SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"what listens at {address} does not answer as Ray does; check the port") from error
+    if done.returncode != 0 and b"AuthenticationError" in done.stderr:
+        raise EngineError(
+            f"the cluster at {address} asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or "
+            "RAY_AUTH_TOKEN_PATH, as on its other nodes"
+        )
     if done.returncode != 0:
         raise EngineError(f"what listens at {address} is no Ray cluster of this version; check port and versions")
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from quarl_bench.actorq import breakdown as clocks
 from quarl_bench.actorq import losses
 from quarl_bench.actorq.actor import play
+from quarl_bench.actorq.agents import make_agent
 from quarl_bench.actorq.checkpoint import has_checkpoint
 from quarl_bench.actorq.comparison import compare_runs, find_target, list_breakdown, list_summary
 from quarl_bench.actorq.evaluator import find_time, score_run
@@ -164,17 +165,17 @@ def test_half_precision_overflow_is_refused():
     order=st.lists(st.booleans(), max_size=300),
 )  # fmt: skip
 def test_neither_side_runs_away_and_both_never_wait_at_once(ratio, warmup, chunk, batch, order):
-    slack = ratio * max(4 * chunk, batch) + batch
-    rule = Ratio(ratio, warmup, slack)
+    rule = Ratio.balance(ratio, warmup, chunk, batch)
     for inserting in order:
-        assert rule.may_insert(chunk) or rule.may_sample(batch)
+        # A chunk may hold a few more: an episode's last transitions come at once.
+        assert rule.may_insert(2 * chunk) or rule.may_insert(chunk) or rule.may_sample(batch)
         if inserting and rule.may_insert(chunk):
             rule.inserts += chunk
         elif not inserting and rule.may_sample(batch):
             rule.samples += batch
         if rule.inserts >= warmup:
             ahead = (rule.inserts - warmup) * ratio - rule.samples
-            assert -slack <= ahead <= slack + chunk * ratio
+            assert -rule.slack - ratio * chunk <= ahead <= rule.slack + ratio * chunk
 
 
 def test_the_limiter_lets_go_when_it_is_closed():
@@ -432,6 +433,36 @@ def test_a_small_run_of_threads(algo, environment, precision, tmp_path):
     assert other.speedup == pytest.approx(1.0)
     assert len(list_summary([row, other])) == 3
     assert len(list_breakdown([row])) == 1 + len(clocks.ACTING)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "pendulum")])
+def test_an_agent_learns_a_bandit(algo, environment, precision):
+    """One state, no future: the better action is found, and a checkpoint holds everything."""
+    shape = {"critic": (32, 32), "support": (-2.0, 2.0)} if algo == "d4pg" else {}
+    chosen = choose_settings(
+        algo, environment, widths=(32,), rate=3e-3, learner_precision=precision, target_period=10, **shape
+    )
+    task = open_task(algo, environment)
+    agent, rng = make_agent(chosen, task), np.random.default_rng(0)
+    states = np.ones((64, task.inputs), dtype=np.float32)
+    for _ in range(350):
+        if algo == "dqn":
+            actions = rng.integers(2, size=64)
+            rewards = np.where(actions == 1, 1.0, -1.0).astype(np.float32)
+        else:
+            actions = rng.uniform(-1, 1, (64, 1)).astype(np.float32)
+            rewards = 1 - 3 * np.minimum((actions[:, 0] + 0.3) ** 2, 1)
+        agent.update(Transitions(states, actions, rewards, np.zeros(64, dtype=np.float32), states))
+    policy = agent.export()
+    if algo == "dqn":
+        assert policy.act(states[:1])[0] == 1
+    else:
+        assert np.tanh(policy.outputs(states[:1])[0, 0]) == pytest.approx(-0.3, abs=0.15)
+    other = make_agent(chosen, task)
+    other.restore(agent.state())
+    np.testing.assert_array_equal(other.export().outputs(states), policy.outputs(states))
+    assert other.updates == 350
 
 
 @needs_compiler

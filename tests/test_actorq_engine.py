@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from quarl_bench import cli
 from quarl_bench.actorq.settings import choose_settings
 from quarl_bench.actorq.training import Options, train
 from quarl_bench.cli import main
@@ -106,6 +107,14 @@ def test_the_command_refuses_in_one_line(arguments, reason, tmp_path, capsys):
     assert main(["actorq", *arguments, "--output", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert reason in line
+
+
+@pytest.mark.parametrize("command", ["actorq", "grid"])
+def test_every_option_states_its_default(command):
+    (commands,) = (action for action in cli._build_parser()._actions if isinstance(action.choices, dict))
+    for action in commands.choices[command]._actions:
+        if action.option_strings and action.dest != "help":
+            assert "Default: " in action.help, action.option_strings
 
 
 def test_zero_actors_are_a_usage_error(tmp_path, capsys):

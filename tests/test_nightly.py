@@ -186,6 +186,19 @@ def test_a_job_on_boards_joins_the_rest():
     assert merged["machine"] == {"cores": "2 | 4"}
 
 
+def test_merging_exits_with_1_on_a_changed_verdict(tmp_path, capsys):
+    for name, verdict in (("last", "supported"), ("now", "inconclusive")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(make_part(name, [make_row("a", verdict)]).data))
+    now, last, merged = (str(tmp_path / f"{name}.json") for name in ("now", "last", "merged"))
+    assert main(["report", "merge", now, "--compare", last, "--output", merged]) == 1
+    assert "  a: supported -> inconclusive; 1 -> 1" in capsys.readouterr().out
+    assert json.loads((tmp_path / "merged.json").read_text())["changes"][0]["after"] == "inconclusive"
+    assert main(["report", "merge", now, "--compare", now, "--output", merged]) == 0
+    assert main(["report", now, "--compare", last]) == 2
+    assert "--compare goes with merge" in capsys.readouterr().err
+    assert main(["report", "merge", str(tmp_path / "nothing.json")]) == 2
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -198,6 +198,7 @@ def test_an_arm_is_the_recipe_in_another_precision() -> None:
     "arguments, line",
     [
         (("dqn", "cartpole", "--precision", "bf16", "--origin", "control"), "are two arms; pass one of them"),
+        (("dqn", "cartpole", "--precision", "int8"), "precision 'int8' is unknown; known are fp32, bf16, fp16"),
         (("sac", "hopperv4", "--precision", "fp16"), "is for recipes of a2c, dqn, ppo"),
         (("dqn", "cartpole", "--precision", "bf16", "--scheme", "qat8"), "own precision, not in bf16"),
         (("dqn", "cartpole", "--origin", "bf16", "--output", "OUT"), "was made with another recipe"),

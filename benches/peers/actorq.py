@@ -14,6 +14,7 @@ Prints medians, and medians of the ratios within a round.
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -73,7 +74,7 @@ class Discarding:
     def __init__(self, message: Any) -> None:
         self._message = message
 
-    def pull(self, known: int) -> Any:
+    def pull(self, _: int) -> Any:
         """The same message."""
         return self._message
 
@@ -134,7 +135,7 @@ def compare_messages() -> None:
         inference.load(broadcast)
         times.append(time.process_time())
         base = base or len(message)
-        made, taken = (1e3 * (after - before) for before, after in zip(times, times[1:], strict=False))
+        made, taken = (1e3 * (after - before) for before, after in itertools.pairwise(times))
         print(f"  {precision}: {len(message):>11,} bytes, {len(message) / base:.4f}x; a fresh policy and its message "
               f"{made:.0f} ms, deserialize and load {taken:.2f} ms")  # fmt: skip
 

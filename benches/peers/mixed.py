@@ -11,7 +11,7 @@ import argparse
 import statistics
 
 from quarl_bench.claims.pace import explain_kernels, weigh_gains
-from quarl_bench.rl.pace import CONTENDERS, DIVISOR, LEAN, Paces, Plan, find_error, measure_paces
+from quarl_bench.rl.pace import CONTENDERS, DIVISORS, LEAN, Paces, Plan, find_error, measure_paces
 from quarl_bench.rl.recipes import FP32
 from quarl_bench.rl.sizes import PAPER
 
@@ -42,9 +42,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=CONTENDERS, default="cpu", help="Default: cpu.")
     parser.add_argument("--blocks", type=int, default=Plan.blocks, help=f"Default: {Plan.blocks}.")
-    parser.add_argument("--divisor", type=int, default=DIVISOR, help=f"Of the paper's sizes. Default: {DIVISOR}.")
+    parser.add_argument("--divisor", type=int, help=f"Of the paper's sizes. Default: {DIVISORS}.")
     options = parser.parse_args()
-    plan = Plan(blocks=options.blocks, divisor=options.divisor)
+    plan = Plan(blocks=options.blocks, divisor=options.divisor or DIVISORS[options.device])
     show(measure_paces(options.device, plan, lambda key: print(f"  {key}", end="\r", flush=True)))
 
 

@@ -22,7 +22,6 @@ from quarl_bench.net import Floats
 from quarl_bench.policy.files import save_policy
 from quarl_bench.policy.policy import PolicyNet
 
-CURVE_POINTS = 20  # policies that are kept for the evaluator
 CALIBRATION = 256  # states on which int8 actors are calibrated, and an evaluated policy is
 CURVE = "curve"
 SAVE_SECONDS = 60.0
@@ -52,9 +51,10 @@ class Learner:
         self.settings, self.task, self.folder, self._publish = settings, task, folder, publish
         self.agent = make_agent(settings, task)
         self.replay = Replay(settings.replay, np.random.default_rng([settings.seed, REPLAY_STREAM]))
-        slack = settings.samples_per_insert * max(4 * settings.chunk * settings.actors, settings.batch)
-        self.limiter = Limiter(Ratio(settings.samples_per_insert, settings.warmup, slack))
-        self.steps, self.elapsed, self.curve, self.drift = 0, 0.0, [], Drift()  # type: ignore[var-annotated]
+        ahead = settings.chunk * settings.actors
+        self.limiter = Limiter(Ratio.balance(settings.samples_per_insert, settings.warmup, ahead, settings.batch))
+        self.steps, self.elapsed, self.drift = 0, 0.0, Drift()
+        self.curve: list[dict[str, Any]] = []  # policies that were kept, and what they had cost
         self.returns: list[float] = []  # of the actors' last episodes, noise included
         self._cpu: dict[tuple[int, int], float] = {}  # seconds, by actor and life
         self._inherited = 0.0  # CPU seconds before a resume
@@ -75,8 +75,10 @@ class Learner:
 
     def insert(self, chunk: Chunk) -> bool:
         """Take in a chunk, waiting while the learner is behind; False when the run is over."""
-        if not self.limiter.insert(len(chunk.transitions)):
-            return False
+        inserted = self.limiter.insert(len(chunk.transitions), lambda: self._take_in(chunk))
+        return inserted and self.steps < self.settings.steps and not self._stopped
+
+    def _take_in(self, chunk: Chunk) -> None:
         with self._lock:
             if self._begin is None:
                 self._begin = time.perf_counter() - self.elapsed
@@ -87,11 +89,10 @@ class Learner:
             if chunk.version in self._versions:
                 self.drift.staleness.append(self.agent.updates - self._versions[chunk.version])
                 self._probe = chunk
-        return self.steps < self.settings.steps and not self._stopped
 
     def learn(self) -> dict[str, Any]:
         """Until all steps are inserted and used, or `stop`; the run's account."""
-        settings, interval = self.settings, max(self.settings.steps // CURVE_POINTS, 1)
+        settings, interval = self.settings, max(self.settings.steps // self.settings.points, 1)
         self._watch.resume()
         saved = time.monotonic()
         due = (self.steps // interval + 1) * interval

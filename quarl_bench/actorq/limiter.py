@@ -5,7 +5,9 @@ a ceiling, sampling while it stays above a floor; both lie one `slack` around th
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass
@@ -17,6 +19,11 @@ class Ratio:
     slack: float  # samples that either side may be ahead
     inserts: int = 0
     samples: int = 0
+
+    @classmethod
+    def balance(cls, ratio: float, warmup: int, chunk: int, batch: int) -> Self:
+        """The least slack with room: a batch, and four chunks, so that never both sides have to wait."""
+        return cls(ratio, warmup, 4 * chunk * ratio + batch)
 
     def may_insert(self, count: int) -> bool:
         """Whether `count` more transitions keep the learner within reach; always before learning starts."""
@@ -41,13 +48,15 @@ class Limiter:
         self._wanting: list[int] = []  # what waits to be inserted
         self._needing = 0  # what waits to be sampled
 
-    def insert(self, count: int) -> bool:
-        """Wait until `count` transitions may be inserted, and count them; False when closed."""
+    def insert(self, count: int, add: Callable[[], None] = lambda: None) -> bool:
+        """Wait until `count` transitions may be inserted, `add` and count them; False, without, when closed."""
         with self._lock:
             self._wanting.append(count)
             self._room.wait_for(lambda: not self.open or self.ratio.may_insert(count))
             self._wanting.remove(count)
-            self.ratio.inserts += count if self.open else 0
+            if self.open:
+                add()  # before anybody may sample them
+                self.ratio.inserts += count
             if self._needing and self.ratio.may_sample(self._needing):
                 self._stock.notify()
             return self.open

@@ -51,13 +51,24 @@ class Settings:
     update_period: int = 100  # steps of an actor between two pulls
     publish_period: int = 100  # updates of the learner between two broadcasts
     chunk: int = 64  # transitions that an actor sends at once
+    points: int = 20  # policies that are kept for the evaluator
     runtime: str = "c"
     learner_precision: str = "fp32"
     pin: bool = False  # learner and parameter server on the first core, actors on the others
 
     def __post_init__(self) -> None:
         self._check_words()
-        for name in ("actors", "steps", "batch", "n_step", "replay", "update_period", "publish_period", "chunk"):
+        for name in (
+            "actors",
+            "steps",
+            "batch",
+            "n_step",
+            "replay",
+            "points",
+            "update_period",
+            "publish_period",
+            "chunk",
+        ):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name.replace('_', ' ')} {getattr(self, name)}: at least 1 is needed")
         if not self.widths or min(self.widths) < 1:

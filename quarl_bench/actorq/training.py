@@ -29,6 +29,7 @@ from quarl_bench.rl.train import Interrupted
 PATIENCE = 0.5  # seconds between two looks at the processes
 MOST_DEATHS = 10  # of actors, per actor; then something else is wrong
 HELPERS = 2  # processes beside the actors: learner and parameter server
+FULL = ("ObjectStoreFullError", "OutOfDiskError")  # Ray's, also inside another's message
 PENDING = 30.0  # seconds for the last actors to end behind the learner
 
 
@@ -192,7 +193,12 @@ def _translate(error: Exception, who: str) -> QuarlError:
     cause = name_remote(error)
     if isinstance(cause, QuarlError):
         return cause
-    return EngineError(f"{who} failed ({type(cause).__name__}: {_first(cause)})")
+    kind = type(cause).__name__
+    if kind in FULL or any(name in str(cause) for name in FULL):
+        return EngineError(
+            f"the object store is full ({kind} in {who}); pass a larger --object-store, or free the disk"
+        )
+    return EngineError(f"{who} failed ({kind}: {_first(cause)})")
 
 
 def _check_store(settings: Settings, task: Task, store: int | None) -> None:

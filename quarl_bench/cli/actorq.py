@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
                   "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs")  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg")
     command.add_argument("environment", help="environment, for example cartpole")
-    command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders")
+    command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
     swept = command.add_argument_group("what is swept: a list makes a run of every combination")
     swept.add_argument("--precision", type=_read_words, default=("int8",), metavar="LIST",
                        help="of the actors: fp32, fp16, int8. Default: int8.")  # fmt: skip
@@ -36,13 +36,16 @@ def add_command(commands: Any) -> None:
     swept.add_argument("--update-period", type=_read_numbers, default=(100,), metavar="LIST",
                        help="steps of an actor between two pulls. Default: 100.")  # fmt: skip
     swept.add_argument("--seeds", type=read_seeds, default=(0,), metavar="LIST", help="as 0..2. Default: 0.")
-    learning = command.add_argument_group("learning; defaults are the recipe's")
-    learning.add_argument("--widths", type=_read_numbers, metavar="LIST", help="hidden layers, as 2048,2048,2048.")
-    learning.add_argument("--steps", type=read_positive, help="environment steps of all actors together.")
-    learning.add_argument("--batch", type=read_positive, help="transitions per update.")
-    learning.add_argument("--n-step", type=read_positive, help="steps of a return before it is estimated.")
-    learning.add_argument("--samples-per-insert", type=float, metavar="X", help="sampled per inserted transition.")
-    learning.add_argument("--rate", type=float, help="of Adam.")
+    learning = command.add_argument_group("learning")
+    learning.add_argument("--widths", type=_read_numbers, metavar="LIST",
+                          help="hidden layers, as 2048,2048,2048. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--steps", type=read_positive, help="of all actors together. Default: the recipe's.")
+    learning.add_argument("--batch", type=read_positive, help="transitions per update. Default: the recipe's.")
+    learning.add_argument("--n-step", type=read_positive, metavar="N",
+                          help="rewards of a return before it is estimated. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--samples-per-insert", type=float, metavar="X",
+                          help="transitions sampled per transition inserted. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--rate", type=float, help="of Adam. Default: the recipe's.")
     learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
     shipping = command.add_argument_group("weights")
     shipping.add_argument("--communication", help="precision in which they are shipped. Default: the actors'.")
@@ -55,9 +58,13 @@ def add_command(commands: Any) -> None:
     engine.add_argument("--object-store", type=read_positive, metavar="MB", help="of a local Ray. Default: Ray's own.")
     engine.add_argument("--pin", action="store_true",
                         help="learner on the first core, actors on the others. Default: not.")  # fmt: skip
-    engine.add_argument("--resume", action="store_true", help="go on from checkpoints; finished runs are kept.")
+    engine.add_argument("--resume", action="store_true", help="from checkpoints; finished runs are kept. Default: not.")
+    engine.add_argument("--points", type=read_positive, default=20, metavar="N",
+                        help="of the learning curve. Default: 20.")  # fmt: skip
     engine.add_argument("--episodes", type=read_positive, default=20, metavar="N",
                         help="per point of the curve, behind the run. Default: 20.")  # fmt: skip
+    engine.add_argument("--test-episodes", type=read_positive, default=100, metavar="N",
+                        help="that score the best policy, behind the run. Default: 100.")  # fmt: skip
     engine.add_argument("--plot", type=Path, metavar="FILE", help="where an actor's time goes, as PNG. Default: none.")
 
 
@@ -89,7 +96,7 @@ def _list_settings(options: argparse.Namespace) -> "list[Settings]":
         name: getattr(options, name)
         for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "rate", "learner_precision",
                      "communication", "publish_period", "runtime")
-    } | {"compress": options.compress, "pin": options.pin}  # fmt: skip
+    } | {"compress": options.compress, "pin": options.pin, "points": options.points}  # fmt: skip
     swept = (options.precision, options.actors, options.update_period, options.seeds)
     runs = [
         choose_settings(options.algo, options.environment, **fixed, **dict(zip(SWEPT, values, strict=True)))
@@ -121,6 +128,7 @@ def _train(options: argparse.Namespace, settings: "Settings") -> dict[str, Any]:
             resume=options.resume,
             progress=sys.stderr.isatty(),
             validation=options.episodes,
+            test=options.test_episodes,
             should_stop=_listen(),
             note=say,
             about={"machine": describe_machine()},

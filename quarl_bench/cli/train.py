@@ -27,8 +27,8 @@ def add_command(commands: Any) -> None:
         "--origin", default="", help="another arm: control, layernorm, or a precision as below. Default: none."
     )
     command.add_argument(
-        "--precision", choices=("fp32", "bf16", "fp16"),
-        help="of training's matrix products; weights are fp32. Default: the recipe's.",
+        "--precision", metavar="NAME",
+        help="fp32, bf16 or fp16: of training's matrix products; weights are fp32. Default: the recipe's.",
     )  # fmt: skip
     command.add_argument(
         "--scheme", default="",
@@ -113,8 +113,8 @@ def find_origin(options: argparse.Namespace) -> str:
         return str(options.origin)
     if options.origin:
         raise SpecError(f"--origin {options.origin} and --precision {options.precision} are two arms; pass one of them")
-    own = find_recipe(options.algo, options.environment).precision
-    return "" if options.precision == own else str(options.precision)
+    recipe = find_recipe(options.algo, options.environment)
+    return "" if options.precision == recipe.precision else recipe.train_in(options.precision).precision
 
 
 def train_many(options: argparse.Namespace, settings: "Options") -> int:

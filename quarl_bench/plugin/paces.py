@@ -31,7 +31,7 @@ def quarl_paces(quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.C
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.parent / f"{device}.lock"):
             if not path.exists():
-                plan = find_plan(quarl_settings.profile)
+                plan = find_plan(quarl_settings.profile, device)
                 total = plan.blocks * len(plan.sizes) * len(CONTENDERS[device])
                 with _show(total, f"Table 5 on {device}", quiet=quiet) as progress:
                     write_file(path, json.dumps(measure_paces(device, plan, progress).as_dict()))
@@ -74,11 +74,13 @@ def pace_verdict(
     return PaceVerdict(request, quarl_record, strict=quarl_settings.strict)
 
 
-def find_plan(profile: str) -> "Plan":
+def find_plan(profile: str, device: str) -> "Plan":
     """A profile's plan; in `smoke` a glance at smaller networks, end to end left out."""
-    from quarl_bench.rl.pace import Plan
+    from quarl_bench.rl.pace import DIVISORS, Plan
 
-    return Plan(blocks=2, seconds=0.02, calls=2, steps=0, divisor=32) if profile == "smoke" else Plan()
+    if profile == "smoke":
+        return Plan(blocks=2, seconds=0.02, calls=2, steps=0, divisor=32)
+    return Plan(divisor=DIVISORS[device])
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Scaled(Optimizer):
     def step(self, closure: Any = None) -> Any:
         """One step of the optimizer, or none."""
         gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
-        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        finite = bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all())
         self.scale.judge_step(finite=finite)
         return super().step(closure) if finite else None
 
