@@ -110,13 +110,15 @@ def play(
     player = Player(task.environment, generator)
     states: list[Floats] = []
     greedy: list[Any] = []
-    steps = sent = pulls = 0
+    steps = sent = pulls = counted = 0
     watch, base = Stopwatch(ACTING), time.process_time()
     while limit is None or steps < limit:
         if steps % settings.update_period == 0 or behaviour.version == NEVER:
             message = ports.pull(behaviour.version)
             watch.lap("pull")
             if message is not None:
+                if behaviour.version == NEVER:  # what went before was random, and is not counted
+                    watch, counted = Stopwatch(ACTING), steps
                 pulls += 1
                 take_over(behaviour, message, watch)
         observation = player.observation
@@ -152,7 +154,7 @@ def play(
             watch.lap("send")
         watch.lap("other")
     player.close()
-    return {"breakdown": watch.read(steps).as_dict(), "cpu": time.process_time() - base, "pulls": pulls}
+    return {"breakdown": watch.read(steps - counted).as_dict(), "cpu": time.process_time() - base, "pulls": pulls}
 
 
 def take_over(behaviour: Behaviour, message: Bytes, watch: Stopwatch) -> None:

@@ -45,16 +45,6 @@ class Breakdown:
     wall: Mapping[str, float]
     cpu: Mapping[str, float]
 
-    @property
-    def total(self) -> float:
-        """Wall clock of all stages."""
-        return sum(self.wall.values())
-
-    @property
-    def busy(self) -> float:
-        """CPU seconds of all stages."""
-        return sum(self.cpu.values())
-
     def per_step(self, clock: str = "wall") -> dict[str, float]:
         """Microseconds per step and stage, by `clock`: wall or cpu."""
         times: Mapping[str, float] = getattr(self, clock)
@@ -93,11 +83,6 @@ def find_share(parts: Mapping[str, float], stages: Sequence[str]) -> float:
 def find_ceiling(share: float) -> float:
     """The speed-up when the given share of the time takes none (Amdahl 1967); infinite for all of it."""
     return 1 / (1 - share) if share < 1 else float("inf")
-
-
-def limit_speedup(share: float, factor: float) -> float:
-    """The speed-up when the given share becomes `factor` times as fast."""
-    return 1 / (1 - share + share / factor)
 
 
 @dataclass(frozen=True)

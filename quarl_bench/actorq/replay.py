@@ -46,10 +46,6 @@ class Assembler:
         while self._window:
             self._emit(after, terminated=False)
 
-    def drop(self) -> None:
-        """Forget the open window."""
-        self._window.clear()
-
     def __len__(self) -> int:
         return len(self._rows)
 

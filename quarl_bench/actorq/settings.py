@@ -1,8 +1,6 @@
 """What one run of ActorQ is: algorithm, task, network, and every option that the original has."""
 
-import hashlib
 import importlib.resources
-import json
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -117,11 +115,6 @@ class Settings:
         """`dqn-cartpole-int8-seed0`, an id of the run for folders."""
         return f"{self.algo}-{self.environment}-{self.precision}-seed{self.seed}"
 
-    @property
-    def sha256(self) -> str:
-        """Hash of everything that changes a run."""
-        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
-
     def as_dict(self) -> dict[str, Any]:
         """Built-in types only."""
         return {name: _to_builtin(value) for name, value in asdict(self).items()}
@@ -137,11 +130,6 @@ def choose_settings(algo: str, environment: str, **changes: Any) -> Settings:
     for name in values.keys() - known:
         raise SpecError(f"unknown option {name!r} of ActorQ; known are {', '.join(sorted(known))}")
     return Settings(algo, environment, **{name: _to_tuple(value) for name, value in values.items()})
-
-
-def list_algorithms() -> tuple[str, ...]:
-    """What ActorQ trains."""
-    return tuple(_read_recipes())
 
 
 def _check_algorithm(algo: str) -> None:

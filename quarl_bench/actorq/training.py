@@ -43,7 +43,6 @@ class Options:
     progress: bool = False
     validation: int = VALIDATION_EPISODES
     test: int = TEST_EPISODES
-    keep_curve: bool = False
     about: dict[str, Any] = field(default_factory=dict)  # joins the record
     should_stop: Callable[[], bool] = lambda: False
     note: Callable[[str], None] = lambda _: None
@@ -79,8 +78,7 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
     record: dict[str, Any] = about | options.about | report | scored
     write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
     shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
-    if not options.keep_curve:
-        discard_curve(folder)
+    discard_curve(folder)
     return record
 
 

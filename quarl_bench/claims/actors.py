@@ -6,6 +6,7 @@ name; a ratio of CPU seconds is disturbed less than one of wall clock.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,13 @@ def judge_time(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") 
     times = [[find_time(run["curve"], find_target(pair[0]), clock) for run in pair] for pair in pairs]
     missed = sum(ours is None for _, ours in times)
     ratios = [ours / theirs for theirs, ours in times if ours is not None and theirs]
-    caveats = [f"{missed} of {len(pairs)} runs never reach the target"] if missed else []
-    return judge_ratio(ratios, pairs, threshold, caveats)
+    verdict = judge_ratio(ratios, pairs, threshold, [])
+    if not missed:
+        return verdict
+    # A run that never arrives has no ratio; without it, the others would only flatter.
+    outcome = Outcome.INCONCLUSIVE if verdict.outcome is Outcome.SUPPORTED else verdict.outcome
+    caveats = (f"{missed} of {len(pairs)} runs never reach the target", *verdict.caveats)
+    return replace(verdict, outcome=outcome, caveats=caveats, needed=verdict.needed or "longer runs")
 
 
 def judge_stages(pairs: Sequence[Pair], stages: Sequence[str], threshold: float) -> Verdict:

@@ -45,6 +45,8 @@ def add_command(commands: Any) -> None:
                           help="rewards of a return before it is estimated. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--samples-per-insert", type=float, metavar="X",
                           help="transitions sampled per transition inserted. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--warmup", type=read_positive, metavar="N",
+                          help="random transitions before learning starts. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--rate", type=float, help="of Adam. Default: the recipe's.")
     learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
     shipping = command.add_argument_group("weights")
@@ -94,8 +96,8 @@ def _list_settings(options: argparse.Namespace) -> "list[Settings]":
 
     fixed = {
         name: getattr(options, name)
-        for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "rate", "learner_precision",
-                     "communication", "publish_period", "runtime")
+        for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "warmup", "rate",
+                     "learner_precision", "communication", "publish_period", "runtime")
     } | {"compress": options.compress, "pin": options.pin, "points": options.points}  # fmt: skip
     swept = (options.precision, options.actors, options.update_period, options.seeds)
     runs = [

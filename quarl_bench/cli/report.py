@@ -10,7 +10,8 @@ from quarl_bench.cli.printing import print_result
 MERGE = "merge"
 CHANGED = 1  # exit code
 EXIT_CODES = (
-    f"exit codes: 0 done, {CHANGED} a verdict is another one than in --compare, 2 wrong input (one line on stderr)"
+    f"exit codes: 0 done, 2 wrong input (one line on stderr), {CHANGED} a verdict is another one than in --compare, "
+    "130 interrupted"
 )
 
 
