@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from quarl_bench import cli
+from quarl_bench import cli, engine
 from quarl_bench.actorq.settings import choose_settings
 from quarl_bench.actorq.training import Options, train
 from quarl_bench.cli import main
@@ -73,8 +73,10 @@ def test_an_address_that_nobody_answers(address):
 
 
 @needs_ray
-def test_an_address_where_something_else_listens(tmp_path, capsys):
+def test_an_address_where_something_else_listens(tmp_path, capsys, monkeypatch):
     """It accepts and says nothing: the worst case for a client that waits."""
+    assert engine.KNOCK_SECONDS + engine.HEALTH_SECONDS < 18
+    monkeypatch.setattr(engine, "HEALTH_SECONDS", 4.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         silent = threading.Thread(target=lambda: [server.accept() for _ in range(2)], daemon=True)
         silent.start()

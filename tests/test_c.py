@@ -319,3 +319,10 @@ def test_other_sign_in_the_manifest_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DeploymentError, match="the model's input is int8 of scale"):
         start(moved, find_backend("c").kernels[0])
+
+
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
+def test_loading_a_policy_leaves_subnormal_numbers_to_the_process(kernel: str) -> None:
+    CRunner(write_model(make_policy()), kernel)
+    smallest = np.array([1e-45], dtype=np.float32)
+    assert (smallest * np.float32(2) > 0).all()

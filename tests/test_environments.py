@@ -350,16 +350,16 @@ def test_an_agent_of_other_observations_is_refused() -> None:
     ],
 )
 def test_a_misspelt_environment_is_recognised(name: str, meant: str) -> None:
-    wanted = rf"^unknown environment '{name}'; did you mean {meant}\? known are acrobot, .*walkerwalkdmc"
-    with pytest.raises(SpecError, match=wanted + "$"):
-        find_environment(name)
-    with pytest.raises(SpecError, match=wanted + " and Gymnasium's own ids$"):
-        identify_environment(name)
+    for find in (find_environment, identify_environment):
+        with pytest.raises(SpecError, match=rf"^unknown environment '{name}'; did you mean {meant}\?$"):
+            find(name)
 
 
 def test_what_resembles_nothing_gets_no_proposal() -> None:
-    with pytest.raises(SpecError, match=r"^unknown environment 'go'; known are acrobot, "):
+    with pytest.raises(SpecError, match=r"^unknown environment 'go'; known are acrobot, .*walkerwalkdmc$"):
         find_environment("go")
+    with pytest.raises(SpecError, match=r"^unknown environment 'go'; known are .* and Gymnasium's own ids$"):
+        identify_environment("go")
 
 
 @pytest.mark.parametrize(

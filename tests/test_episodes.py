@@ -149,9 +149,9 @@ def test_wrappers_are_left_out_and_their_limit_is_known() -> None:
 
 
 def test_an_environment_without_a_step_limit_is_refused() -> None:
-    gymnasium.register("Endless-v0", gymnasium.spec("CartPole-v1").entry_point)
+    gymnasium.register("NoLimit-v0", gymnasium.spec("CartPole-v1").entry_point)
     try:
         with pytest.raises(SpecError, match="no step limit"):
-            make_environment(Environment("endless", "Endless-v0"))
+            make_environment(Environment("endless", "NoLimit-v0"))
     finally:
-        del gymnasium.registry["Endless-v0"]
+        del gymnasium.registry["NoLimit-v0"]

@@ -48,7 +48,15 @@ KERNELS = {  # of C artefacts
     "s8xs8": ("-DQUARL_S8",),
     "s8xs8-float": ("-DQUARL_S8", "-DQUARL_FLOAT"),
     "strict": (),
-    "fast-math": ("-ffast-math",),
+    # Not -ffast-math: linking with it turns off subnormal numbers in the whole process.
+    "fast-math": (
+        "-fassociative-math",
+        "-freciprocal-math",
+        "-fno-signed-zeros",
+        "-fno-trapping-math",
+        "-fno-math-errno",
+        "-ffinite-math-only",
+    ),
 }
 TOLERANCE = 1e-5  # of float32 outputs, relative to the largest: libraries differ in the order of their sums
 SAMPLES = 1 << 16  # kept of the calls of one block; when they are full, every second is dropped

@@ -69,7 +69,7 @@ def list_breakdown(rows: Sequence[Row], clock: str = "wall") -> list[list[str]]:
 def list_summary(rows: Sequence[Row]) -> list[list[str]]:
     """A table with a line per run."""
     header = ["run", "steps/s", "x fp32", "ceiling", "loop x", "ceiling", "s to 95%", "cpu s", "idle", "bytes",
-              "agree", "KL", "stale", "deaths", "return"]  # fmt: skip
+              "encode ms", "agree", "KL", "stale", "deaths", "return"]  # fmt: skip
     return [header, *(_format(row) for row in rows)]
 
 
@@ -110,6 +110,7 @@ def _format(row: Row) -> list[str]:
         f"{row.record['cpu']:.1f}",
         f"{row.idle:.0%}",
         f"{server['bytes']:,.0f}",
+        f"{sum(Breakdown.from_dict(server['breakdown']).per_step('cpu').values()) / 1e3:.1f}",
         _show(drift["agreement"], ".3f"),
         _show(drift["kl"], ".3g"),
         _show(drift["staleness"], ".0f"),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.actorq.message import Broadcast, FloatNet
 from quarl_bench.atomic import write_file
-from quarl_bench.deploy.c import OPTIMIZE, X86, compile_library, identify_compiler
+from quarl_bench.deploy.c import OPTIMIZE, REORDER, X86, compile_library, identify_compiler
 from quarl_bench.deploy.source import read_resource
 from quarl_bench.errors import DeploymentError
 from quarl_bench.net import Activation, Floats
@@ -24,8 +24,6 @@ from quarl_bench.quant.parameters import ActivationFormat
 from quarl_bench.quant.requantize import Requantization, effective_scale
 
 HEADERS = {"integer.c": "kernels.h", "float.c": "kernels_float.h"}
-# What lets sums be vectorised. Not -ffast-math: linking with it turns off subnormal numbers in the whole process.
-REORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = {"integer.c": ("-DQUARL_FLOAT", "-DQUARL_U8" if X86 else "-DQUARL_S8"), "float.c": REORDER}
 BYTE: Any = np.uint8 if X86 else np.int8
 CODES = {Activation.NONE: 0, Activation.RELU: 1, Activation.TANH: 2}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from quarl_bench.actorq.settings import Settings
 
 STOPPED = 3
-SWEPT = ("precision", "actors", "update_period", "seed")
+SWEPT = ("seed", "update_period", "actors", "precision")  # precisions side by side: a machine's load drifts
 
 
 def add_command(commands: Any) -> None:
@@ -99,7 +99,7 @@ def _list_settings(options: argparse.Namespace) -> "list[Settings]":
         for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "warmup", "rate",
                      "learner_precision", "communication", "publish_period", "runtime")
     } | {"compress": options.compress, "pin": options.pin, "points": options.points}  # fmt: skip
-    swept = (options.precision, options.actors, options.update_period, options.seeds)
+    swept = (options.seeds, options.update_period, options.actors, options.precision)
     runs = [
         choose_settings(options.algo, options.environment, **fixed, **dict(zip(SWEPT, values, strict=True)))
         for values in itertools.product(*swept)

@@ -212,8 +212,8 @@ def _name_others(name: str, further: str = "") -> SpecError:
     known = sorted(_read_environments())
     short = _shorten(name)
     near = [short] if short in known else difflib.get_close_matches(short, known, cutoff=NEAR)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return SpecError(f"unknown environment {name!r}; {hint}known are {', '.join(known)}{further}")
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}{further}"
+    return SpecError(f"unknown environment {name!r}; {hint}")
 
 
 def _shorten(name: str) -> str:
