@@ -47,7 +47,7 @@ def test_a_missing_baseline_says_how_to_train_it(tmp_path):
         Store(Places(tmp_path)).policy(SPEC)
 
 
-@pytest.mark.parametrize(("algo", "environment"), [("ppq", "cartpole"), ("ppo", "cartpool")])
+@pytest.mark.parametrize(("algo", "environment"), [("ppq", "cartpole"), ("ppo", "poolcart")])
 def test_unknown_names_list_the_known_ones(tmp_path, algo, environment):
     with pytest.raises(SpecError, match="known are"):
         Store(Places(tmp_path)).policy(PolicySpec(algo, environment, 0))

@@ -195,10 +195,19 @@ class Comparison:
         return find_faults(self.board, self.before, self.after, (*self.first.blocks, *self.second.blocks))
 
     def weigh_speed(self) -> Interval:
-        """The first's median call over the second's, with 90% limits of the paired blocks' logarithms."""
+        """The first's median call over the second's, with 90% limits of the paired blocks' logarithms.
+
+        They are widened by what the clock cannot tell: blocks of short calls often agree to its step, and agree wrongly.
+        """
         pairs = zip(self.first.blocks, self.second.blocks, strict=True)
         logs = [math.log(a.ns["p50"] / b.ns["p50"]) for a, b in pairs]
-        return Interval(*map(math.exp, average_tasks(logs)))
+        estimate, low, high = average_tasks(logs)
+        blind = sum(self.find_step() / 2 / timing.find_ns("p50") for timing in (self.first, self.second))
+        return Interval(*map(math.exp, (estimate, low - blind, high + blind)))
+
+    def find_step(self) -> int:
+        """Nanoseconds between two readings of the board's clock: the largest that divides every longest call."""
+        return math.gcd(*(int(block.ns["max"]) for timing in (self.first, self.second) for block in timing.blocks))
 
 
 def read_state(report: dict[str, Any]) -> State:
