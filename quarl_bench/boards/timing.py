@@ -197,7 +197,7 @@ class Comparison:
     def weigh_speed(self) -> Interval:
         """The first's median call over the second's, with 90% limits of the paired blocks' logarithms.
 
-        They are widened by what the clock cannot tell: blocks of short calls often agree to its step, and agree wrongly.
+        They are widened by what the clock cannot tell: blocks of short calls often agree to its step.
         """
         pairs = zip(self.first.blocks, self.second.blocks, strict=True)
         logs = [math.log(a.ns["p50"] / b.ns["p50"]) for a, b in pairs]
