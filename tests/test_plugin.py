@@ -134,7 +134,7 @@ def test_options_are_one_group_with_defaults(pytester):
     assert "claim(id)" in pytester.runpytest_subprocess("--markers").stdout.str()
 
 
-@pytest.mark.parametrize("workers", ["0", "2", "4"])
+@pytest.mark.parametrize("workers", ["0", "3"])
 def test_any_number_of_workers_writes_the_same_rows(project, workers):
     run(project, "-n", "0", "--quarl-json", "serial.json")
     files = {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")}
@@ -149,7 +149,7 @@ def test_any_number_of_workers_writes_the_same_rows(project, workers):
     assert {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")} == files
 
 
-@pytest.mark.parametrize("workers", ["0", "4"])
+@pytest.mark.parametrize("workers", ["0", "2"])
 def test_nothing_is_trained_twice(project, workers):
     project.makeconftest("""
         from dataclasses import replace

@@ -16,8 +16,8 @@ from tests.test_store import MEASUREMENT, make_policy
 
 @pytest.mark.parametrize("experiment", [kill_trainings, kill_benches])
 def test_killing_leaves_nothing_corrupt(experiment, tmp_path):
-    report = experiment(tmp_path, 3, random.Random(1))
-    assert report.kills == 3
+    report = experiment(tmp_path, 2, random.Random(1))  # `python -m tests.kill_nine`: as many as one likes
+    assert report.kills == 2
     assert not report.corrupt
 
 
