@@ -16,6 +16,9 @@ SECONDS = 150  # for a script, on a busy machine
 LOCK = Path(tempfile.gettempdir()) / f"quarl-ray-{os.getuid()}.lock"
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra actorq (ray)")
+takes_minutes = pytest.mark.skipif(
+    not os.environ.get("QUARL_EXHAUSTIVE"), reason="a whole Ray starts and loses a process; set QUARL_EXHAUSTIVE"
+)
 
 PRELUDE = """
 import os, signal, sys, threading, time

@@ -13,7 +13,7 @@ from quarl_bench.actorq.training import Options, train
 from quarl_bench.cli import main
 from quarl_bench.engine import check_address
 from quarl_bench.errors import EngineError, StoreError
-from tests.engine import needs_ray, run_alone
+from tests.engine import needs_ray, run_alone, takes_minutes
 
 RUN = """
 from quarl_bench.actorq.settings import choose_settings
@@ -40,6 +40,7 @@ print("left:", left)
 
 
 @needs_ray
+@takes_minutes
 def test_a_killed_actor_is_counted_and_replaced(tmp_path):
     code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::ActorProcess.play", 0, 5_000)
     assert code == 0, err
@@ -54,6 +55,7 @@ def test_a_killed_actor_is_counted_and_replaced(tmp_path):
 
 
 @needs_ray
+@takes_minutes
 def test_without_its_learner_a_run_ends_in_one_line(tmp_path):
     code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::LearnerProcess", 0, 10_000_000)
     assert code == 0, err

@@ -11,7 +11,7 @@ from quarl_bench.cli import main
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Case
 from quarl_bench.store import Places, Store, Train
-from tests.engine import needs_ray, run_alone
+from tests.engine import needs_ray, run_alone, takes_minutes
 
 BASELINES = Path(__file__).parents[1] / "baselines"
 SPEC = """
@@ -141,6 +141,7 @@ for done in grid.run_grid(tasks, plan, workers=2, note=lambda line: print(line, 
 
 
 @needs_ray
+@takes_minutes
 def test_a_killed_worker_is_tried_again_and_counted(tmp_path):
     code, out, err = run_alone(WORKERS, tmp_path / "cache", tmp_path)
     assert code == 0, err
