@@ -26,7 +26,8 @@ from quarl_bench.rl.lqcc.recipe import find_recipe as find_lqcc_recipe
 from quarl_bench.rl.lqcc.recipe import name_policy
 from quarl_bench.rl.lqcc.train import train_seeds
 from quarl_bench.rl.recipes import Recipe, find_recipe
-from quarl_bench.rl.train import Options, train_policy
+from quarl_bench.rl.run import Options
+from quarl_bench.rl.train import train_policy
 from quarl_bench.spec import Case, PolicySpec, is_sampled
 from quarl_bench.store import Places, Store, Train
 

@@ -30,7 +30,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from quarl_bench.rl.recipes import Recipe
-from quarl_bench.rl.train import Options, train_policy
+from quarl_bench.rl.run import Options
+from quarl_bench.rl.train import train_policy
 from quarl_bench.spec import PolicySpec
 recipe = Recipe("ppo", "cartpole", "a test", 4096, 1, {"n_steps": 128, "batch_size": 64, "n_epochs": 2})
 print("start", flush=True)

@@ -11,6 +11,8 @@ from quarl_bench.policy.stored import load_stored
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.exploration import collect_random_states, measure_variance
 from quarl_bench.rl.recipes import find_recipe
+from quarl_bench.rl.run import Interrupted, Options
+from quarl_bench.rl.train import train_schemes
 from quarl_bench.spec import Case, PolicySpec
 from quarl_bench.store import Places, Store, Train
 from tests.test_store import make_policy, save_policy
@@ -68,6 +70,52 @@ def test_another_scheme_does_not_go_on_with_a_checkpoint(tmp_path):
     for recipe in (make_recipe(), make_recipe().train_aware("qat8"), make_recipe().train_aware(SCHEME, 300)):
         with pytest.raises(StoreError, match="made with another recipe"):
             run.start(recipe=recipe, resume=True)
+
+
+class TestSchemes:
+    """One seed under several schemes, whose runs are one run until they round."""
+
+    def train(self, folder, *schemes, algo="ppo", **options):
+        recipes = {scheme: make_recipe(algo).train_aware(scheme) for scheme in schemes}
+        spec = PolicySpec(algo, make_recipe(algo).environment, 7)
+        return {arm.scheme: stored for arm, stored in train_schemes(spec, recipes, folder, Options(**options))}
+
+    @pytest.mark.parametrize("algo", ["ppo", "dqn", "ddpg"])
+    def test_they_share_what_they_do_in_full_precision(self, tmp_path, algo):
+        trained = self.train(tmp_path, "qat8", "qat2", algo=algo)
+        alone = begin(tmp_path / "alone", algo, "qat2").start().about["curve"]
+        bits = [stored.policy.net.layers[0].weight_format.bit_width for stored in trained.values()]
+        assert bits == [8, 2]
+        for stored in trained.values():
+            curve = stored.about["curve"]
+            assert [point["timesteps"] for point in curve] == [point["timesteps"] for point in alone]
+            for point, same in zip(curve, alone, strict=True):
+                assert point.get("quantized") == same.get("quantized")
+                assert point.get("quantized") or point == same
+        assert {path.name for path in tmp_path.iterdir()} == {"alone"} | {
+            f"{algo}-{make_recipe(algo).environment}-{scheme}-seed7" for scheme in trained
+        }
+
+    @pytest.mark.parametrize("after", range(1, 13, 2))
+    def test_they_go_on_wherever_they_were_stopped(self, tmp_path, after):
+        asked = iter(range(1, 1000))
+        with pytest.raises(Interrupted):
+            self.train(tmp_path, "qat8", "qat2", should_stop=lambda: next(asked) >= after)
+        with pytest.raises(StoreError, match="unfinished run; pass --resume"):
+            self.train(tmp_path, "qat8", "qat2")
+        trained = self.train(tmp_path, "qat8", "qat2", resume=True)
+        assert [stored.about["recipe"]["scheme"] for stored in trained.values()] == ["qat8", "qat2"]
+        for stored in trained.values():
+            steps = [point["timesteps"] for point in stored.about["curve"]]
+            assert steps == sorted(set(steps))
+            assert steps[-1] == 512
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_policies_that_are_there_are_kept(self, tmp_path):
+        first = self.train(tmp_path, "qat8")
+        later = self.train(tmp_path, "qat8", "qat4", resume=True)
+        assert later["qat8"].sha256 == first["qat8"].sha256
+        assert later["qat4"].about["curve"][0] == first["qat8"].about["curve"][0]
 
 
 @pytest.mark.parametrize(("scheme", "delay", "said"), [

@@ -22,13 +22,13 @@ from quarl_bench.policy.stored import load_stored
 from quarl_bench.quant.learned import WARM_UP
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.rl import evaluate
-from quarl_bench.rl import train as rl_train
+from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.lqcc import train
 from quarl_bench.rl.lqcc.agents import AGENTS
 from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
 from quarl_bench.rl.lqcc.statistics import RunningStatistics
-from quarl_bench.rl.train import Interrupted, Options
+from quarl_bench.rl.run import Interrupted, Options
 
 UPDATES, TOLERANCE = 200, 1e-6  # of parameters, which are of order one
 OBSERVATION, ACTION, ROWS = 11, 3, 400
@@ -38,7 +38,7 @@ KILLED = """
 from pathlib import Path
 from quarl_bench.rl.lqcc.recipe import find_recipe
 from quarl_bench.rl.lqcc.train import train_seeds
-from quarl_bench.rl.train import Options
+from quarl_bench.rl.run import Options
 recipe = find_recipe("sac").quantize("i8c3o8").override(timesteps=400, learning_starts=50, width=16, batch=16)
 train_seeds(recipe, "pendulum", [0, 1], Path("policies"), Options(resume=True))
 """
@@ -165,7 +165,7 @@ def test_scales_are_watched_first_and_learned_then(tmp_path):
 @pytest.fixture
 def few_episodes(monkeypatch):
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
-    monkeypatch.setattr(rl_train, "SCORE_EPISODES", 3)
+    monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
 
 
 def start(folder, recipe, seeds=(0, 1), **options):

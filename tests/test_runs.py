@@ -9,7 +9,7 @@ from quarl_bench.claims.replay import judge_parity, judge_selected
 from quarl_bench.claims.runs import find_arm, find_runs, read_curves
 from quarl_bench.claims.selection import Configuration
 from quarl_bench.errors import MissingBaseline
-from quarl_bench.rl import train as rl_train
+from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.lqcc import train
 from quarl_bench.rl.lqcc.recipe import find_recipe
 from quarl_bench.spec import Case, Outcome, PolicySpec
@@ -21,7 +21,7 @@ def cells(tmp_path, monkeypatch):
     """Two fp32 policies and two with a core of 3 bits, of a few steps of Pendulum."""
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
     monkeypatch.setattr(train, "CURVE_POINTS", 4)
-    monkeypatch.setattr(rl_train, "SCORE_EPISODES", 2)
+    monkeypatch.setattr(rl_run, "SCORE_EPISODES", 2)
     recipe = find_recipe("sac").override(timesteps=80, learning_starts=40, width=8, batch=8)
     for scheme in ("fp32", "i8c3o8"):
         train.train_seeds(recipe.quantize(scheme), "pendulum", (0, 1), tmp_path / "baselines" / "policies")

@@ -29,10 +29,10 @@ from quarl_bench.claims.selection import BITS, WIDTHS, Configuration, list_steps
 from quarl_bench.cli import main
 from quarl_bench.errors import QuarlError, SpecError, StoreError
 from quarl_bench.quant.scheme import Scheme
-from quarl_bench.rl import train as rl_train
+from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.lqcc import train
 from quarl_bench.rl.lqcc.recipe import find_recipe
-from quarl_bench.rl.train import Options
+from quarl_bench.rl.run import Options
 from quarl_bench.spec import Outcome
 
 RUNS = Path(os.environ.get("QUARL_LQCC_RUNS", Path(__file__).parents[2] / "shared" / "data" / "lqcc"))
@@ -247,7 +247,7 @@ def tiny(monkeypatch):
     """A search that trains in seconds."""
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
     monkeypatch.setattr(train, "CURVE_POINTS", 2)
-    monkeypatch.setattr(rl_train, "SCORE_EPISODES", 3)
+    monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
     return find_recipe("sac").override(timesteps=60, learning_starts=40, width=8, batch=8)
 
 

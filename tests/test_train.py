@@ -12,12 +12,14 @@ import stable_baselines3 as sb3
 
 from quarl_bench.errors import StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.rl import run as rl_run
 from quarl_bench.rl import train
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
 from quarl_bench.rl.models import NOISE
 from quarl_bench.rl.recipes import Published, Recipe
-from quarl_bench.rl.train import Interrupted, Options, train_policy
+from quarl_bench.rl.run import Interrupted, Options
+from quarl_bench.rl.train import train_policy
 from quarl_bench.spec import PolicySpec
 
 ON_POLICY = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "learning_rate": "lin_0.001"}
@@ -55,9 +57,9 @@ class Run:
 @pytest.fixture(autouse=True)
 def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds instead of minutes."""
-    monkeypatch.setattr(train, "VALIDATION_EPISODES", 4)
-    monkeypatch.setattr(train, "SCORE_EPISODES", 6)
-    monkeypatch.setattr(train, "CURVE_POINTS", 4)
+    monkeypatch.setattr(rl_run, "VALIDATION_EPISODES", 4)
+    monkeypatch.setattr(rl_run, "SCORE_EPISODES", 6)
+    monkeypatch.setattr(rl_run, "CURVE_POINTS", 4)
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_an_earlier_policy_can_be_the_best(begin: Callable[..., Run], monkeypatc
         kept.append(policy)
         return type("Rollouts", (), {"returns": np.full(len(seeds), next(given)), "observations": None})
 
-    monkeypatch.setattr(train, "roll_out", score)
+    monkeypatch.setattr(rl_run, "roll_out", score)
     stored = begin().start()
     assert stored.about["selection"]["timesteps"] == 384
     for found, expected in zip(stored.policy.net.layers, kept[2].net.layers, strict=True):
@@ -151,20 +153,13 @@ def test_a_run_killed_after_its_last_step_goes_on(begin: Callable[..., Run], mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "save_stored", _only_best(train.save_stored, killed))
+        patch.setattr(train, "save_stored", killed)
         with pytest.raises(KeyboardInterrupt):
             run.start()
     assert run.state()["curve"][-1]["timesteps"] == 512
     assert not run.folder.exists()
     stored = run.start(resume=True)
     assert [point["timesteps"] for point in stored.about["curve"]] == [128, 256, 384, 512]
-
-
-def _only_best(save: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    def chosen(policy: Any, folder: Path, about: Any) -> Any:
-        return (save if folder.name == "best" else otherwise)(policy, folder, about)
-
-    return chosen
 
 
 def test_a_checkpoint_without_resume_is_refused(begin: Callable[..., Run]) -> None:

@@ -214,7 +214,7 @@ def time_whole(name: str) -> float:
     from quarl_bench.rl.environments import find_environment
     from quarl_bench.rl.lqcc.recipe import find_recipe
     from quarl_bench.rl.lqcc.train import Loop, Run
-    from quarl_bench.rl.train import Options
+    from quarl_bench.rl.run import Options
 
     recipe = find_recipe("sac").override(learning_starts=100)
     run = Run(recipe, find_environment("hopperv4"), tuple(range(SEEDS)), Path(tempfile.mkdtemp()), Options())

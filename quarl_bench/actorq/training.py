@@ -24,7 +24,7 @@ from quarl_bench.actorq.task import Task, open_task
 from quarl_bench.atomic import write_file
 from quarl_bench.engine import name_remote, open_engine
 from quarl_bench.errors import EngineError, QuarlError, StoreError
-from quarl_bench.rl.train import Interrupted
+from quarl_bench.rl.run import Interrupted
 
 PATIENCE = 0.5  # seconds between two looks at the processes
 MOST_DEATHS = 10  # of actors, per actor; then something else is wrong

@@ -16,7 +16,7 @@ from quarl_bench.policy.stored import load_stored
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.lqcc.recipe import Recipe, name_policy
 from quarl_bench.rl.lqcc.train import Run, train_seeds
-from quarl_bench.rl.train import Options
+from quarl_bench.rl.run import Options
 
 GRID, RESULT = "grid.json", "selection.json"
 

@@ -73,7 +73,7 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train every combination, one after the other, and print what they cost."""
     from quarl_bench.actorq.comparison import compare_runs
-    from quarl_bench.rl.train import Interrupted
+    from quarl_bench.rl.run import Interrupted
 
     runs = _list_settings(options)
     open_folder(options.output)

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.claims.parity import Parity
     from quarl_bench.claims.search import describe
     from quarl_bench.claims.selection import list_steps
-    from quarl_bench.rl.train import Interrupted
+    from quarl_bench.rl.run import Interrupted
 
     rule = Parity(two_sided=options.two_sided, sample=not options.population)
     grid = {name: getattr(options, name) for name in ("core", "widths", "inputs") if getattr(options, name)}
@@ -73,7 +73,7 @@ def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...
 def _search(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":
     from quarl_bench.claims.search import Search
     from quarl_bench.rl.lqcc.recipe import find_recipe
-    from quarl_bench.rl.train import Options
+    from quarl_bench.rl.run import Options
 
     if options.output is None:
         raise SpecError("--seeds: pass --output, the folder of what is trained")

@@ -3,6 +3,8 @@
 import argparse
 import signal
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,9 @@ from quarl_bench.cli.printing import print_result, say
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
-    from quarl_bench.rl.train import Options
+    from quarl_bench.policy.stored import Stored
+    from quarl_bench.rl.run import Options
+    from quarl_bench.spec import PolicySpec
 
 STOPPED = 3
 
@@ -32,7 +36,8 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument(
         "--scheme", default="",
-        help="qat8..qat2, or i<bits>c<bits>o<bits>[h<width>]: train with the quantizer. Default: fp32.",
+        help="qat8..qat2, or i<bits>c<bits>o<bits>[h<width>]: train with the quantizer. Default: fp32. Of several, as "
+        "qat8,qat4, the steps before they round are trained once; --output is then the folder of their folders.",
     )  # fmt: skip
     command.add_argument(
         "--quant-delay", type=read_natural, metavar="STEPS", help="environment steps before it rounds. Default: half."
@@ -58,13 +63,16 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.quant.scheme import Family, Scheme
     from quarl_bench.rl.recipes import find_recipe
-    from quarl_bench.rl.train import Interrupted, Options, train_policy
+    from quarl_bench.rl.run import Interrupted, Options
+    from quarl_bench.rl.train import train_policy
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     settings = Options(options.resume, sys.stderr.isatty(), lambda: bool(stop), options.workers)
+    if "," in options.scheme:
+        return train_arms(options, settings)
     if options.seeds is not None or (options.scheme and Scheme.parse(options.scheme).family is Family.LEARNED):
         return train_many(options, settings)
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
@@ -104,6 +112,32 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def train_arms(options: argparse.Namespace, settings: "Options") -> int:
+    """Train one seed under several schemes, and say how well each plays."""
+    from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.rl.recipes import find_recipe
+    from quarl_bench.rl.run import Interrupted
+    from quarl_bench.rl.train import train_schemes
+    from quarl_bench.spec import PolicySpec
+
+    if options.output is None or options.seeds is not None:
+        raise SpecError(f"--scheme {options.scheme}: pass --output, the folder of the policies' folders; no --seeds")
+    spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options))
+    schemes = dict.fromkeys(options.scheme.split(","))
+    plain = find_recipe(spec.algo, spec.environment, spec.origin)
+    recipes = {scheme: plain.train_aware(scheme, options.quant_delay) for scheme in schemes}
+    taken = [options.output / replace(spec, scheme=scheme).name for scheme in schemes]
+    taken = [folder for folder in taken if folder.exists()]
+    if taken and not (options.force or options.resume):
+        raise StoreError(f"{taken[0]} exists; pass --force to replace it, or another --output")
+    try:
+        trained = list(train_schemes(spec, recipes, options.output, settings))
+    except Interrupted as reason:
+        say(str(reason))
+        return STOPPED
+    return print_trained(options, trained)
+
+
 def find_origin(options: argparse.Namespace) -> str:
     """The arm of --origin or of --precision; the recipe itself where it has that precision."""
     from quarl_bench.errors import SpecError
@@ -122,7 +156,7 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
     from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
     from quarl_bench.rl.lqcc.train import train_seeds
-    from quarl_bench.rl.train import Interrupted
+    from quarl_bench.rl.run import Interrupted
 
     if options.output is None or options.origin or options.quant_delay is not None:
         raise SpecError("LQCC's recipe: pass --output, the folder of the policies' folders; no --origin, --quant-delay")
@@ -141,6 +175,11 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
     except Interrupted as reason:
         say(str(reason))
         return STOPPED
+    return print_trained(options, trained)
+
+
+def print_trained(options: argparse.Namespace, trained: Iterable[tuple["PolicySpec", "Stored"]]) -> int:
+    """Say how well every policy below --output plays."""
     results, lines = [], []
     for spec, stored in trained:
         score = stored.about["return"]

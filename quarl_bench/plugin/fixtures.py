@@ -38,7 +38,8 @@ def policy_store(pytestconfig: pytest.Config, quarl_settings: Settings, quarl_no
     """Trained policies and measurements of this run."""
     import torch
 
-    from quarl_bench.rl.train import Options, train_policy
+    from quarl_bench.rl.run import Options
+    from quarl_bench.rl.train import train_policy
     from quarl_bench.store import Places, Store, Train
 
     torch.set_num_threads(1)  # one process per core, one thread per process

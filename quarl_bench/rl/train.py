@@ -1,66 +1,16 @@
-"""Training one policy through stable-baselines3 by its recipe, with checkpoints that survive `kill -9`.
+"""Training policies by their recipes: one, or one seed under several schemes."""
 
-A run goes on where its last checkpoint was: model, optimizer, statistics, replay buffer and learning curve are
-restored; the random stream is not, so a resumed run is a valid run of the recipe, not the same one. A buffer of images
-is gigabytes: it is not saved but filled again, as at the start of a run, before learning goes on. The policy kept is
-the one with the best mean return on validation seeds, which never score it.
-"""
-
-import importlib.metadata
-import json
-import platform
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
-from tqdm import tqdm
-
-from quarl_bench.atomic import new_folder
 from quarl_bench.errors import SpecError, StoreError
-from quarl_bench.policy.policy import IntegerPolicy, Policy, PolicyNet
-from quarl_bench.policy.sb3 import extract, extract_quantized
 from quarl_bench.policy.stored import Stored, load_stored, save_stored
-from quarl_bench.rl.aware import freeze, is_frozen
-from quarl_bench.rl.environments import Environment, find_environment
-from quarl_bench.rl.episodes import start_episodes
-from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
-from quarl_bench.rl.exploration import collect_random_states, describe_exploration, thin_states
-from quarl_bench.rl.models import load_model, make_model
+from quarl_bench.rl.aware import is_frozen
 from quarl_bench.rl.recipes import Recipe
-from quarl_bench.rl.vector import make_vector
-from quarl_bench.rl.workers import WorkerVector
-from quarl_bench.spec import ACTOR_CRITIC, PolicySpec, is_sampled
-
-CURVE_POINTS = 20  # evaluations, and checkpoints, per run
-VALIDATION_EPISODES = 20
-GAMES = 8  # the same for Atari, where an episode takes seconds
-SCORE_EPISODES = 100
-STATE = "state.json"
-LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
-
-
-class Interrupted(Exception):
-    """Training stopped at a checkpoint because it was asked to; `--resume` goes on from there."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a caller may decide about a run; nothing here changes what a recipe trains."""
-
-    resume: bool = False
-    progress: bool = False
-    should_stop: Callable[[], bool] = lambda: False
-    workers: int = 1  # threads of torch, and processes that step Atari games
+from quarl_bench.rl.run import Options, Run, close_environments
+from quarl_bench.spec import PolicySpec
 
 
 def train_policy(
@@ -71,219 +21,64 @@ def train_policy(
     Raises StoreError when `checkpoint` exists and `options.resume` is not set, Interrupted when asked to stop.
     """
     options = options or Options()
-    if checkpoint.exists() and not options.resume:
-        raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
-    environment = replace(find_environment(spec.environment), time_feature=recipe.time_feature)
-    start_episodes(environment, [VALIDATION_SEEDS]).close()  # a missing extra ends the run here, in one line
-    run = _Run(spec, recipe, environment, checkpoint, options)
-    resumed = (checkpoint / STATE).exists()
-    model, curve = run.load() if resumed else (run.new(), [])
-    torch.set_num_threads(options.workers)
-    callback = _Checkpoints(run, curve)
-    remaining = recipe.timesteps - model.num_timesteps
-    if remaining > 0:
-        model.learn(remaining, callback=callback, reset_num_timesteps=not resumed)
-    if callback.stopped:
-        raise Interrupted(f"stopped at {model.num_timesteps:,} of {recipe.timesteps:,} steps; --resume goes on")
+    check_unfinished(checkpoint, options)
+    run = Run.start(spec, recipe, checkpoint, options)
+    model, callback = run.learn()
+    curve = callback.curve
     if recipe.scheme and not is_frozen(model):
         raise SpecError(f"quant_delay {recipe.quant_delay:,}: no rollout began behind it; shorten it")
     if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
         callback.evaluate()
-    best = load_stored(checkpoint / "best")
+    best = run.load_best()
     stored = save_stored(best.policy, folder, run.describe(best, curve))
-    _close(model)
+    close_environments(model)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return stored
 
 
-Curve = list[dict[str, Any]]  # points of timesteps, mean and sd; `quantized` once a quantizer rounds
+def train_schemes(
+    spec: PolicySpec, recipes: Mapping[str, Recipe], folder: Path, options: Options | None = None
+) -> Iterator[tuple[PolicySpec, Stored]]:
+    """Train one seed under several schemes, to `folder`/<name>, and yield each policy when it is published.
 
-
-@dataclass(frozen=True)
-class _Best:
-    policy: PolicyNet | IntegerPolicy
-    timesteps: int
-
-
-@dataclass(frozen=True)
-class _Run:
-    spec: PolicySpec
-    recipe: Recipe
-    environment: Environment
-    checkpoint: Path
-    options: Options
-
-    def new(self) -> BaseAlgorithm:
-        """A fresh model of the recipe."""
-        return make_model(self.recipe, self._vector(), self.spec.seed)
-
-    def save(self, model: BaseAlgorithm, curve: Curve, best: _Best) -> None:
-        """Replace the checkpoint by the present state."""
-        with new_folder(self.checkpoint, STATE) as work:
-            model.save(work / "model.zip")
-            if isinstance(model, OffPolicyAlgorithm) and not self.environment.atari:
-                model.save_replay_buffer(work / "replay.pkl")
-            vector = model.get_vec_normalize_env()
-            if vector is not None:
-                vector.save(str(work / "normalize.pkl"))
-            save_stored(best.policy, work / "best", {"timesteps": best.timesteps})
-            (work / STATE).write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
-
-    def load(self) -> tuple[BaseAlgorithm, Curve]:
-        """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
-        try:
-            state = json.loads((self.checkpoint / STATE).read_text())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
-        if state["recipe"] != self.recipe.sha256:
-            raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
-        vector = self._vector(self.checkpoint / "normalize.pkl")
-        model = load_model(self.recipe, self.checkpoint / "model.zip", vector)
-        if isinstance(model, OffPolicyAlgorithm) and self.environment.atari:
-            model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
-        elif isinstance(model, OffPolicyAlgorithm):
-            model.load_replay_buffer(self.checkpoint / "replay.pkl")
-        return model, state["curve"]
-
-    @property
-    def sampled(self) -> bool:
-        """Whether validation episodes are sampled, as they are in training."""
-        return is_sampled(self.spec.algo, atari=self.environment.atari)
-
-    @property
-    def validation_seeds(self) -> range:
-        """Environment seeds that select the policy."""
-        return range(VALIDATION_SEEDS, VALIDATION_SEEDS + (GAMES if self.environment.atari else VALIDATION_EPISODES))
-
-    def describe(self, best: Stored, curve: Curve) -> dict[str, Any]:
-        """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
-        published = self.recipe.published
-        modes = {"return": False} | ({"sampled_return": True} if self.sampled else {})
-        return {
-            "algo": self.spec.algo,
-            "environment": self.environment.id,
-            "time_feature": self.environment.time_feature,
-            "seed": self.spec.seed,
-            "origin": "trained by quarl_bench",
-            "recipe": {
-                "source": self.recipe.source,
-                "sha256": self.recipe.sha256,
-                "timesteps": self.recipe.timesteps,
-                "environments": self.recipe.environments,
-                "normalize": self.recipe.normalize,
-                "precision": self.recipe.precision,
-                "noise": None if self.recipe.noise is None else list(self.recipe.noise),
-                "hyperparameters": self.recipe.hyperparameters,
-            }
-            | ({"scheme": self.recipe.scheme, "quant_delay": self.recipe.quant_delay} if self.recipe.scheme else {}),
-            "published": None if published is None else vars(published),
-            "selection": {
-                "rule": f"best mean return on validation seeds, {'sampled' if self.sampled else 'deterministic'}",
-                "episodes": len(self.validation_seeds),
-                "timesteps": best.about["timesteps"],
-            },
-            "curve": curve,
-            **{name: score_policy(best.policy, self.environment, sampled=sampled) for name, sampled in modes.items()},
-            "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
-            | {"python": platform.python_version()},
-        }
-
-    def _vector(self, statistics: Path | None = None) -> VecEnv:
-        count, seed, workers = self.recipe.environments, self.spec.seed, self.options.workers
-        if self.environment.atari and workers > 1:
-            vector: VecEnv = WorkerVector(self.environment, count, seed, workers)
+    `recipes` are by scheme and wait for the same delay: up to there no scheme does anything, so the steps in full
+    precision are trained once, and every scheme goes on from a copy of that checkpoint. With `options.resume` policies
+    that are there are kept.
+    """
+    options = options or Options()
+    arms = {scheme: replace(spec, scheme=scheme) for scheme in recipes}
+    checkpoints = {scheme: folder / f"{arm.name}.checkpoint" for scheme, arm in arms.items()}
+    trunk = folder / f"{spec.name}.trunk"
+    for unfinished in (trunk, *checkpoints.values()):
+        check_unfinished(unfinished, options)
+    waiting = [scheme for scheme, arm in arms.items() if not (options.resume and (folder / arm.name).exists())]
+    new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
+    if new:
+        first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
+        _branch(Run.start(spec, first, trunk, options), new)
+    shutil.rmtree(trunk, ignore_errors=True)
+    resumed = replace(options, resume=True)
+    for scheme, arm in arms.items():
+        published = folder / arm.name
+        if scheme in waiting:
+            yield arm, train_policy(arm, recipes[scheme], published, checkpoints[scheme], resumed)
         else:
-            vector = make_vector(self.environment, count, seed)
-        if not self.recipe.normalize:
-            return vector
-        if statistics is not None:
-            return VecNormalize.load(str(statistics), vector)
-        return VecNormalize(vector, gamma=self.recipe.hyperparameters.get("gamma", 0.99))
+            yield arm, load_stored(published)
 
 
-class _Checkpoints(BaseCallback):
-    """Evaluates on validation seeds and saves, `CURVE_POINTS` times a run, between two rollouts."""
-
-    def __init__(self, run: _Run, curve: Curve) -> None:
-        super().__init__()
-        self.run, self.curve, self.stopped = run, curve, False
-        self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
-        self.bar = tqdm(total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress)
-
-    def _on_training_start(self) -> None:
-        self.next = (self.num_timesteps // self.interval + 1) * self.interval
-
-    def _on_rollout_start(self) -> None:
-        if self.run.recipe.scheme and self.num_timesteps >= self.run.recipe.quant_delay:
-            freeze(self.model)
-        if self.num_timesteps >= self.next:
-            self.evaluate()
-            self.next += self.interval
-        if self.run.options.should_stop():
-            if not self.curve or self.curve[-1]["timesteps"] < self.num_timesteps:
-                self.evaluate()
-            self.stopped = True
-
-    def _on_step(self) -> bool:
-        self.bar.update(self.num_timesteps - self.bar.n)
-        return not self.stopped
-
-    def _on_training_end(self) -> None:
-        self.bar.close()
-
-    @cached_property
-    def states(self) -> NDArray[Any]:
-        """The states in which every run on this environment states its variance."""
-        return collect_random_states(extract(self.model), self.run.environment)
-
-    def evaluate(self) -> None:
-        """One point of the curve; the best policy so far, ties going to the later one, is kept with it.
-
-        Of a quantization-aware run the best is one that is quantized, once there is one.
-        """
-        run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
-        policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
-        explores = run.spec.algo in ACTOR_CRITIC
-        rollouts = roll_out(
-            policy,
-            run.environment,
-            run.validation_seeds,
-            sampled=run.sampled,
-            keep_every=thin_states(run.environment) if explores else 0,
-        )
-        returns = rollouts.returns
-        point: dict[str, Any] = {
-            "timesteps": int(self.model.num_timesteps),
-            "mean": float(returns.mean()),
-            "sd": float(np.std(returns, ddof=1)),
-        } | ({"quantized": True} if quantized else {})
-        if rollouts.observations is not None:
-            states = {"visited": rollouts.observations, "fixed": self.states}
-            point["variance"] = describe_exploration(self.model, policy, states)
-        self.curve.append(point)
-        self.bar.set_postfix_str(f"return {point['mean']:.1f}")
-        rivals = [p["mean"] for p in self.curve if p.get("quantized", False) == quantized]
-        best = _Best(policy, point["timesteps"])
-        if point["mean"] < max(rivals):
-            kept = load_stored(run.checkpoint / "best")
-            best = _Best(kept.policy, kept.about["timesteps"])
-        run.save(self.model, self.curve, best)
+def check_unfinished(checkpoint: Path, options: Options) -> None:
+    """StoreError when a run is unfinished and may not go on."""
+    if checkpoint.exists() and not options.resume:
+        raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
 
 
-def score_policy(policy: Policy, environment: Environment, *, sampled: bool = False) -> dict[str, Any]:
-    """The return on test seeds, as a manifest states it."""
-    seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
-    rollouts = roll_out(policy, environment, seeds, sampled=sampled)
-    return {
-        "mean": float(rollouts.returns.mean()),
-        "sd": float(rollouts.returns.std(ddof=1)),
-        "episodes": SCORE_EPISODES,
-        "first_environment_seed": TEST_SEEDS,
-        "deterministic": not sampled,
-    }
-
-
-def _close(model: BaseAlgorithm) -> None:
-    vector = model.get_env()
-    if vector is not None:
-        vector.close()
+def _branch(trunk: Run, recipes: Mapping[Path, Recipe]) -> None:
+    """Train up to the delay and copy what stands there to the checkpoints of the recipes."""
+    model, _ = trunk.learn(until=trunk.recipe.quant_delay)
+    close_environments(model)  # it took another step to stop
+    model, curve = trunk.load()
+    best = trunk.load_best()
+    for checkpoint, recipe in recipes.items():
+        model.policy_kwargs["scheme"] = recipe.scheme
+        replace(trunk, recipe=recipe, checkpoint=checkpoint).save(model, curve, best)
+    close_environments(model)

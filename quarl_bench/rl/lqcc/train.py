@@ -37,7 +37,7 @@ from quarl_bench.rl.evaluate import VALIDATION_SEEDS, roll_out
 from quarl_bench.rl.lqcc.agents import AGENTS, Agent
 from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
-from quarl_bench.rl.train import CURVE_POINTS, Interrupted, Options, score_policy
+from quarl_bench.rl.run import CURVE_POINTS, Interrupted, Options, score_policy
 from quarl_bench.spec import PolicySpec
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's

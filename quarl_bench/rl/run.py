@@ -1,0 +1,295 @@
+"""One training run of a recipe through stable-baselines3: its model, its checkpoints, its account of itself.
+
+A run goes on where its last checkpoint was: model, optimizer, statistics, replay buffer and learning curve are
+restored; the random stream is not, so a resumed run is a valid run of the recipe, not the same one. A buffer of images
+is gigabytes: it is not saved but filled again, as at the start of a run, before learning goes on. The policy kept is
+the one with the best mean return on validation seeds, which never score it.
+"""
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from tqdm import tqdm
+
+from quarl_bench.atomic import new_folder
+from quarl_bench.errors import StoreError
+from quarl_bench.policy.policy import IntegerPolicy, Policy, PolicyNet
+from quarl_bench.policy.sb3 import extract, extract_quantized
+from quarl_bench.policy.stored import load_stored, save_stored
+from quarl_bench.rl.aware import freeze, is_frozen
+from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.episodes import start_episodes
+from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.exploration import collect_random_states, describe_exploration, thin_states
+from quarl_bench.rl.models import load_model, make_model
+from quarl_bench.rl.recipes import Recipe
+from quarl_bench.rl.vector import make_vector
+from quarl_bench.rl.workers import WorkerVector
+from quarl_bench.spec import ACTOR_CRITIC, PolicySpec, is_sampled
+
+CURVE_POINTS = 20  # evaluations, and checkpoints, per run
+VALIDATION_EPISODES = 20
+GAMES = 8  # the same for Atari, where an episode takes seconds
+SCORE_EPISODES = 100
+STATE = "state.json"
+BEST = "best"
+LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
+
+
+class Interrupted(Exception):
+    """Training stopped at a checkpoint because it was asked to; `--resume` goes on from there."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may decide about a run; nothing here changes what a recipe trains."""
+
+    resume: bool = False
+    progress: bool = False
+    should_stop: Callable[[], bool] = lambda: False
+    workers: int = 1  # threads of torch, and processes that step Atari games
+
+
+Curve = list[dict[str, Any]]  # points of timesteps, mean and sd; `quantized` once a quantizer rounds
+
+
+@dataclass(frozen=True)
+class Best:
+    """The policy to keep, and the environment steps behind it."""
+
+    policy: PolicyNet | IntegerPolicy
+    timesteps: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, where its checkpoint is, and how the caller wants it done."""
+
+    spec: PolicySpec
+    recipe: Recipe
+    environment: Environment
+    checkpoint: Path
+    options: Options
+
+    @classmethod
+    def start(cls, spec: PolicySpec, recipe: Recipe, checkpoint: Path, options: Options) -> Self:
+        """The run of a recipe in its environment; a missing extra ends it here, in one line."""
+        environment = replace(find_environment(spec.environment), time_feature=recipe.time_feature)
+        start_episodes(environment, [VALIDATION_SEEDS]).close()
+        return cls(spec, recipe, environment, checkpoint, options)
+
+    def learn(self, until: int | None = None) -> tuple[BaseAlgorithm, "Checkpoints"]:
+        """Go on from the checkpoint, if there is one, to the end or to a checkpoint at `until` environment steps.
+
+        Raises Interrupted when asked to stop.
+        """
+        resumed = (self.checkpoint / STATE).exists()
+        model, curve = self.load() if resumed else (self.new(), [])
+        torch.set_num_threads(self.options.workers)
+        callback = Checkpoints(self, curve, until)
+        remaining = self.recipe.timesteps - model.num_timesteps
+        if remaining > 0:
+            model.learn(remaining, callback=callback, reset_num_timesteps=not resumed)
+        if callback.stopped:
+            raise Interrupted(
+                f"stopped at {model.num_timesteps:,} of {self.recipe.timesteps:,} steps; --resume goes on"
+            )
+        return model, callback
+
+    def new(self) -> BaseAlgorithm:
+        """A fresh model of the recipe."""
+        return make_model(self.recipe, self._vector(), self.spec.seed)
+
+    def save(self, model: BaseAlgorithm, curve: Curve, best: Best) -> None:
+        """Replace the checkpoint by the present state."""
+        with new_folder(self.checkpoint, STATE) as work:
+            model.save(work / "model.zip")
+            if isinstance(model, OffPolicyAlgorithm) and not self.environment.atari:
+                model.save_replay_buffer(work / "replay.pkl")
+            vector = model.get_vec_normalize_env()
+            if vector is not None:
+                vector.save(str(work / "normalize.pkl"))
+            save_stored(best.policy, work / BEST, {"timesteps": best.timesteps})
+            (work / STATE).write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
+
+    def load(self) -> tuple[BaseAlgorithm, Curve]:
+        """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
+        try:
+            state = json.loads((self.checkpoint / STATE).read_text())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
+        if state["recipe"] != self.recipe.sha256:
+            raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
+        vector = self._vector(self.checkpoint / "normalize.pkl")
+        model = load_model(self.recipe, self.checkpoint / "model.zip", vector)
+        if isinstance(model, OffPolicyAlgorithm) and self.environment.atari:
+            model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
+        elif isinstance(model, OffPolicyAlgorithm):
+            model.load_replay_buffer(self.checkpoint / "replay.pkl")
+        return model, state["curve"]
+
+    def load_best(self) -> Best:
+        """The policy that the checkpoint keeps."""
+        kept = load_stored(self.checkpoint / BEST)
+        return Best(kept.policy, kept.about["timesteps"])
+
+    @property
+    def sampled(self) -> bool:
+        """Whether validation episodes are sampled, as they are in training."""
+        return is_sampled(self.spec.algo, atari=self.environment.atari)
+
+    @property
+    def validation_seeds(self) -> range:
+        """Environment seeds that select the policy."""
+        return range(VALIDATION_SEEDS, VALIDATION_SEEDS + (GAMES if self.environment.atari else VALIDATION_EPISODES))
+
+    def describe(self, best: Best, curve: Curve) -> dict[str, Any]:
+        """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
+        published = self.recipe.published
+        modes = {"return": False} | ({"sampled_return": True} if self.sampled else {})
+        return {
+            "algo": self.spec.algo,
+            "environment": self.environment.id,
+            "time_feature": self.environment.time_feature,
+            "seed": self.spec.seed,
+            "origin": "trained by quarl_bench",
+            "recipe": {
+                "source": self.recipe.source,
+                "sha256": self.recipe.sha256,
+                "timesteps": self.recipe.timesteps,
+                "environments": self.recipe.environments,
+                "normalize": self.recipe.normalize,
+                "precision": self.recipe.precision,
+                "noise": None if self.recipe.noise is None else list(self.recipe.noise),
+                "hyperparameters": self.recipe.hyperparameters,
+            }
+            | ({"scheme": self.recipe.scheme, "quant_delay": self.recipe.quant_delay} if self.recipe.scheme else {}),
+            "published": None if published is None else vars(published),
+            "selection": {
+                "rule": f"best mean return on validation seeds, {'sampled' if self.sampled else 'deterministic'}",
+                "episodes": len(self.validation_seeds),
+                "timesteps": best.timesteps,
+            },
+            "curve": curve,
+            **{name: score_policy(best.policy, self.environment, sampled=sampled) for name, sampled in modes.items()},
+            "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
+            | {"python": platform.python_version()},
+        }
+
+    def _vector(self, statistics: Path | None = None) -> VecEnv:
+        count, seed, workers = self.recipe.environments, self.spec.seed, self.options.workers
+        if self.environment.atari and workers > 1:
+            vector: VecEnv = WorkerVector(self.environment, count, seed, workers)
+        else:
+            vector = make_vector(self.environment, count, seed)
+        if not self.recipe.normalize:
+            return vector
+        if statistics is not None:
+            return VecNormalize.load(str(statistics), vector)
+        return VecNormalize(vector, gamma=self.recipe.hyperparameters.get("gamma", 0.99))
+
+
+class Checkpoints(BaseCallback):
+    """Evaluates on validation seeds and saves, `CURVE_POINTS` times a run, between two rollouts."""
+
+    def __init__(self, run: Run, curve: Curve, until: int | None) -> None:
+        super().__init__()
+        self.run, self.curve, self.until = run, curve, until
+        self.stopped, self.arrived = False, False  # because it was asked to; because that was all
+        self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
+        self.bar = tqdm(total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress)
+
+    def _on_training_start(self) -> None:
+        evaluated = self.curve[-1]["timesteps"] if self.curve else 0
+        self.next = (evaluated // self.interval + 1) * self.interval
+
+    def _on_rollout_start(self) -> None:
+        if self.until is not None and self.num_timesteps >= self.until:
+            self.arrived = True
+            best = self.run.load_best() if self.curve else Best(extract(self.model), self.num_timesteps)
+            self.run.save(self.model, self.curve, best)
+            return
+        if self.run.recipe.scheme and self.num_timesteps >= self.run.recipe.quant_delay:
+            freeze(self.model)
+        if self.num_timesteps >= self.next:
+            self.evaluate()
+            self.next += self.interval
+        if self.run.options.should_stop():
+            if not self.curve or self.curve[-1]["timesteps"] < self.num_timesteps:
+                self.evaluate()
+            self.stopped = True
+
+    def _on_step(self) -> bool:
+        self.bar.update(self.num_timesteps - self.bar.n)
+        return not (self.stopped or self.arrived)
+
+    def _on_training_end(self) -> None:
+        self.bar.close()
+
+    @cached_property
+    def states(self) -> NDArray[Any]:
+        """The states in which every run on this environment states its variance."""
+        return collect_random_states(extract(self.model), self.run.environment)
+
+    def evaluate(self) -> None:
+        """One point of the curve; the best policy so far, ties going to the later one, is kept with it.
+
+        Of a quantization-aware run the best is one that is quantized, once there is one.
+        """
+        run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
+        policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
+        explores = run.spec.algo in ACTOR_CRITIC
+        rollouts = roll_out(
+            policy,
+            run.environment,
+            run.validation_seeds,
+            sampled=run.sampled,
+            keep_every=thin_states(run.environment) if explores else 0,
+        )
+        returns = rollouts.returns
+        point: dict[str, Any] = {
+            "timesteps": int(self.model.num_timesteps),
+            "mean": float(returns.mean()),
+            "sd": float(np.std(returns, ddof=1)),
+        } | ({"quantized": True} if quantized else {})
+        if rollouts.observations is not None:
+            states = {"visited": rollouts.observations, "fixed": self.states}
+            point["variance"] = describe_exploration(self.model, policy, states)
+        self.curve.append(point)
+        self.bar.set_postfix_str(f"return {point['mean']:.1f}")
+        rivals = [p["mean"] for p in self.curve if p.get("quantized", False) == quantized]
+        best = Best(policy, point["timesteps"]) if point["mean"] >= max(rivals) else run.load_best()
+        run.save(self.model, self.curve, best)
+
+
+def score_policy(policy: Policy, environment: Environment, *, sampled: bool = False) -> dict[str, Any]:
+    """The return on test seeds, as a manifest states it."""
+    seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
+    rollouts = roll_out(policy, environment, seeds, sampled=sampled)
+    return {
+        "mean": float(rollouts.returns.mean()),
+        "sd": float(rollouts.returns.std(ddof=1)),
+        "episodes": SCORE_EPISODES,
+        "first_environment_seed": TEST_SEEDS,
+        "deterministic": not sampled,
+    }
+
+
+def close_environments(model: BaseAlgorithm) -> None:
+    """End what steps the environments of a model."""
+    vector = model.get_env()
+    if vector is not None:
+        vector.close()
