@@ -8,7 +8,8 @@ import pytest
 
 from quarl_bench.cells import find_home
 from quarl_bench.errors import SpecError
-from quarl_bench.rl import recipes, train
+from quarl_bench.rl import recipes
+from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.environments import find_environment, make_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, roll_out
 from quarl_bench.rl.models import ALGORITHMS as TRAINABLE
@@ -146,7 +147,7 @@ def test_a_recipe_trains(
     """Its policy is evaluated with the observations it was trained on, and its manifest says which."""
     pytest.importorskip(module)
     for name in ("VALIDATION_EPISODES", "SCORE_EPISODES", "CURVE_POINTS"):
-        monkeypatch.setattr(train, name, 2)
+        monkeypatch.setattr(rl_run, name, 2)
     recipe = find_recipe(algo, slug)
     hyperparameters = recipe.hyperparameters | changes
     recipe = replace(recipe, timesteps=512, hyperparameters=hyperparameters, environments=min(recipe.environments, 2))
