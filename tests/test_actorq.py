@@ -18,7 +18,7 @@ from quarl_bench.actorq.agents import make_agent
 from quarl_bench.actorq.checkpoint import has_checkpoint
 from quarl_bench.actorq.comparison import compare_runs, find_target, list_breakdown, list_summary
 from quarl_bench.actorq.evaluator import find_time, score_run
-from quarl_bench.actorq.exploration import Noise, choose_rung, diverge_gaussian, diverge_greedy
+from quarl_bench.actorq.exploration import Noise, choose_rung, diverge_gaussian, diverge_greedy, diverge_softmax, draw
 from quarl_bench.actorq.inference import RUNTIMES
 from quarl_bench.actorq.learner import Learner
 from quarl_bench.actorq.limiter import Limiter, Ratio
@@ -224,7 +224,7 @@ def test_n_step_transitions_are_the_sums_they_say(n_step, length, terminated, di
 
 def make_rows(first, count):
     values = np.arange(first, first + count, dtype=np.float32)
-    return Transitions(values[:, None], values.astype(np.int64), values, values, values[:, None])
+    return Transitions(values[:, None], values.astype(np.int64), values, values, values[:, None], values)
 
 
 def test_the_ring_overwrites_the_oldest_and_survives_a_checkpoint():
@@ -238,6 +238,57 @@ def test_the_ring_overwrites_the_oldest_and_survives_a_checkpoint():
     for ring in (replay, other):
         ring.add(make_rows(24, 3))
     assert set(other.sample(500).actions) == set(range(17, 27)) == set(replay.sample(500).actions)
+
+
+def test_runs_come_in_the_order_in_which_they_were_added():
+    replay = Replay(12, np.random.default_rng(0))
+    for first in range(0, 20, 4):
+        replay.add(make_rows(first, 4))
+    runs = replay.sample_runs(40, 4).actions.reshape(10, 4)
+    assert (np.diff(runs) == 1).all()
+    assert set(runs[:, 0]) <= {8, 12, 16}
+
+
+def trace_slowly(ratios, rewards, discounts, values, ahead, goes_on):
+    """V-trace by its sum over steps (Espeholt et al. 2018, equation 1)."""
+    weights = np.minimum(np.exp(ratios), 1)
+    errors = weights * (rewards + discounts * ahead - values)
+    goals = values.copy()
+    for s in range(len(values)):
+        factor = 1.0
+        for t in range(s, len(values)):
+            goals[s] += factor * errors[t]
+            if not goes_on[t]:
+                break
+            factor *= discounts[t] * weights[t]
+    behind = np.append(goals[1:] - values[1:], 0) * goes_on + ahead
+    return goals, weights * (rewards + discounts * behind - values)
+
+
+@given(st.integers(1, 12), st.integers(0, 999))
+def test_the_trace_is_that_of_the_paper(length, seed):
+    rng = np.random.default_rng(seed)
+    ratios, rewards, values = rng.normal(size=(3, length))
+    goes_on = (rng.random(length) < 0.8) & (np.arange(length) < length - 1)
+    ahead = np.where(goes_on, np.append(values[1:], 0), rng.normal(size=length))
+    discounts = np.where(goes_on | (rng.random(length) < 0.5), 0.9, 0.0)
+    arguments = (ratios, rewards, discounts, values, ahead, goes_on.astype(float))
+    found = losses.find_trace(*(torch.from_numpy(argument)[None] for argument in arguments))
+    for ours, slow in zip(found, trace_slowly(*arguments), strict=True):
+        np.testing.assert_allclose(ours[0].numpy(), slow, atol=1e-12)
+
+
+def test_drawn_actions_have_the_probabilities_they_state():
+    logits, rng = np.float32([0.0, 1.0, -2.0]), np.random.default_rng(0)
+    expected = np.exp(logits) / np.exp(logits).sum()
+    drawn = [draw(logits, rng) for _ in range(20_000)]
+    counts = np.bincount([index for index, _ in drawn], minlength=3) / len(drawn)
+    np.testing.assert_allclose(counts, expected, atol=4 * np.sqrt(0.25 / len(drawn)))
+    assert all(log_prob == pytest.approx(np.log(expected[index]), abs=1e-5) for index, log_prob in drawn[:50])
+    other = np.float32([0.5, 0.5, 0.5])
+    kl = float((expected * np.log(expected * 3)).sum())
+    assert diverge_softmax(logits[None], other[None]) == pytest.approx(kl, abs=1e-5)
+    assert diverge_softmax(logits[None], logits[None] + 3) == pytest.approx(0, abs=1e-6)
 
 
 def project_slowly(p, reward, discount, atoms):
@@ -322,7 +373,7 @@ def test_a_stopwatch_gives_all_time_to_stages():
     ("arguments", "reason"),
     [
         (("ppo", "cartpole"), "on-policy.*quantized"),
-        (("a2c", "cartpole"), "on-policy"),
+        (("a2c", "cartpole"), "on-policy.*or a2c with --behaviour-log-probs"),
         (("sac", "pendulum"), "no distributed form"),
         (("quack", "cartpole"), "unknown"),
     ],
@@ -330,6 +381,22 @@ def test_a_stopwatch_gives_all_time_to_stages():
 def test_what_actors_cannot_feed_is_refused(arguments, reason):
     with pytest.raises(SpecError, match=reason):
         choose_settings(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("algo", "changes", "reason"),
+    [
+        ("dqn", {}, "dqn learns from any data and needs no behaviour log-probabilities"),
+        ("ppo", {}, "'ppo' has no distributed form here"),
+        ("a2c", {"n_step": 3}, "n-step 3"),
+        ("a2c", {"batch": 100}, "batch 100: must be a multiple of the chunk, 32"),
+        ("a2c", {"replay": 1000}, "replay 1000: must be a multiple"),
+    ],
+)
+def test_probabilities_of_actions_are_for_a2c_and_for_whole_chunks(algo, changes, reason):
+    with pytest.raises(SpecError, match=reason):
+        choose_settings(algo, "cartpole", log_probs=True, **changes)
+    assert choose_settings("a2c", "cartpole", log_probs=True).log_probs
 
 
 @pytest.mark.parametrize(
@@ -399,12 +466,16 @@ def run_threads(chosen, folder, *, resume=False):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "mountaincarcontinuous")])
+@pytest.mark.parametrize(
+    ("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "mountaincarcontinuous"), ("a2c", "cartpole")]
+)
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_a_small_run_of_threads(algo, environment, precision, tmp_path):
     small = {"steps": 700, "warmup": 200, "widths": (16, 16), "batch": 32, "chunk": 20, "samples_per_insert": 2.0,
              "publish_period": 5, "update_period": 10, "actors": 2, "critic": (16, 16)}  # fmt: skip
-    small = small if algo == "d4pg" else {k: v for k, v in small.items() if k != "critic"}
+    small = {k: v for k, v in small.items() if algo != "dqn" or k != "critic"}
+    if algo == "a2c":
+        small |= {"log_probs": True, "warmup": 220, "batch": 40, "replay": 240}
     chosen = choose_settings(algo, environment, precision=precision, **small)
     learner, actors, reports, server = run_threads(chosen, tmp_path)
     report = learner.learn()
@@ -435,10 +506,10 @@ def test_a_small_run_of_threads(algo, environment, precision, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "pendulum")])
+@pytest.mark.parametrize(("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "pendulum"), ("a2c", "cartpole")])
 def test_an_agent_learns_a_bandit(algo, environment, precision):
     """One state, no future: the better action is found, and a checkpoint holds everything."""
-    shape = {"critic": (32, 32), "support": (-2.0, 2.0)} if algo == "d4pg" else {}
+    shape = {"d4pg": {"critic": (32, 32), "support": (-2.0, 2.0)}, "a2c": {"log_probs": True}}.get(algo, {})
     chosen = choose_settings(
         algo, environment, widths=(32,), rate=3e-3, learner_precision=precision, target_period=10, **shape
     )
@@ -446,15 +517,16 @@ def test_an_agent_learns_a_bandit(algo, environment, precision):
     agent, rng = make_agent(chosen, task), np.random.default_rng(0)
     states = np.ones((64, task.inputs), dtype=np.float32)
     for _ in range(350):
-        if algo == "dqn":
+        if task.head.discrete:
             actions = rng.integers(2, size=64)
             rewards = np.where(actions == 1, 1.0, -1.0).astype(np.float32)
         else:
             actions = rng.uniform(-1, 1, (64, 1)).astype(np.float32)
             rewards = 1 - 3 * np.minimum((actions[:, 0] + 0.3) ** 2, 1)
-        agent.update(Transitions(states, actions, rewards, np.zeros(64, dtype=np.float32), states))
+        zeros = np.zeros(64, dtype=np.float32)
+        agent.update(Transitions(states, actions, rewards, zeros, states, zeros + np.float32(np.log(0.5))))
     policy = agent.export()
-    if algo == "dqn":
+    if task.head.discrete:
         assert policy.act(states[:1])[0] == 1
     else:
         assert np.tanh(policy.outputs(states[:1])[0, 0]) == pytest.approx(-0.3, abs=0.15)
@@ -527,7 +599,8 @@ def test_recipes_name_listed_environments():
 
     for algo, table in _read_recipes().items():
         for environment in table["environments"]:
-            assert choose_settings(algo, environment).environment == environment
+            probabilities = {"log_probs": True} if algo == "a2c" else {}
+            assert choose_settings(algo, environment, **probabilities).environment == environment
 
 
 def test_the_plot_stacks_every_stage(tmp_path: Path):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.actorq.breakdown import ACTING, Stopwatch
-from quarl_bench.actorq.exploration import Noise, choose_rung
+from quarl_bench.actorq.exploration import Noise, choose_rung, draw
 from quarl_bench.actorq.inference import RUNTIMES
 from quarl_bench.actorq.message import Broadcast, Bytes, build, decompress, deserialize
 from quarl_bench.actorq.replay import Assembler, Transitions
@@ -30,7 +30,7 @@ class Chunk:
     transitions: Transitions
     steps: int  # environment steps in this chunk
     states: Floats  # (n, *shape)
-    greedy: NDArray[Any]  # (n,) indices, or (n, actions) in [-1, 1]
+    greedy: NDArray[Any]  # (n,) indices, or (n, actions) in [-1, 1], or logits (n, actions) of what is drawn
     returns: tuple[float, ...]  # of the episodes that ended
     cpu: float  # seconds of the actor's process so far
 
@@ -49,10 +49,10 @@ class Ports(Protocol):
 
 
 class Behaviour:
-    """The exploring policy: random before the first broadcast, then greedy with this actor's noise."""
+    """The exploring policy: random before the first broadcast, then greedy with this actor's noise, or drawn."""
 
     def __init__(self, settings: Settings, task: Task, actor: int, generator: np.random.Generator) -> None:
-        self._task, self._generator = task, generator
+        self._task, self._generator, self._drawn = task, generator, settings.log_probs
         self.rung = choose_rung(settings.exploration, actor, settings.actors)
         self._anneal, self._steps = settings.anneal / settings.actors, 0
         self._noise = Noise(task.outputs, settings.correlation, generator)
@@ -75,22 +75,29 @@ class Behaviour:
             return None
         return np.asarray(self._inference.forward(self._broadcast.transform.apply(observation[None]))[0])
 
-    def explore(self, outputs: Floats | None) -> tuple[Any, Any]:
-        """(what is done, what would be done without exploring): indices, or values in [-1, 1]."""
+    def explore(self, outputs: Floats | None) -> tuple[Any, Any, float]:
+        """(what is done, what would be done without exploring, log-probability of what is done where it is asked for).
+
+        What is done is an index, or values in [-1, 1]; what is drawn from a softmax stands beside its logits.
+        """
+        if self._drawn:
+            logits = np.zeros(self._task.outputs, dtype=np.float32) if outputs is None else outputs
+            action, log_prob = draw(logits, self._generator)
+            return action, logits, log_prob
         if self._task.head.discrete:
             random = int(self._generator.integers(self._task.outputs))
             if outputs is None:
-                return random, random
+                return random, random, 0.0
             greedy = int(outputs.argmax())
             self._steps += 1
             epsilon = max(self.rung, 1 - self._steps / self._anneal) if self._anneal else self.rung
-            return (random if self._generator.random() < epsilon else greedy), greedy
+            return (random if self._generator.random() < epsilon else greedy), greedy, 0.0
         if outputs is None:
             drawn = np.clip(self._noise.draw(), -1, 1).astype(np.float32)
-            return drawn, drawn
+            return drawn, drawn, 0.0
         greedy_values = np.tanh(outputs)
         noisy = greedy_values + self.rung * self._noise.draw()
-        return np.clip(noisy, -1, 1).astype(np.float32), greedy_values
+        return np.clip(noisy, -1, 1).astype(np.float32), greedy_values, 0.0
 
     def to_environment(self, action: Any) -> Any:
         """The action in the environment's own units."""
@@ -124,13 +131,13 @@ def play(
         observation = player.observation
         outputs = behaviour.infer(observation)
         watch.lap("inference")
-        action, preferred = behaviour.explore(outputs)
+        action, preferred, log_prob = behaviour.explore(outputs)
         done = behaviour.to_environment(action)
         watch.lap("other")
         after, reward, terminated, over = player.step(done)
         steps += 1
         watch.lap("environment")
-        assembler.add(observation, action, reward, after, terminated=terminated)
+        assembler.add(observation, action, reward, after, terminated=terminated, log_prob=log_prob)
         if over:
             assembler.end(after)
         if outputs is not None and len(states) < PROBE:

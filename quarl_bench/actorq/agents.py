@@ -1,20 +1,22 @@
-"""The two off-policy algorithms that the learner runs, in full precision or under bf16 autocast."""
+"""The algorithms that the learner runs on what other policies did, in full precision or under bf16 autocast."""
 
 import contextlib
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.functional import smooth_l1_loss
 
 from quarl_bench.actorq.losses import (
     average,
     find_cross_entropy,
     find_double_goal,
+    find_trace,
     find_value_loss,
     make_atoms,
     project,
@@ -29,6 +31,9 @@ from quarl_bench.policy.policy import PolicyNet
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 LARGEST_GRADIENT = 40.0  # norm, as Acme's D4PG
 VALUE_GRADIENT = 10.0  # norm, as stable-baselines3's DQN
+TINY = 1e-8
+DRAWN_GRADIENT = 0.5  # norm, as stable-baselines3's A2C
+TARGET = "target_"  # before a network's name: the copy that follows it
 
 
 class Agent(Protocol):
@@ -52,7 +57,7 @@ class Agent(Protocol):
 def make_agent(settings: Settings, task: Task) -> Agent:
     """The algorithm of `settings` with fresh networks, drawn from its seed."""
     torch.manual_seed(settings.seed)
-    return ValueAgent(settings, task) if settings.algo == "dqn" else ActorAgent(settings, task)
+    return AGENTS[settings.algo](settings, task)
 
 
 class _Learning:
@@ -96,8 +101,8 @@ class _Learning:
             for group in optimizer.param_groups:
                 group["lr"] = self.settings.rate * left
         if self.updates % self.settings.target_period == 0:
-            for name in self.networks.keys() & {"policy", "critic"}:
-                self.networks[f"target_{name}"].load_state_dict(self.networks[name].state_dict())
+            for name in [name for name in self.networks if name.startswith(TARGET)]:
+                self.networks[name].load_state_dict(self.networks[name.removeprefix(TARGET)].state_dict())
 
     @contextlib.contextmanager
     def _precision(self) -> Iterator[None]:
@@ -162,6 +167,43 @@ class ActorAgent(_Learning):
         self._follow()
 
 
+class DrawingAgent(_Learning):
+    """Actor and critic of A2C, corrected by V-trace for actors that are other policies; batches are runs of steps."""
+
+    def __init__(self, settings: Settings, task: Task) -> None:
+        super().__init__(settings, task)
+        policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
+        critic = make_perceptron((task.inputs, *settings.critic, 1), settings.activation)
+        self.networks = {"policy": policy, "critic": critic}
+        self.optimizers = {f"{name}_optimizer": _adam(net, settings.rate) for name, net in self.networks.items()}
+
+    def update(self, batch: Transitions) -> None:
+        """One gradient step of the critic, then one of the policy."""
+        seen, after = torch.from_numpy(batch.observations), torch.from_numpy(batch.next_observations)
+        with self._precision():
+            values, ahead = (self.networks["critic"](states)[:, 0].float() for states in (seen, after))
+            log_probs = self.networks["policy"](seen).float().log_softmax(1)
+        taken = log_probs.gather(1, torch.from_numpy(batch.actions)[:, None])[:, 0]
+        ratios = taken.detach() - torch.from_numpy(batch.log_probs)
+        rewards, discounts = _ends(batch)
+        goals, advantages = find_trace(
+            self._split(ratios), self._split(rewards), self._split(discounts),
+            self._split(values.detach()), self._split(ahead.detach()), _follow_on(self._split(seen), self._split(after)),
+        )  # fmt: skip
+        advantages = (advantages - advantages.mean()) / (advantages.std() + TINY)
+        self._step("critic", smooth_l1_loss(values, goals.flatten()), DRAWN_GRADIENT)
+        entropy = -(log_probs.exp() * log_probs).sum(1)
+        gain = advantages.flatten() * taken + self.settings.entropy * entropy
+        self._step("policy", -gain.mean(), DRAWN_GRADIENT)
+        self._follow()
+
+    def _split(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.view(-1, self.settings.chunk, *rows.shape[1:])
+
+
+AGENTS: dict[str, Callable[[Settings, Task], Agent]] = {"dqn": ValueAgent, "d4pg": ActorAgent, "a2c": DrawingAgent}
+
+
 def make_perceptron(sizes: tuple[int, ...], activation: str) -> nn.Sequential:
     """Linear layers with `activation` between them."""
     modules: list[nn.Module] = []
@@ -177,6 +219,12 @@ def make_critic(inputs: int, widths: tuple[int, ...], atoms: int) -> nn.Sequenti
     for size, width in itertools.pairwise([first, *others]):
         modules += [nn.Linear(size, width), nn.ELU()]
     return nn.Sequential(*modules, nn.Linear(widths[-1], atoms))
+
+
+def _follow_on(seen: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Whether the next step (runs, steps) begins where this one ended; 0 behind an episode, and at the end of a run."""
+    same = (seen[:, 1:] == after[:, :-1]).all(2)
+    return torch.nn.functional.pad(same, (0, 1)).float()
 
 
 def _ends(batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:

@@ -27,6 +27,19 @@ class Noise:
         return self._value
 
 
+def draw(logits: Floats, generator: np.random.Generator) -> tuple[int, float]:
+    """An index drawn from the softmax of `logits` (actions,), and the logarithm of its probability."""
+    log_probs = logits - np.logaddexp.reduce(logits)
+    chosen = int((log_probs + generator.gumbel(size=len(logits))).argmax())
+    return chosen, float(log_probs[chosen])
+
+
+def diverge_softmax(actor: Floats, learner: Floats) -> float:
+    """Mean over states of KL(actor || learner) between the softmax policies of these logits (n, actions)."""
+    p, q = (logits - np.logaddexp.reduce(logits, axis=1, keepdims=True) for logits in (actor, learner))
+    return float((np.exp(p) * (p - q)).sum(axis=1).mean())
+
+
 def diverge_greedy(actor: NDArray[np.int64], learner: NDArray[np.int64], epsilon: float, actions: int) -> float:
     """Mean over states of KL(actor || learner) between epsilon-greedy policies with these greedy actions (n,).
 

@@ -13,9 +13,9 @@ from quarl_bench.actorq.actor import Chunk
 from quarl_bench.actorq.agents import act_greedily, make_agent
 from quarl_bench.actorq.breakdown import LEARNING, Stopwatch
 from quarl_bench.actorq.checkpoint import load_checkpoint, save_checkpoint
-from quarl_bench.actorq.exploration import choose_rung, diverge_gaussian, diverge_greedy
+from quarl_bench.actorq.exploration import choose_rung, diverge_gaussian, diverge_greedy, diverge_softmax
 from quarl_bench.actorq.limiter import Limiter, Ratio
-from quarl_bench.actorq.replay import Replay
+from quarl_bench.actorq.replay import Replay, Transitions
 from quarl_bench.actorq.settings import Settings
 from quarl_bench.actorq.task import Task
 from quarl_bench.net import Floats
@@ -105,7 +105,7 @@ class Learner:
             if not self._versions:
                 self._broadcast()
             with self._lock:
-                batch = self.replay.sample(settings.batch)
+                batch = self._sample()
             self.agent.update(batch)
             self._watch.lap("update")
             if self.agent.updates % settings.publish_period == 0:
@@ -153,6 +153,13 @@ class Learner:
         ratio = self.limiter.ratio
         return self.steps < self.settings.steps or ratio.may_sample(self.settings.batch)
 
+    def _sample(self) -> Transitions:
+        """Steps as they followed each other where their probabilities are known, else single ones."""
+        settings = self.settings
+        if settings.log_probs:
+            return self.replay.sample_runs(settings.batch, settings.chunk)
+        return self.replay.sample(settings.batch)
+
     def _broadcast(self) -> None:
         with self._lock:
             states = self.replay.sample(CALIBRATION).observations
@@ -167,10 +174,13 @@ class Learner:
 
     def _compare(self, policy: PolicyNet, probe: Chunk) -> None:
         """Quantization and staleness together, in states that the actor visited."""
-        ours, rung = (
-            act_greedily(policy, probe.states),
-            choose_rung(self.settings.exploration, probe.actor, self.settings.actors),
-        )
+        if self.settings.log_probs:
+            logits = policy.outputs(probe.states)
+            self.drift.agreement.append(float((logits.argmax(axis=1) == probe.greedy.argmax(axis=1)).mean()))
+            self.drift.kl.append(diverge_softmax(probe.greedy, logits))
+            return
+        ours = act_greedily(policy, probe.states)
+        rung = choose_rung(self.settings.exploration, probe.actor, self.settings.actors)
         if policy.head.discrete:
             self.drift.agreement.append(float((ours == probe.greedy).mean()))
             self.drift.kl.append(diverge_greedy(probe.greedy, ours, rung, self.task.outputs))

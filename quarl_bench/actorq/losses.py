@@ -17,6 +17,26 @@ def find_double_goal(rewards: Tensor, discounts: Tensor, chosen_by: Tensor, valu
     return rewards + discounts * valued_by.gather(1, best)[:, 0]
 
 
+def find_trace(
+    log_ratios: Tensor, rewards: Tensor, discounts: Tensor, values: Tensor, ahead: Tensor, goes_on: Tensor
+) -> tuple[Tensor, Tensor]:
+    """V-trace (Espeholt et al. 2018, equation 1): goals of the values, and advantages weighted for the gradient.
+
+    All (runs, steps): `log_ratios` are the learner's log-probabilities of the actions minus the actor's, `ahead` the
+    values of what was seen behind each step, `goes_on` whether the next step is of the same episode. Ratios above 1
+    count as 1.
+    """
+    weights = log_ratios.exp().clamp(max=1.0)
+    errors = weights * (rewards + discounts * ahead - values)
+    corrections = torch.zeros_like(values)  # goals minus values
+    behind = torch.zeros_like(values[:, 0])
+    for step in reversed(range(values.shape[1])):
+        corrections[:, step] = errors[:, step] + behind * goes_on[:, step] * discounts[:, step] * weights[:, step]
+        behind = corrections[:, step]
+    after = torch.nn.functional.pad(corrections[:, 1:], (0, 1)) * goes_on
+    return values + corrections, weights * (rewards + discounts * (ahead + after) - values)
+
+
 def make_atoms(support: tuple[float, float], atoms: int) -> Tensor:
     """The returns (atoms,) that a distributional critic tells apart."""
     return torch.linspace(*support, atoms)

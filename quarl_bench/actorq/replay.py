@@ -19,6 +19,7 @@ class Transitions:
     rewards: Floats  # (n,) discounted sums
     discounts: Floats  # (n,)
     next_observations: Floats
+    log_probs: Floats  # (n,) of the actions, by the policy that took them; 0 where nobody asked
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -29,12 +30,14 @@ class Assembler:
 
     def __init__(self, n_step: int, discount: float) -> None:
         self.n_step, self.discount = n_step, discount
-        self._window: deque[tuple[Floats, Any, float]] = deque()
+        self._window: deque[tuple[Floats, Any, float, float]] = deque()
         self._rows: list[tuple[Any, ...]] = []
 
-    def add(self, observation: Floats, action: Any, reward: float, after: Floats, *, terminated: bool) -> None:
+    def add(
+        self, observation: Floats, action: Any, reward: float, after: Floats, *, terminated: bool, log_prob: float = 0.0
+    ) -> None:
         """One step; `after` is the observation behind it, also where the episode ends."""
-        self._window.append((observation, action, reward))
+        self._window.append((observation, action, reward, log_prob))
         if terminated:
             while self._window:
                 self._emit(after, terminated=True)
@@ -52,17 +55,18 @@ class Assembler:
     def take(self) -> Transitions:
         """All finished transitions; they leave."""
         columns = zip(*self._rows, strict=True)
-        observations, actions, rewards, discounts, after = (np.stack(column) for column in columns)
+        arrays = [np.stack(column) for column in columns]
         self._rows.clear()
-        return Transitions(observations, actions, rewards, discounts, after)
+        return Transitions(*arrays)
 
     def _emit(self, after: Floats, *, terminated: bool) -> None:
         total = 0.0
-        for _, _, reward in reversed(self._window):
+        for _, _, reward, _ in reversed(self._window):
             total = reward + self.discount * total
         remaining = 0.0 if terminated else self.discount ** len(self._window)
-        observation, action, _ = self._window.popleft()
-        self._rows.append((observation, action, np.float32(total), np.float32(remaining), after))
+        observation, action, _, log_prob = self._window.popleft()
+        row = (observation, action, np.float32(total), np.float32(remaining), after, np.float32(log_prob))
+        self._rows.append(row)
 
 
 class Replay:
@@ -90,6 +94,12 @@ class Replay:
     def sample(self, n: int) -> Transitions:
         """`n` transitions drawn uniformly, with replacement."""
         rows = self._generator.integers(len(self), size=n)
+        return Transitions(**{name: column[rows] for name, column in self._columns.items()})
+
+    def sample_runs(self, n: int, length: int) -> Transitions:
+        """`n` transitions in runs of `length` as they were added: runs drawn uniformly, the ring made of whole ones."""
+        starts = self._generator.integers(len(self) // length, size=n // length) * length
+        rows = (starts[:, None] + np.arange(length)).ravel()
         return Transitions(**{name: column[rows] for name, column in self._columns.items()})
 
     def state(self) -> dict[str, NDArray[Any]]:

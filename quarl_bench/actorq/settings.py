@@ -35,10 +35,12 @@ class Settings:
     samples_per_insert: float  # transitions sampled per transition inserted
     target_period: int  # updates between two copies into the target networks
     exploration: tuple[float, float]  # ends of the actors' ladder
+    log_probs: bool = False  # actors state the probability of what they did: a2c needs it, the others do not
+    entropy: float = 0.0  # weight of a2c's entropy bonus
     anneal: int = 0  # steps, of all actors together, in which dqn's epsilon falls from 1 to its rung
     decay: bool = False  # the rate falls linearly to 0
     correlation: float = 0.0  # of d4pg's noise from step to step
-    critic: tuple[int, ...] = ()  # d4pg's
+    critic: tuple[int, ...] = ()  # hidden layers of d4pg's and a2c's
     support: tuple[float, float] = (0.0, 0.0)  # least and highest return that d4pg's critic tells apart
     atoms: int = 0
     seed: int = 0
@@ -77,8 +79,18 @@ class Settings:
             raise SpecError(
                 f"warmup {self.warmup}: must lie between the batch ({self.batch}) and the replay ({self.replay})"
             )
+        if self.log_probs:
+            self._check_runs()
         if self.steps <= self.warmup:
             raise SpecError(f"{self.steps:,} steps: learning starts after {self.warmup:,}; train longer")
+
+    def _check_runs(self) -> None:
+        """Where steps are learned from in the order in which they were taken."""
+        if self.n_step > 1:
+            raise SpecError(f"n-step {self.n_step}: with behaviour log-probabilities returns are summed behind; use 1")
+        for name in ("batch", "replay"):
+            if getattr(self, name) % self.chunk:
+                raise SpecError(f"{name} {getattr(self, name)}: must be a multiple of the chunk, {self.chunk}")
 
     def _check_words(self) -> None:
         for name, known in (
@@ -122,7 +134,8 @@ class Settings:
 
 def choose_settings(algo: str, environment: str, **changes: Any) -> Settings:
     """The recipe of a pair with `changes` (None: the recipe's own); SpecError for what ActorQ cannot train."""
-    _check_algorithm(algo)
+    log_probs = bool(changes.get("log_probs"))
+    _check_algorithm(algo, log_probs=log_probs)
     table = dict(_read_recipes()[algo])
     special = table.pop("environments").get(environment, {})
     known = {field.name for field in fields(Settings)}
@@ -132,17 +145,19 @@ def choose_settings(algo: str, environment: str, **changes: Any) -> Settings:
     return Settings(algo, environment, **{name: _to_tuple(value) for name, value in values.items()})
 
 
-def _check_algorithm(algo: str) -> None:
-    if algo in _read_recipes():
-        return
-    if algo in ACTOR_CRITIC:
+def _check_algorithm(algo: str, *, log_probs: bool) -> None:
+    if algo in ACTOR_CRITIC and not log_probs:
         raise SpecError(
             f"{algo} is on-policy: its gradient holds for data of the learner's own policy; a quantized, late actor "
-            "is another policy, whose log-probabilities are not recorded; use dqn or d4pg, which learn from any data"
+            "is another policy; use dqn or d4pg, which learn from any data, or a2c with --behaviour-log-probs, which "
+            "corrects for it"
         )
-    known = ", ".join(_read_recipes())
-    reason = "has no distributed form here" if algo in ALGORITHMS else "is unknown"
-    raise SpecError(f"algorithm {algo!r} {reason}; ActorQ trains {known}")
+    if algo not in _read_recipes():
+        known = ", ".join(_read_recipes())
+        reason = "has no distributed form here" if algo in ALGORITHMS else "is unknown"
+        raise SpecError(f"algorithm {algo!r} {reason}; ActorQ trains {known}")
+    if log_probs and algo not in ACTOR_CRITIC:
+        raise SpecError(f"{algo} learns from any data and needs no behaviour log-probabilities; leave them out")
 
 
 def _to_tuple(value: Any) -> Any:

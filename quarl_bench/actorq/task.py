@@ -40,13 +40,13 @@ def open_task(algo: str, environment: str) -> Task:
         raise SpecError(f"{environment}: ActorQ needs vectors as observations")
     transform = ObservationTransform(observed.shape)
     if isinstance(acted, gymnasium.spaces.Discrete):
-        if algo != "dqn":
+        if algo == "d4pg":
             raise SpecError(f"{algo} needs continuous actions, {environment} has {acted.n} discrete ones; use dqn")
         return Task(found, transform, ActionHead(HeadKind.ARGMAX), int(acted.n))
     if not isinstance(acted, gymnasium.spaces.Box) or len(acted.shape) != 1:
         raise SpecError(f"{environment}: ActorQ needs one discrete action, or a vector of continuous ones")
-    if algo == "dqn":
-        raise SpecError(f"dqn needs discrete actions, those of {environment} are continuous; use d4pg")
+    if algo != "d4pg":
+        raise SpecError(f"{algo} needs discrete actions, those of {environment} are continuous; use d4pg")
     head = ActionHead(HeadKind.TANH, acted.low.astype(np.float32), acted.high.astype(np.float32))
     return Task(found, transform, head, int(acted.shape[0]))
 

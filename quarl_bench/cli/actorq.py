@@ -26,15 +26,15 @@ def add_command(commands: Any) -> None:
     """`actorq` and its options."""
     command = add(commands, "actorq", run, "Train with quantized actors and a full-precision learner.",
                   "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs")  # fmt: skip
-    command.add_argument("algo", help="dqn or d4pg")
+    command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
     swept = command.add_argument_group("what is swept: a list makes a run of every combination")
     swept.add_argument("--precision", type=_read_words, default=("int8",), metavar="LIST",
                        help="of the actors: fp32, fp16, int8. Default: int8.")  # fmt: skip
     swept.add_argument("--actors", type=_read_numbers, default=(1,), metavar="LIST", help="how many. Default: 1.")
-    swept.add_argument("--update-period", type=_read_numbers, default=(100,), metavar="LIST",
-                       help="steps of an actor between two pulls. Default: 100.")  # fmt: skip
+    swept.add_argument("--update-period", type=_read_numbers, default=(None,), metavar="LIST",
+                       help="steps of an actor between two pulls. Default: the recipe's.")  # fmt: skip
     swept.add_argument("--seeds", type=read_seeds, default=(0,), metavar="LIST", help="as 0..2. Default: 0.")
     learning = command.add_argument_group("learning")
     learning.add_argument("--widths", type=_read_numbers, metavar="LIST",
@@ -48,12 +48,15 @@ def add_command(commands: Any) -> None:
     learning.add_argument("--warmup", type=read_positive, metavar="N",
                           help="random transitions before learning starts. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--rate", type=float, help="of Adam. Default: the recipe's.")
+    learning.add_argument("--behaviour-log-probs", action="store_true",
+                          help="actors state the probability of what they did, and the learner corrects for it "
+                          "(one-step V-trace), as on-policy algorithms need. Default: not.")  # fmt: skip
     learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
     shipping = command.add_argument_group("weights")
     shipping.add_argument("--communication", help="precision in which they are shipped. Default: the actors'.")
     shipping.add_argument("--compress", action="store_true", help="with zstd. Default: not.")
     shipping.add_argument("--publish-period", type=read_positive, metavar="N",
-                          help="updates between two broadcasts. Default: 100.")  # fmt: skip
+                          help="updates between two broadcasts. Default: the recipe's.")  # fmt: skip
     shipping.add_argument("--runtime", help="what actors infer with: c, litert, torch. Default: c.")
     engine = command.add_argument_group("engine")
     engine.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
@@ -98,7 +101,12 @@ def _list_settings(options: argparse.Namespace) -> "list[Settings]":
         name: getattr(options, name)
         for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "warmup", "rate",
                      "learner_precision", "communication", "publish_period", "runtime")
-    } | {"compress": options.compress, "pin": options.pin, "points": options.points}  # fmt: skip
+    } | {
+        "compress": options.compress,
+        "log_probs": options.behaviour_log_probs,
+        "pin": options.pin,
+        "points": options.points,
+    }  # fmt: skip
     swept = (options.seeds, options.update_period, options.actors, options.precision)
     runs = [
         choose_settings(options.algo, options.environment, **fixed, **dict(zip(SWEPT, values, strict=True)))
