@@ -186,9 +186,10 @@ class DrawingAgent(_Learning):
         taken = log_probs.gather(1, torch.from_numpy(batch.actions)[:, None])[:, 0]
         ratios = taken.detach() - torch.from_numpy(batch.log_probs)
         rewards, discounts = _ends(batch)
+        goes_on = _follow_on(self._split(seen), self._split(after))
         goals, advantages = find_trace(
             self._split(ratios), self._split(rewards), self._split(discounts),
-            self._split(values.detach()), self._split(ahead.detach()), _follow_on(self._split(seen), self._split(after)),
+            self._split(values.detach()), self._split(ahead.detach()), goes_on,
         )  # fmt: skip
         advantages = (advantages - advantages.mean()) / (advantages.std() + TINY)
         self._step("critic", smooth_l1_loss(values, goals.flatten()), DRAWN_GRADIENT)
