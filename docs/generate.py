@@ -12,39 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.atomic import write_file
-from quarl_bench.claims.catalog import KINDS, Claim, expand_cases, expand_claims, read_catalog
+from quarl_bench.claims.catalog import Claim, expand_cases, expand_claims, read_catalog
+from quarl_bench.claims.rules import RULES
 
 HERE = Path(__file__).parent
 README, PAGE, VERDICTS = HERE.parent / "README.md", HERE / "claims.md", HERE / "verdicts.json"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
 ORDER = ("supported", "refuted", "inconclusive", "partial")
-
-# What each rule puts an interval on; the claim's threshold is what the interval is held against.
-RULES = {
-    "retention": "ratio of mean returns, quantized over fp32, of one cell; supported above 1 - threshold",
-    "mean_error": "mean over cells of the relative loss of return; supported below the threshold",
-    "mean_loss": "the same; supported above the threshold",
-    "equivalence": "mean difference between two schemes' losses; supported within +- threshold",
-    "gains": "per cell, loss under the other scheme minus loss under this one; supported above 0",
-    "most_cells": "share of cells that keep 1 - threshold of the return",
-    "wider": "ratio of a statistic of weights between two kinds of policy, over tasks; supported above the threshold",
-    "flatter": "the ratio of `wider`, of the variance of action probabilities along learning curves",
-    "ordered": "rank agreement of learning curves with the order of the bits",
-    "loses": "ratio of mean returns of one cell; supported below 1 - threshold",
-    "tracks": "rank correlation between the spread of weights and the loss, over cells",
-    "count": "how many cases there are",
-    "published": "a rule of the paper's own, replayed on the runs that its authors published",
-    "hardware": "a property of a design: cycles, resources, equality with the golden model",
-    "faster": "ratio of median times on one board, fp32 over the scheme",
-    "smaller": "ratio of file sizes, fp32 over the scheme",
-    "grows": "ratio of two policies' speed-ups on one board, the larger policy's over the smaller one's",
-    "idles": "ratio of times of a training step, fp32 over mixed precision; supported up to the threshold",
-    "quicker": "the same; supported above the threshold",
-    "rises": "smallest ratio of successive policies' ratios of that kind, in the order of their size",
-    "exceeds": "ratio of the largest policy's to the smallest one's",
-    "converges": "difference of final returns over the highest return, of two trainings; supported within +- threshold",
-    "sooner": "ratio of steps to a level of return, fp32 over the other training; supported above the threshold",
-}
 
 
 def main(arguments: list[str]) -> None:
@@ -101,7 +75,7 @@ def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
 def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
     """The page "Claims and verdicts"."""
     lines = [HEAD, "| rule | what the interval is on |", "|---|---|"]
-    lines += [f"| `{rule}` | {RULES[rule]} |" for rules in KINDS.values() for rule in rules]
+    lines += [f"| `{name}` | {rule.meaning} |" for name, rule in RULES.items()]
     for paper in dict.fromkeys(claim.paper for claim in claims):
         lines += ["", f"## {paper}", ""]
         for claim in (claim for claim in claims if claim.paper == paper):

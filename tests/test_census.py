@@ -138,6 +138,11 @@ def test_every_rule_has_a_judge(rule, scheme, against):
         ("wider", "range", "", "rule"),
         ("equivalence", "w8", "", "rule"),
         ("equivalence", "w8", 'against = "fp17"', "against"),
+        ("most_cells", "w8", 'against = "fp16"', "rule"),
+        ("tracks", "w8", 'against = "w8"', "against"),
+        ("flatter", "qat8", 'against = "w8"', "against"),
+        ("idles", "w8", "", "rule"),  # of the other kind
+        ("rises", "w8", "", "schemes"),
         ("most_cells", "w8", 'slug = "Not_One"', "slug"),
     ],
 )

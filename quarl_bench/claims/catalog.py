@@ -12,35 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.claims.rules import AGGREGATE, CASE, FAMILIES, RULES, Meaning, Rule
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
-from quarl_bench.rl.recipes import ALGORITHMS, PRECISIONS
+from quarl_bench.rl.recipes import ALGORITHMS
 from quarl_bench.spec import ID_PART, Case
 
-KINDS = {
-    "case": ("retention", "faster", "smaller", "idles", "quicker"),
-    "aggregate": (
-        "mean_error", "mean_loss", "equivalence", "gains", "most_cells", "wider", "loses", "tracks", "count", "flatter",
-        "ordered", "published", "hardware", "grows", "rises", "exceeds",
-        "converges", "sooner",
-    ),
-}  # fmt: skip
-COMPARING = ("equivalence", "gains", "wider", "loses", "tracks", "flatter", "ordered")  # rules that need `against`
-CONVERGING = ("converges", "sooner")  # rules about learning curves in two precisions of training
-HALVING = ("idles", "quicker", "rises", "exceeds", *CONVERGING)  # rules whose schemes are precisions of training
-COUNTING = ("count",)  # rules whose threshold is a number of cases
-ON_BOARDS = ("faster", "smaller", "grows")  # rules about fp32 over int8 on a board: the threshold is a ratio
-WHOLE = (*COUNTING, "ordered")  # rules with one item over all cells and schemes
-EXPLORING = ("flatter", "ordered")  # rules about learning curves
-FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
 DISTRIBUTED = ("d4pg",)  # algorithms that only ActorQ trains
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
-STATES = ("fixed", "visited")  # in which exploration is measured: the same for every policy, or the policy's own
-STATISTICS = ("range", "std", "p999", "rmse8")  # of weights, judged by the rule "wider"
-NO_SCHEMES = {  # rules whose `schemes` are something else: what, and which there are
-    "wider": ("statistics of weights", STATISTICS),
-    **dict.fromkeys(HALVING, ("precisions of training", PRECISIONS)),
-}
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
 OPTIONAL = {
     "cells": list,
@@ -61,9 +40,7 @@ PAPER_COLUMN = {"fp16": "fp16", "w8": "w8", "int8": "w8", "int8uncal": "w8", "fp
 class Claim:
     """One sentence of a paper. `known` maps ids that do not reproduce to the reason.
 
-    `schemes` are what is judged; for the rule "wider" they are statistics of weights. `against` is what they are
-    compared with: the scheme, or its family ("equivalence", "gains", "loses"), the algorithm ("wider"), the statistic
-    of weights ("tracks") or the states in which exploration is measured ("flatter", "ordered").
+    `schemes` are what is judged, `against` is what they are compared with; the rule says what these names are.
     `slug` is the middle part of an item's id.
     """
 
@@ -138,7 +115,7 @@ class JudgedClaim:
         """The scheme it is compared with; empty where that is none."""
         if self.claim.against in FAMILIES:
             return f"{self.claim.against}{Scheme.parse(self.scheme).bit_width}"
-        return self.claim.against if self.claim.rule in ("equivalence", "gains", "loses") else ""
+        return self.claim.against if RULES[self.claim.rule].compares_schemes else ""
 
     @property
     def known(self) -> str:
@@ -192,7 +169,7 @@ def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
 
     A count, and an order of schemes, is one item over all cells and schemes.
     """
-    if claim.rule in WHOLE:
+    if RULES[claim.rule].whole:
         cases = tuple(Case(a, environment, s, claim.origin) for a, environment in claim.cells for s in claim.schemes)
         yield JudgedClaim(claim, ALL, ALL, cases)
         return
@@ -217,11 +194,13 @@ class _Entry:
     def claim(self, paper: str) -> Claim:
         self._check_keys()
         entry = self.entry
-        if entry["kind"] not in KINDS or entry["rule"] not in KINDS[entry["kind"]]:
-            raise self._error("rule", f"kind and rule must be one of {KINDS}")
-        if entry["rule"] not in (*COUNTING, *ON_BOARDS, *HALVING) and not 0 < entry["threshold"] < 1:
+        rule = RULES.get(entry["rule"])
+        if rule is None or rule.kind != entry["kind"]:
+            known = {kind: [name for name, rule in RULES.items() if rule.kind == kind] for kind in (CASE, AGGREGATE)}
+            raise self._error("rule", f"kind and rule must be one of {known}")
+        if rule.share and not 0 < entry["threshold"] < 1:
             raise self._error("threshold", "must lie between 0 and 1")
-        self._check_compared(entry)
+        self._check_names(rule)
         return Claim(
             id=entry["id"],
             paper=paper,
@@ -255,34 +234,26 @@ class _Entry:
             if not isinstance(value, expected):
                 raise self._error(key, f"must be of type {expected.__name__}")
 
-    def _check_compared(self, entry: dict[str, Any]) -> None:
-        """`schemes` and `against` mean what the rule compares."""
-        against = entry.get("against")
-        if entry["rule"] in COMPARING and against is None:
-            raise self._error("rule", f"{entry['rule']} needs the key 'against'")
-        if entry["rule"] == "wider" and against not in ALGORITHMS:
-            raise self._error("against", f"must be an algorithm: {', '.join(ALGORITHMS)}")
-        if entry["rule"] in NO_SCHEMES:
-            what, known = NO_SCHEMES[entry["rule"]]
-            if any(name not in known for name in entry["schemes"]):
-                raise self._error("schemes", f"must be {what}: {', '.join(known)}")
-            return
-        if entry["rule"] in EXPLORING and against not in STATES:
-            raise self._error("against", f"must be a set of states: {', '.join(STATES)}")
-        other = against in FAMILIES or entry["rule"] in ("tracks", *EXPLORING)
-        compared = [] if against is None or other else [against]
-        if entry["rule"] == "tracks" and against not in STATISTICS:
-            raise self._error("against", f"must be a statistic of weights: {', '.join(STATISTICS)}")
-        for key, names in (("schemes", entry["schemes"]), ("against", compared)):
-            for name in names:
-                try:
-                    Scheme.parse(name)
-                except (SpecError, TypeError) as error:
-                    raise self._error(key, str(error)) from error
+    def _check_names(self, rule: Rule) -> None:
+        """`schemes` and `against` are what the rule says."""
+        against = self.entry.get("against")
+        if (against is None) != (rule.against is None):
+            needs = "needs" if against is None else "has no use for"
+            raise self._error("rule", f"{self.entry['rule']} {needs} the key 'against'")
+        for name in self.entry["schemes"]:
+            self._check_name("schemes", rule.schemes, name)
+        if rule.against is not None and not (rule.compares_schemes and against in FAMILIES):
+            self._check_name("against", rule.against, against)
+
+    def _check_name(self, key: str, meaning: Meaning, name: object) -> None:
+        try:
+            meaning.check(name)
+        except (SpecError, TypeError, ValueError) as error:
+            raise self._error(key, str(error)) from error
 
     def _slug(self) -> str:
         slug: str = self.entry.get("slug", self.entry["id"].split("-")[0])
-        if self.entry["kind"] == "aggregate" and not ID_PART.fullmatch(slug):
+        if self.entry["kind"] == AGGREGATE and not ID_PART.fullmatch(slug):
             raise self._error("slug", f"{slug!r} must be one or more of [a-z0-9]")
         return slug
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from quarl_bench.cells import FP32, MOST, Cells, PolicySet
-from quarl_bench.claims.catalog import CONVERGING, EXPLORING, JudgedClaim
+from quarl_bench.claims.catalog import JudgedClaim
 from quarl_bench.claims.convergence import Curve, read_curves
 from quarl_bench.claims.curves import FULL_PRECISION_BITS, Arm, compare_arms, order_arms, read_arm
+from quarl_bench.claims.rules import RULES, Meaning
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.net import Net
 from quarl_bench.quant.scheme import Scheme
@@ -45,10 +46,9 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
         return _collect_spreads(cells, judged)
     if judged.claim.rule == "count":
         return _count(cells, judged)
-    if judged.claim.rule in EXPLORING:
-        return _collect_curves(cells, judged)
-    if judged.claim.rule in CONVERGING:
-        return _collect_runs(cells, judged)
+    rule = RULES[judged.claim.rule]
+    if rule.curves:
+        return (_collect_curves if rule.against is Meaning.STATES else _collect_runs)(cells, judged)
     measurements: dict[str, tuple[Measurement, ...]] = {}
     spreads: dict[str, float] = {}
     missing: list[str] = []

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from quarl_bench.cells import FP32
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
-from quarl_bench.claims.catalog import CONVERGING, JudgedCase, JudgedClaim
+from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_order, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.convergence import judge_convergence, judge_sooner
@@ -55,7 +55,7 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
         return judge_order(cells.orders, policies=cells.policies, missing=cells.missing)
     if rule == "count":
         return judge_count(len(judged.cases) - len(cells.missing), threshold=threshold, missing=cells.missing)
-    if rule in CONVERGING:
+    if rule in ("converges", "sooner"):
         return _judge_runs(judged, cells)
     modes = [cells.measurements]
     if any(measurement.sampled for group in cells.measurements.values() for measurement in group):

@@ -145,9 +145,9 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
 def _place(claim: Any, settings: Settings) -> Any:
     """A claim about boards, on this machine and on the boards of the board file; without one, on those it names."""
     from quarl_bench.boards.board import LOCAL, Transport, read_boards
-    from quarl_bench.claims.catalog import ON_BOARDS
+    from quarl_bench.claims.rules import RULES
 
-    if claim.rule not in ON_BOARDS:
+    if not RULES[claim.rule].boards:
         return claim
     boards = claim.boards
     if settings.boards is not None:
