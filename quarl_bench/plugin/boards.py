@@ -1,13 +1,13 @@
 """Fixtures of benches on boards: artefacts of a case, timed there once per process, and the verdict on them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from quarl_bench.plugin.options import Settings
+from quarl_bench.plugin.progress import show_blocks
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.boards.board import Board
@@ -43,7 +43,6 @@ def quarl_board_runs(
 ) -> "Callable[[Board, Case], BoardRun]":
     """Compare the policy of a case, in fp32 and under its scheme, on a board; each policy once."""
     runs: dict[tuple[str, str, str], BoardRun] = {}
-    quiet = hasattr(pytestconfig, "workerinput") or not pytestconfig.get_terminal_writer().hasmarkup
 
     def run(board: "Board", case: "Case") -> BoardRun:
         from quarl_bench.boards.session import open_session
@@ -55,7 +54,7 @@ def quarl_board_runs(
             plan = find_plan(quarl_settings.profile)
             with (
                 open_session(board, quarl_run, WAIT) as session,
-                _show(2 * plan.blocks, case.id, quiet=quiet) as progress,
+                show_blocks(pytestconfig, 2 * plan.blocks, case.id) as progress,
             ):
                 runs[key] = BoardRun(session.compare((pair.fp32, pair.int8), plan, progress=progress), pair.trained)
         return runs[key]
@@ -108,16 +107,3 @@ def find_plan(profile: str) -> "Plan":
     from quarl_bench.boards.timing import Plan
 
     return Plan(blocks=2, calls=100, seconds=0.25, warmup=0.1) if profile == "smoke" else Plan()
-
-
-@contextmanager
-def _show(total: int, name: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A progress bar over the blocks of one comparison."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=name, disable=quiet, leave=False) as bar:
-
-        def advance(_: str) -> None:
-            bar.update()
-
-        yield advance

@@ -1,13 +1,13 @@
 """Fixtures of Table 5's bench: every contender of a device on the clock, once per run, and the verdict on it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from quarl_bench.errors import MissingBoard
 from quarl_bench.plugin.options import Settings
+from quarl_bench.plugin.progress import show_blocks
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.plugin.pacing import PaceRegression, PaceVerdict
@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # collection imports neither NumPy nor torch
 @pytest.fixture(scope="session")
 def quarl_paces(quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.Config) -> Callable[[str], "Paces"]:
     """Time a device's contenders; processes of one run share what the first of them measured."""
-    quiet = hasattr(pytestconfig, "workerinput") or not pytestconfig.get_terminal_writer().hasmarkup
 
     def measure(device: str) -> "Paces":
         import json
@@ -33,7 +32,7 @@ def quarl_paces(quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.C
             if not path.exists():
                 plan = find_plan(quarl_settings.profile, device)
                 total = plan.blocks * len(plan.sizes) * len(CONTENDERS[device])
-                with _show(total, f"Table 5 on {device}", quiet=quiet) as progress:
+                with show_blocks(pytestconfig, total, f"Table 5 on {device}") as progress:
                     write_file(path, json.dumps(measure_paces(device, plan, progress).as_dict()))
             return Paces(**json.loads(path.read_text()))
 
@@ -81,16 +80,3 @@ def find_plan(profile: str, device: str) -> "Plan":
     if profile == "smoke":
         return Plan(blocks=2, seconds=0.02, calls=2, steps=0, divisor=32)
     return Plan(divisor=DIVISORS[device])
-
-
-@contextmanager
-def _show(total: int, name: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A progress bar over the contenders of all blocks."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=name, disable=quiet, leave=False) as bar:
-
-        def advance(_: str) -> None:
-            bar.update()
-
-        yield advance

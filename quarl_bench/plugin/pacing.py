@@ -1,22 +1,20 @@
 """The `pace_regression` and `pace_verdict` fixtures: did our own step time move, and does Table 5 hold here?"""
 
 import statistics
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.judge import ClaimRefuted
 from quarl_bench.claims.pace import describe_pace, explain_pace, judge_pace, judge_trend, read_size
-from quarl_bench.plugin.regression import REGRESSION, StoredNumbers
+from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.times import SLACK
+from quarl_bench.plugin.verdict import Check
 from quarl_bench.report.paces import build_pace_row
 from quarl_bench.rl.pace import LEAN, Paces, find_error
 from quarl_bench.rl.recipes import FP32
-from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.spec import Verdict
 
 IDENTITY = ("machine", "cores", "device", "torch", "policy", "divisor", "contender", "blocks")
 
@@ -44,29 +42,24 @@ class PaceRegression(StoredNumbers):
         }
 
 
-class PaceVerdict:
+class PaceVerdict(Check):
     """Judges the item's case or claim. Refuted is an xfail with the explanation: a ratio differs between machines."""
-
-    def __init__(
-        self, request: pytest.FixtureRequest, record: Callable[[dict[str, Any]], None], *, strict: bool
-    ) -> None:
-        self._request, self._record, self._strict = request, record, strict
 
     def check(self, paces: Paces) -> Verdict:
         """Judge the gain of one policy."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         case, claim = judged.case, judged.claim
         verdict = judge_pace(paces, case.environment, case.scheme, claim.rule, claim.threshold)
-        return self._settle(judged, paces, verdict, [case.environment], case.scheme)
+        return self._explain(judged, paces, verdict, [case.environment], case.scheme)
 
     def check_sizes(self, paces: Paces) -> Verdict:
         """Judge how gains grow over the policies of a claim."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         environments = [case.environment for case in judged.cases]
         verdict = judge_trend(paces, environments, judged.scheme, judged.claim.rule)
-        return self._settle(judged, paces, verdict, environments, judged.scheme)
+        return self._explain(judged, paces, verdict, environments, judged.scheme)
 
-    def _settle(
+    def _explain(
         self,
         judged: JudgedCase | JudgedClaim,
         paces: Paces,
@@ -74,17 +67,9 @@ class PaceVerdict:
         environments: list[str],
         precision: str,
     ) -> Verdict:
-        node = self._request.node
         notes = explain_pace(paces, environments, precision)
         row = build_pace_row(judged, paces, verdict, environments, precision, notes)
-        self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
-        line = f"{judged.id}: {judged.claim.sentence} ({judged.claim.locus}): {describe_pace(verdict)}"
-        if verdict.outcome is Outcome.INCONCLUSIVE and self._strict:
-            pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
-        if verdict.outcome is Outcome.REFUTED:
-            node.add_marker(pytest.mark.xfail(raises=ClaimRefuted, strict=True, reason="; ".join(notes)))
-            raise ClaimRefuted(line)
-        return verdict
+        return self._settle(judged, row, verdict, describe_pace(verdict), excuse="; ".join(notes))
 
 
 def tabulate(paces: Paces, size: str, precision: str) -> pd.DataFrame:

@@ -1,19 +1,17 @@
 """The `times_regression` and `board_verdict` fixtures: did our own time move, and does the sentence hold there?"""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from quarl_bench.boards.timing import Comparison, Timing
-from quarl_bench.claims.judge import ClaimRefuted
 from quarl_bench.claims.speed import explain_size, explain_speed, judge_size, judge_speed
 from quarl_bench.plugin.boards import BoardRun
-from quarl_bench.plugin.regression import REGRESSION, StoredNumbers
+from quarl_bench.plugin.regression import StoredNumbers
+from quarl_bench.plugin.verdict import Check
 from quarl_bench.report.timings import build_board_row
-from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.spec import Verdict
 
 if TYPE_CHECKING:
     from quarl_bench.claims.catalog import JudgedCase
@@ -43,37 +41,24 @@ class TimesRegression(StoredNumbers):
         }
 
 
-class BoardVerdict:
+class BoardVerdict(Check):
     """Judges the item's case on its board. Refuted is an xfail with the explanation: the ratio is what decides it."""
-
-    def __init__(
-        self, request: pytest.FixtureRequest, record: Callable[[dict[str, Any]], None], *, strict: bool
-    ) -> None:
-        self._request, self._record, self._strict = request, record, strict
 
     def check_speed(self, run: BoardRun) -> Verdict:
         """Judge the ratio of times."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judge_speed(run.compared, judged.claim.threshold)
-        return self._settle(judged, run, verdict, explain_speed(run.compared))
+        return self._explain(judged, run, verdict, explain_speed(run.compared))
 
     def check_size(self, run: BoardRun) -> Verdict:
         """Judge the ratio of file sizes."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judge_size(run.compared, judged.claim.threshold)
-        return self._settle(judged, run, verdict, explain_size(run.compared))
+        return self._explain(judged, run, verdict, explain_size(run.compared))
 
-    def _settle(self, judged: "JudgedCase", run: BoardRun, verdict: Verdict, explanation: str) -> Verdict:
-        node = self._request.node
+    def _explain(self, judged: "JudgedCase", run: BoardRun, verdict: Verdict, explanation: str) -> Verdict:
         row = build_board_row(judged, run.compared, verdict, explanation=explanation, trained=run.trained)
-        self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
-        line = f"{judged.id}: {judged.claim.sentence} ({judged.claim.locus}): {row['line']}"
-        if verdict.outcome is Outcome.INCONCLUSIVE and self._strict:
-            pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
-        if verdict.outcome is Outcome.REFUTED:
-            node.add_marker(pytest.mark.xfail(raises=ClaimRefuted, strict=True, reason=explanation))
-            raise ClaimRefuted(line)
-        return verdict
+        return self._settle(judged, row, verdict, row["line"], excuse=explanation)
 
 
 def tabulate(compared: Comparison) -> pd.DataFrame:

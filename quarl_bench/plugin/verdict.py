@@ -1,4 +1,4 @@
-"""The `verdict` fixture: judge, record the row, and turn the verdict into pytest's outcomes."""
+"""The `verdict` fixture: judge, record the row, and turn the verdict into pytest's outcomes, as its kin do too."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from quarl_bench.report.rows import build_case_row, build_claim_row
 from quarl_bench.spec import Measurement, Outcome, Source, Verdict
 
 
-class VerdictCheck:
-    """Judges the item's case or claim.
+class Check:
+    """What every verdict fixture does with a verdict.
 
     A claim with a `known` reason is a strict xfail that accepts ClaimRefuted only: a crash or a moved number still
     fails, and so does a verdict "supported". Inconclusive and partial verdicts fail only under `--quarl-strict`.
@@ -23,6 +23,29 @@ class VerdictCheck:
         self, request: pytest.FixtureRequest, record: Callable[[dict[str, Any]], None], *, strict: bool
     ) -> None:
         self._request, self._record, self._strict = request, record, strict
+
+    def _settle(
+        self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict, line: str, *, excuse: str = ""
+    ) -> Verdict:
+        """Record the row and raise what pytest is to show. With an `excuse` a refutation is an xfail of that reason."""
+        node = self._request.node
+        self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
+        line = f"{judged.id}: {judged.claim.sentence} ({judged.claim.locus}): {line}"
+        if result.outcome in (Outcome.INCONCLUSIVE, Outcome.PARTIAL):
+            if self._strict:
+                pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
+            return result
+        reason = judged.known or (excuse if result.outcome is Outcome.REFUTED else "")
+        if reason:
+            # Marked now, not at collection: an inconclusive verdict is neither an xfail nor an xpass.
+            node.add_marker(pytest.mark.xfail(raises=ClaimRefuted, strict=True, reason=reason))
+        if result.outcome is Outcome.REFUTED:
+            raise ClaimRefuted(line)
+        return result
+
+
+class VerdictCheck(Check):
+    """Judges the item's case or claim by what policies return."""
 
     def check(
         self, measured: Measurement, reference: Measurement, policies: Any = None, *, panels: Sequence[Any] = ()
@@ -36,13 +59,13 @@ class VerdictCheck:
         row = build_case_row(judged, reference, measured, result)
         if policies is not None and result.outcome is Outcome.REFUTED:
             row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
-        return self._settle(judged, row | _show(panels), result)
+        return self._settle(judged, row | _show(panels), result, describe(result))
 
     def check_cells(self, cells: Any) -> Verdict:
         """Judge the item's sentence over `cells`, the fixture of that name."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         result = judge_claim(judged, cells)
-        return self._settle(judged, build_claim_row(judged, cells, result), result)
+        return self._settle(judged, build_claim_row(judged, cells, result), result, describe(result))
 
     def check_result(self, result: Verdict, source: Source = Source.MEASURED, *, panels: Sequence[Any] = ()) -> Verdict:
         """Take a verdict that was reached without the store: on runs that others published, on a design's numbers."""
@@ -50,22 +73,7 @@ class VerdictCheck:
 
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         row = build_claim_row(judged, MeasuredCells(), result) | {"source": str(source)} | _show(panels)
-        return self._settle(judged, row, result)
-
-    def _settle(self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict) -> Verdict:
-        node = self._request.node
-        self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
-        line = f"{judged.id}: {judged.claim.sentence} ({judged.claim.locus}): {describe(result)}"
-        if result.outcome in (Outcome.INCONCLUSIVE, Outcome.PARTIAL):
-            if self._strict:
-                pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
-            return result
-        if judged.known:
-            # Marked now, not at collection: an inconclusive verdict is neither an xfail nor an xpass.
-            node.add_marker(pytest.mark.xfail(raises=ClaimRefuted, strict=True, reason=judged.known))
-        if result.outcome is Outcome.REFUTED:
-            raise ClaimRefuted(line)
-        return result
+        return self._settle(judged, row, result, describe(result))
 
 
 def _show(panels: Sequence[Any]) -> dict[str, Any]:
