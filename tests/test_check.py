@@ -12,10 +12,11 @@ from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.net import Activation
 from quarl_bench.policy.foreign import read_architecture, read_chain
 from quarl_bench.policy.sb3 import extract
-from quarl_bench.rl.environments import find_environment, import_environment
+from quarl_bench.rl.environments import find_environment, import_environment, make_environment
 from quarl_bench.rl.models import make_model
 from quarl_bench.rl.sensitivity import measure_sensitivity
 from quarl_bench.rl.vector import make_vector
+from quarl_bench.task import Named, open_task
 from tests.conftest import POLICIES
 from tests.test_train import make_recipe
 
@@ -91,9 +92,19 @@ def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):
     arguments = ["check", f"{own}:actor", "--environment", f"{own}:Target", "--episodes", "60", "--json"]
     assert main(arguments) in (0, 3)
     found = json.loads(capsys.readouterr().out)
-    assert found["environment"] == "Target-v0"
+    assert found["environment"] == f"{own}.Target-v0"
     assert found["rows"][0]["ratio"] == pytest.approx(1.0, abs=0.01)
     assert not Path("cache/measurements").exists(), "a user's environment may change: nothing is kept"
+
+
+def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
+    (tmp_path / f"{own}_b.py").write_text(OWN.replace("max_episode_steps = 20", "max_episode_steps = 30"))
+    found = [
+        open_task(Named(Path(f"{module}:actor"), f"{module}:Target"))[1] for module in (own, f"{own}_b", own)
+    ]  # the first of them again, with the second registered
+    limits = [make_environment(environment)[1] for environment in found]
+    assert limits == [20, 30, 20]
+    assert len({environment.id for environment in found}) == len({environment.slug for environment in found}) == 2
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,22 @@ class TestEvaluate:
         assert "fp32      return 500.00 +- 0.00" in out
         assert re.search(r"same action in 9\d\.\d\d% of its states", out)
 
+    def test_sampled_actions_have_common_random_numbers(self, folder, quarl, quarl_json):
+        arguments = ("evaluate", "policy", "--episodes", 5, "--sampled")
+        result = quarl_json(*arguments, "--scheme", "w32")
+        assert not result["measured"]["deterministic"]
+        assert not result["reference"]["deterministic"]
+        assert result["measured"]["per_policy"] == result["reference"]["per_policy"]
+        assert result["reference"]["mean"] < 500.0  # the likeliest action would balance
+        assert quarl_json(*arguments)["reference"]["mean"] == result["reference"]["mean"]
+        assert "5 episodes, sampled actions" in quarl(*arguments)[1]
+
+    def test_what_has_no_softmax_is_not_sampled(self, folder, quarl):
+        save_policy(BALANCER, folder / "policy", ABOUT | {"algo": "dqn"})
+        code, _, err = quarl("evaluate", "policy", "--sampled")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "policy has no logits of a softmax" in err
+
     def test_states_are_compared_by_action_and_by_probability(self, folder, quarl, quarl_json):
         arguments = ("evaluate", "policy", "--episodes", 2, "--states", 300)
         same = quarl_json(*arguments)["states"]

@@ -16,7 +16,7 @@ from quarl_bench.deploy.fpga.estimate import estimate
 from quarl_bench.deploy.fpga.explorer import choose, explore, find_pareto, fits
 from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
 from quarl_bench.deploy.fpga.netlist import find_longest_path
-from quarl_bench.deploy.fpga.part import PARTS, find_part
+from quarl_bench.deploy.fpga.part import PARTS, Part, find_part
 from quarl_bench.deploy.fpga.qonnx import write_qonnx
 from quarl_bench.deploy.fpga.stage import signed_bits, split
 from quarl_bench.deploy.fpga.top import write_policy
@@ -189,8 +189,15 @@ def test_the_fastest_folding_is_fast_enough(name: str, limit: int) -> None:
 
 def test_a_policy_that_does_not_fit_says_what_is_short() -> None:
     candidates = explore(split(draw_net(ARCHITECTURES["eightbit"])), PART)
-    with pytest.raises(DeploymentError, match=r"does not hold this policy: the nearest folding \(lanes .*more than"):
+    with pytest.raises(
+        DeploymentError, match=r"does not hold this policy: the nearest folding \(lanes .*more than.*no known part"
+    ):
         choose(candidates, PART, lambda _: True)
+    candidates = explore(split(draw_net(SMALL)), PART)
+    with pytest.raises(
+        DeploymentError, match=r"tiny does not hold .* of its LUT, .*; xc7a15t holds it: use a larger part"
+    ):
+        choose(candidates, Part("tiny", 100, 10_000, 25, 45), lambda _: True)
 
 
 def test_a_refusal_of_the_synthesis_moves_on_to_the_next() -> None:

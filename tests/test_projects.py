@@ -62,9 +62,9 @@ def test_the_example_project_passes(project):
         ["*quarl claims*", "quantizable: 4 cases: 1 refuted, 3 supported; worst *int2 refuted*"]
     )
     rows = {row["id"]: row for row in json.loads((project.path / "rows.json").read_text())["rows"]}
-    assert rows["rovercontroller-dockv0-int8"]["verdict"] == "supported"
-    assert rows["rovercontroller-dockv0-int8"]["versions"]["torch"]
-    assert "rovercontroller-dockv0-int8" in (project.path / "page.html").read_text()
+    assert rows["rovercontroller-roverdockv0-int8"]["verdict"] == "supported"
+    assert rows["rovercontroller-roverdockv0-int8"]["versions"]["torch"]
+    assert "rovercontroller-roverdockv0-int8" in (project.path / "page.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,10 @@ def test_a_failure_reads_like_a_claim(project):
     )
     result = run(project)
     assert result.parseoutcomes() == {"failed": 1}
-    line = r".*ClaimRefuted: rovercontroller-dockv0-int2: int2 costs rover:controller at most 5% of its return on "
-    result.stdout.re_match_lines([line + r"Dock-v0: refuted: 0\.\d+ \[.*\] against 0\.95, this policy, 1 x 100 .*"])
+    line = r".*ClaimRefuted: rovercontroller-roverdockv0-int2: int2 costs rover:controller at most 5% of its return on "
+    result.stdout.re_match_lines(
+        [line + r"rover.Dock-v0: refuted: 0\.\d+ \[.*\] against 0\.95, this policy, 1 x 100 .*"]
+    )
 
 
 def test_what_cannot_be_checked_is_one_line(project):

@@ -10,8 +10,11 @@ import pytest
 from quarl_bench.errors import StoreError
 from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.html import render_report
+from quarl_bench.report.memory import draw_memory, view_memory
 from quarl_bench.report.plots import Bins, Curve, Point, draw_bits, draw_weights, render_png, render_svg
-from quarl_bench.report.views import MOST, WIDTH, view_claims, view_plots, view_rows
+from quarl_bench.report.tables import OPEN, view_tables
+from quarl_bench.report.unjudged import list_unjudged
+from quarl_bench.report.views import MOST, WIDTH, view_claims, view_failures, view_plots, view_rows
 
 HOSTILE = """<script>alert("x")</script><img src=http://evil.example/x.png onerror='y'>&amp;$\\frac{"""
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -168,10 +171,107 @@ def test_the_page_holds_every_row_and_where_it_is_from():
 
 def test_claims_count_their_cells_and_name_the_worst():
     cell, mean = view_claims(ROWS)
-    assert (cell.id, cell.locus) == ("table2-cell", "Table 2")
+    assert (cell.id, cell.worst.locus) == ("table2-cell", "Table 2")
     assert cell.counts == (("refuted", 1), ("inconclusive", 1), ("supported", 1))
-    assert (cell.worst.id, cell.verdict) == ("ppo-cartpole-w2", "refuted")
+    assert (cell.worst.id, cell.worst.verdict) == ("ppo-cartpole-w2", "refuted")
+    assert (cell.worst.paper, cell.worst.ours, mean.worst.ours) == ("500 → 488", "200 → 60", "")
     assert (mean.worst.id, mean.counts) == ("ppo-table2-w8", (("partial", 1),))
+
+
+def test_what_did_not_reproduce_comes_first_and_unexplained_ones_before_the_rest():
+    rows = [*ROWS, make_row("w3", 0.5, "refuted"), make_row("w6", 0.99, "supported", regression="moved")]
+    assert [view.id for view in view_failures(rows)] == ["ppo-cartpole-w3", "ppo-cartpole-w6", "ppo-cartpole-w2"]
+    text = read(render_report([make_document(rows)])).text
+    first, claims = (
+        text.index("What did not reproduce", text.index("What did not reproduce") + 1),
+        text.index("ppo-table2-w8"),
+    )
+    assert first < text.index("two bits are too few") < claims
+    assert "not explained" in text[first:claims]
+    assert not view_failures([make_row("w8", 0.99, "supported")])
+
+
+def test_changes_since_the_last_run_are_shown_when_there_was_one():
+    change = {"id": "ppo-cartpole-w2", "before": "supported", "after": "refuted", "estimate_before": 0.99}
+    changes = [
+        change | {"nodeid": "n", "estimate_after": 0.3, "errors": -28.4},
+        change | {"estimate_after": None, "errors": None},
+    ]
+    text = " ".join(read(render_report([make_document(changes=changes)])).text)
+    for part in ("Since the last run", "(changed)", "0.99", "-28.4", "2 in all"):
+        assert part in text, part
+    assert "Since the last run" not in render_report([make_document()])
+
+
+def test_the_papers_tables_stand_beside_ours():
+    tables = {table.title.partition(":")[0]: table for table in view_tables(ROWS)}
+    assert list(tables) == [f"QuaRL, Table {n}" for n in range(2, 6)] + [f"LQCC, Table {n}" for n in (1, 2, 3, 6)]
+    for table in tables.values():
+        assert {len(line) for line in table.lines} == {len(table.head)}
+    lines = {line[0]: line[1:] for line in tables["QuaRL, Table 2"].lines}
+    assert lines["ppo cartpole"][:6] == ("500", "500", "500", "200", "", "198")
+    assert lines["ppo cartpole"][-2:] == ("supported", "")
+    assert lines["dqn breakout"][:4] == ("214", "217", "78", OPEN)
+    assert lines["dqn mean error"][1:3] == ("-0.88%", "8.60%")  # the paper's last row
+    assert tables["QuaRL, Table 3"].lines[0][1:4] == ("214", "63.55%", "-1.40%")
+    assert tables["QuaRL, Table 5"].lines[2][3] == "1.62x"
+    assert tables["LQCC, Table 6"].lines[0] == ("antv4", "5,000 ± 1,700", "5,100 ± 900", OPEN, OPEN)
+    assert view_tables([make_row("w8", 0.99, "supported", claim="quantizable")]) == ()
+
+
+def test_claims_that_were_not_judged_are_counted():
+    skipped = ["benches/test_table2.py::test_x[dqn-pong-w8]"]
+    entry = {entry.claim: entry for entry in list_unjudged(ROWS, skipped)}["table2-cell"]
+    assert entry.skipped == 1
+    everything = next(
+        e for e in list_unjudged([make_row("w8", 1, "supported", id="x")], []) if e.claim == "table2-cell"
+    )
+    assert everything.absent == entry.absent + 2  # ROWS have one of its cells: ppo-cartpole-w8
+    assert list_unjudged([make_row("w8", 0.99, "supported", claim="quantizable")], skipped) == ()
+
+
+CHECK = Document(
+    "check.json",
+    {
+        "kind": "check", "policy": "mine", "environment": "CartPole-v1", "episodes": 60, "distinct_episodes": 59,
+        "source": "measured", "margin": 0.05, "confidence": 0.95, "scheme": "int8", "fewest": "w8", "return": 200.0,
+        "recommendation": "Ship w8.", "layer_bits": 4,
+        "rows": [
+            {"scheme": "w8", "family": "w", "bits": 8, "return": 199.0, "difference": -1.0,
+             "difference_interval": [-3, 1], "ratio": 0.995, "ratio_low": 0.985, "ratio_high": 1.005,
+             "agreement": 0.99, "verdict": "supported", "needed": "", "caveats": ["one policy"]},
+            {"scheme": "int8", "family": "int", "bits": 8, "return": 150.0, "difference": -50.0,
+             "difference_interval": None, "ratio": None, "ratio_low": None, "ratio_high": None,
+             "agreement": 0.7, "verdict": "inconclusive", "needed": "about 300 distinct episodes",
+             "caveats": ["one policy", "no gains"]},
+        ],
+        "layers": [{"name": "layers.0", "shape": [64, 4], "reach": 5.7, "error": 0.068, "error_per_channel": 0.028,
+                    "agreement": 0.986}],
+        "costs": [{"backend": "c", "scheme": "w8", "bytes": 12345, "median": 7.04, "p90": 9.1, "reason": ""},
+                  {"backend": "litert", "scheme": "w8", "bytes": 0, "median": 0.0, "p90": 0.0, "reason": "no kernel"}],
+    },
+)  # fmt: skip
+
+
+def test_a_check_shows_layers_differences_the_fewest_bits_and_what_would_decide():
+    reader = read(render_report([CHECK]))
+    text = " ".join(reader.text)
+    for part in (
+        "Ship w8.", "at 95.0% confidence: w8", "-50", "[-3, +1]", "99.5%", "[98.5%, 100.5%]", "no interval",
+        "about 300 distinct episodes", "no gains", "Of all of them: one policy.", "layers.0", "64 x 4", "6.8%", "2.8%",
+        "98.6%", "12,345", "7.0", "no kernel", "mine on CartPole-v1", "59 distinct",
+    ):  # fmt: skip
+        assert part in text, part
+    assert text.count("one policy,") == 1  # the figure's note; the caveat is said once, for all lines
+
+
+def test_memory_over_time_is_drawn_once_for_a_board():
+    side = {"memory": [[0.0, 20 << 20, 0], [1.0, 24 << 20, 1 << 20]]}
+    row = make_row("int8", 1.0, "supported", kind="timing", env="quadx3", board="local", measured=side, reference=side)
+    (view,) = view_memory([row, row, make_row("w8", 1.0, "supported")])
+    assert view.title == "quadx3 on local"
+    assert "swapped" in render_svg(draw_memory(view), "m")
+    assert not list(view_memory([row | {"measured": {}}]))
 
 
 def test_bars_share_a_scale_and_stay_inside():

@@ -18,16 +18,14 @@ def judge_latency(cycles: Mapping[str, int], printed: Mapping[str, int], thresho
     Estimate and interval are the largest and the whole range of those ratios; tasks without cycles are missing.
     """
     ratios = {task: cycles[task] / count for task, count in printed.items() if task in cycles}
-    caveats = (
-        ", ".join(f"{task} {cycles[task]:,} cycles, {ratio:.3g} of the printed" for task, ratio in ratios.items()),
-    )
+    caveats = tuple(f"{task}: {cycles[task]:,} cycles, {ratio:.3g} of the printed" for task, ratio in ratios.items())
     return _settle(ratios, tuple(task for task in printed if task not in cycles), threshold, caveats)
 
 
 def judge_model(cycles: Mapping[str, int], printed: Mapping[str, int], threshold: float) -> Verdict:
     """Judge "the model's cycles differ from each task's printed latency by at most `threshold` of it"."""
     errors = {task: cycles[task] / count - 1 for task, count in printed.items()}
-    caveats = (", ".join(f"{task} {cycles[task]:,} cycles, {error:+.1%}" for task, error in errors.items()),)
+    caveats = tuple(f"{task}: {cycles[task]:,} cycles, {error:+.1%} of the printed" for task, error in errors.items())
     return _settle({task: abs(error) for task, error in errors.items()}, (), threshold, caveats)
 
 

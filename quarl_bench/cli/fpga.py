@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from quarl_bench.deploy.fpga.part import Part, Resources
     from quarl_bench.deploy.fpga.simulation import Run
     from quarl_bench.deploy.fpga.synthesis import Synthesis
+    from quarl_bench.deploy.fpga.table import ActionTable
+    from quarl_bench.policy.policy import IntegerPolicy
     from quarl_bench.quant.integer import IntegerNet
 
 SHOWN = 12  # foldings of the front
@@ -49,6 +51,10 @@ def add_command(commands: Any) -> None:
         help=f"observations to simulate; 0: none. Default: {VECTORS}.",
     )  # fmt: skip
     command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: no.")
+    command.add_argument(
+        "--tanh", action="store_true",
+        help="also put the table of actions behind the outputs; counted apart. Default: the host's, as in LQCC.",
+    )  # fmt: skip
     command.add_argument("--place", action="store_true", help="also place on an ECP5, another part. Default: no.")
     command.add_argument("--qonnx", type=Path, metavar="FILE", help="QONNX file to write, for FINN. Default: none.")
     command.add_argument(
@@ -74,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.deploy.fpga.qonnx import write_qonnx
     from quarl_bench.deploy.fpga.simulation import require_verilator
     from quarl_bench.deploy.fpga.stage import split
+    from quarl_bench.deploy.fpga.table import ActionTable
 
     use_one_thread()
     if options.vectors or options.board == SIMULATED:
@@ -83,8 +90,10 @@ def run(options: argparse.Namespace) -> int:
             f"--vectors {options.vectors}: a board and Vivado's reports need simulated cycles; use 2 or more"
         )
     part = find_part(options.part)
-    net, weights = _open_net(options)
+    policy, weights = _open_policy(options)
+    net = policy.net
     stages = split(net)
+    table = ActionTable.from_policy(policy) if options.tanh else None
     if options.stream is not None and options.stream > stages[0].inputs:
         raise SpecError(f"--stream {options.stream}: an observation has {stages[0].inputs} values")
     candidates = explore(stages, part, options.stream, options.spare)
@@ -92,8 +101,9 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         cache = options.cache or default_cache() / "fpga"
         folder = options.output or Path(scratch) / "design"
-        chosen, design, synthesis = _choose(candidates, part, options, folder, cache)
+        chosen, design, synthesis = _choose(candidates, part, options, folder, cache, table)
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
+        tanh = _measure_table(design, net, options, cache)
         board = None if options.board is None else _ask_board(options.board, design, net, options.vectors, cache)
         placement = asdict(place(design, cache)) | {"source": "estimated"} if options.place else None
     if options.qonnx is not None:
@@ -106,15 +116,8 @@ def run(options: argparse.Namespace) -> int:
         "front": [_describe(candidate, part) for candidate in front],
         "chosen": _describe(chosen, part) | {"design_sha256": chosen.plan.digest.hex()},
         "synthesis": None if synthesis is None else asdict(synthesis) | {"source": "estimated"},
-        "simulation": None
-        if simulated is None
-        else {
-            "source": "simulated",
-            "observations": len(simulated.outputs),
-            "mismatches": 0,
-            "cycles": simulated.latency[0],
-            "interval": simulated.interval,
-        },
+        "simulation": None if simulated is None else _describe_run(simulated),
+        "tanh": tanh,
         "placement": placement,
         "board": board,
         "vivado": None if options.reports is None or simulated is None else _read_vivado(options.reports, simulated),
@@ -142,7 +145,7 @@ def read_share(text: str) -> float:
     return share
 
 
-def _open_net(options: argparse.Namespace) -> "tuple[IntegerNet, str]":
+def _open_policy(options: argparse.Namespace) -> "tuple[IntegerPolicy, str]":
     """The integers, and where the weights are from."""
     from quarl_bench.policy.integers import INTEGERS, load_integers
     from quarl_bench.policy.policy import require_integer
@@ -151,22 +154,27 @@ def _open_net(options: argparse.Namespace) -> "tuple[IntegerNet, str]":
 
     name = str(options.policy)
     if name.startswith(RANDOM):
-        from quarl_bench.deploy.fpga.architectures import draw_net, find_architecture
+        from quarl_bench.deploy.fpga.architectures import draw_policy, find_architecture
 
-        return draw_net(find_architecture(name.removeprefix(RANDOM))), "random weights"
+        return draw_policy(find_architecture(name.removeprefix(RANDOM))), "random weights"
     folder = find_baseline(options.policy)
     if (folder / INTEGERS).exists():
         stored_integers = load_integers(folder)
-        return stored_integers.policy.net, f"policy {stored_integers.sha256[:16]}"
+        return stored_integers.policy, f"policy {stored_integers.sha256[:16]}"
     scheme = Scheme.parse(options.scheme)
     if not scheme.integer:
         raise SpecError(f"--scheme {scheme.name}: float layers have no design; use int<bits>, 2 to 8")
     stored, environment = open_task(options)
-    return require_integer(quantize_policy(stored, environment, scheme)).net, f"policy {stored.sha256[:16]}"
+    return require_integer(quantize_policy(stored, environment, scheme)), f"policy {stored.sha256[:16]}"
 
 
 def _choose(
-    candidates: "list[Candidate]", part: "Part", options: argparse.Namespace, folder: Path, cache: Path
+    candidates: "list[Candidate]",
+    part: "Part",
+    options: argparse.Namespace,
+    folder: Path,
+    cache: Path,
+    table: "ActionTable | None",
 ) -> "tuple[Candidate, Design, Synthesis | None]":
     from quarl_bench.deploy.fpga.design import write_design
     from quarl_bench.deploy.fpga.explorer import choose, fits
@@ -185,7 +193,7 @@ def _choose(
         return fits(synthesis.resources, part, options.spare) and synthesis.path.levels <= LEVELS_LIMIT
 
     chosen = choose(candidates, part, confirm, options.spare)
-    design = write_design(chosen.plan, folder, megahertz=options.clock)
+    design = write_design(chosen.plan, folder, megahertz=options.clock, table=table)
     return chosen, design, done.get(chosen.plan.digest)
 
 
@@ -197,6 +205,40 @@ def _simulate(design: "Design", net: "IntegerNet", plan: "Plan", count: int, cac
         return None
     q = draw_inputs(plan.stages, count)
     return check(Simulation(design, cache), design, q, net.run(q), cache)
+
+
+def _measure_table(
+    design: "Design", net: "IntegerNet", options: argparse.Namespace, cache: Path
+) -> dict[str, Any] | None:
+    """What the table of actions adds to the design: its size alone, and cycles with it."""
+    from quarl_bench.deploy.fpga.simulation import Simulation, check
+    from quarl_bench.deploy.fpga.synthesis import synthesize_table
+    from quarl_bench.deploy.fpga.table import TANH_TOP
+    from quarl_bench.deploy.fpga.vectors import draw_inputs
+
+    if design.table is None:
+        return None
+    q = draw_inputs(design.plan.stages, options.vectors)
+    run = (
+        check(Simulation(design, cache, top=TANH_TOP), design, q, design.table.find_words(net.run(q)), cache)
+        if options.vectors
+        else None
+    )
+    synthesis = None if options.estimate else synthesize_table(design, cache)
+    return {
+        "simulation": None if run is None else _describe_run(run) | {"cycles": run.whole[0]},
+        "synthesis": None if synthesis is None else asdict(synthesis) | {"source": "estimated"},
+    }
+
+
+def _describe_run(run: "Run") -> dict[str, Any]:
+    return {
+        "source": "simulated",
+        "observations": len(run.outputs),
+        "mismatches": 0,
+        "cycles": run.latency[0],
+        "interval": run.interval,
+    }
 
 
 def _ask_board(port: str, design: "Design", net: "IntegerNet", count: int, cache: Path) -> dict[str, Any]:
@@ -277,6 +319,8 @@ def _write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") 
             f"simulated: {simulation['observations']} observations, 0 mismatches, {simulation['cycles']} cycles, one "
             f"every {simulation['interval']}"
         )
+    if (tanh := result["tanh"]) is not None:
+        lines.append(f"table of actions: {_write_table(tanh)}")
     if (placement := result["placement"]) is not None:
         lines.append(
             f"another part: {placement['megahertz']:g} MHz placed on {placement['part']}; not this part's clock"
@@ -293,6 +337,19 @@ def _write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") 
             f"{vivado['actions_per_second']:,.0f} actions/s, {joules}"
         )
     return lines
+
+
+def _write_table(tanh: dict[str, Any]) -> str:
+    texts = []
+    if (synthesis := tanh["synthesis"]) is not None:
+        used = synthesis["resources"]
+        texts.append(
+            f"{used['luts']} LUT, {used['ffs']} FF, {used['block_rams']:g} BRAM alone (estimated), "
+            f"{synthesis['path']['levels']} LUT levels"
+        )
+    if (simulation := tanh["simulation"]) is not None:
+        texts.append(f"{simulation['cycles']} cycles with it, one action every {simulation['interval']} (simulated)")
+    return "; ".join(texts) or "written, neither sized nor simulated"
 
 
 def _name_lanes(plan: "Plan") -> str:

@@ -7,7 +7,8 @@
 //          (64 bits each), and OUT_BEATS * OUT_WORDS 32-bit words
 // GAP      of 256 cycles, how many offer no input;  STALL: how many take no output
 //
-// IN_BEATS, IN_WORDS, OUT_BEATS and OUT_WORDS (of a beat) are macros; with AXIS, `policy_axis` takes the place of `policy`.
+// IN_BEATS, IN_WORDS, OUT_BEATS and OUT_WORDS (of a beat) are macros; with AXIS or TANH, `policy_axis`
+// or `policy_tanh` takes the place of `policy`.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -32,8 +33,15 @@ struct Device : Vpolicy_axis {
   bool framed(bool last) { return m_axis_tlast == last && !framing_error; }
 };
 #else
+#ifdef TANH
+#include "Vpolicy_tanh.h"
+struct Device : Vpolicy_tanh {
+  bool framed(bool last) { return out_last == last; }
+#else
 #include "Vpolicy.h"
 struct Device : Vpolicy {
+  bool framed(bool) { return true; }
+#endif
   auto& clock() { return clk; }
   void set_reset(bool on) { reset = on; }
   auto& valid_in() { return in_valid; }
@@ -43,7 +51,6 @@ struct Device : Vpolicy {
   auto& valid_out() { return out_valid; }
   auto& ready_out() { return out_ready; }
   auto& data_out() { return out_data; }
-  bool framed(bool) { return true; }
 };
 #endif
 

@@ -2,7 +2,8 @@
 #
 #   cd DESIGN && vivado -mode batch -source .../hw/fpga/vivado/build.tcl -tclargs [TOP] [PART]
 #
-# TOP   policy (default), policy_axis: out of context, as LQCC's numbers are; policy_uart: with pins and a bitstream
+# TOP   policy (default), policy_axis, policy_tanh: out of context, as LQCC's numbers are; policy_uart: with pins and
+#       a bitstream
 # PART  default xc7a15tcpg236-1, LQCC's; an Arty A7-35T has xc7a35ticsg324-1L
 set top  [expr {[llength $argv] > 0 ? [lindex $argv 0] : "policy"}]
 set part [expr {[llength $argv] > 1 ? [lindex $argv 1] : "xc7a15tcpg236-1"}]
@@ -11,6 +12,7 @@ file mkdir reports
 
 read_verilog [glob rtl/*.v policy.v]
 if {$top ne "policy"} {read_verilog $top.v}
+if {$top eq "policy_tanh"} {read_verilog tanh_table.v}
 if {[llength [glob -nocomplain *.mem]]} {read_mem [glob *.mem]}
 read_xdc $top.xdc
 

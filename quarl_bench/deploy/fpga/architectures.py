@@ -10,6 +10,9 @@ import numpy as np
 
 from quarl_bench.errors import SpecError
 from quarl_bench.net import Activation, Linear
+from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.policy import IntegerPolicy
 from quarl_bench.quant.affine import IntegerFormat
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
@@ -51,6 +54,13 @@ def find_architecture(name: str) -> Architecture:
     if name not in ARCHITECTURES:
         raise SpecError(f"unknown architecture {name!r}; known are {', '.join(ARCHITECTURES)}")
     return ARCHITECTURES[name]
+
+
+def draw_policy(architecture: Architecture, seed: int = 0) -> IntegerPolicy:
+    """`draw_net` with actions in [-1, 1] behind a tanh, as LQCC's agents have them."""
+    bound = np.ones(architecture.widths[-1], dtype=np.float32)
+    transform = ObservationTransform((architecture.widths[0],))
+    return IntegerPolicy(transform, draw_net(architecture, seed), ActionHead(HeadKind.TANH, -bound, bound))
 
 
 def draw_net(architecture: Architecture, seed: int = 0) -> IntegerNet:

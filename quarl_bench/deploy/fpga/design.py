@@ -4,6 +4,7 @@
     policy.v           one module for each layer, and `policy` that links them
     policy_axis.v      the same behind AXI streams
     policy_uart.v      the same behind a serial line, for an Arty A7
+    policy_tanh.v      with tanh_table.v behind it, which turns outputs into actions; only where that is wanted
     *.mem              weights and thresholds, a hexadecimal word a line
     policy*.xdc        the clock
     design.json        what is in here: interface, folding, hash
@@ -22,6 +23,7 @@ from typing import Any
 from quarl_bench.atomic import new_folder
 from quarl_bench.deploy.fpga.folding import Plan, Rom
 from quarl_bench.deploy.fpga.library import find_hardware
+from quarl_bench.deploy.fpga.table import STAGE, TANH_TOP, ActionTable, write_stage, write_tanh
 from quarl_bench.deploy.fpga.top import TOP, write_policy
 from quarl_bench.deploy.fpga.wrapper import AXIS_TOP, UART_TOP, write_axis, write_uart
 from quarl_bench.errors import DeploymentError
@@ -42,12 +44,21 @@ class Design:
     folder: Path
     plan: Plan
     axis_bits: int
+    table: ActionTable | None = None
 
 
-def write_design(plan: Plan, folder: Path, *, axis_bits: int = 32, megahertz: float = 100.0) -> Design:
+def write_design(
+    plan: Plan,
+    folder: Path,
+    *,
+    axis_bits: int = 32,
+    megahertz: float = 100.0,
+    table: ActionTable | None = None,
+) -> Design:
     """Write `folder`, or replace the design there; `axis_bits` is the width of the AXI streams."""
     if axis_bits < 8 or axis_bits % 8:
         raise DeploymentError(f"fpga: AXI streams of {axis_bits} bits; give a multiple of 8")
+    design = Design(folder, plan, axis_bits, table)
     library = sorted((find_hardware() / "rtl").glob("*.v"))
     with new_folder(folder, MANIFEST) as work:
         for rom in plan.roms:
@@ -59,15 +70,23 @@ def write_design(plan: Plan, folder: Path, *, axis_bits: int = 32, megahertz: fl
         (work / f"{AXIS_TOP}.v").write_text(write_axis(plan, axis_bits))
         (work / f"{UART_TOP}.v").write_text(write_uart(plan))
         (work / f"{UART_TOP}.xdc").write_bytes((find_hardware() / "arty" / f"{UART_TOP}.xdc").read_bytes())
-        for name, clock in ((TOP, "clk"), (AXIS_TOP, "aclk")):
+        clocks = {TOP: "clk", AXIS_TOP: "aclk"}
+        if table is not None:
+            clocks[TANH_TOP] = "clk"
+            rom = table.build_rom(plan)
+            (work / f"{rom.name}.mem").write_text(_format_rom(rom))
+            (work / f"{STAGE}.v").write_text(write_stage(rom, plan))
+            (work / f"{TANH_TOP}.v").write_text(write_tanh(plan))
+        for name, clock in clocks.items():
             values = {"megahertz": f"{megahertz:g}", "period": f"{1e3 / megahertz:.3f}", "clock": clock}
             (work / f"{name}.xdc").write_text(_CONSTRAINTS.substitute(values))
-        (work / MANIFEST).write_text(json.dumps(describe(plan, axis_bits, megahertz), indent=2) + "\n")
-    return Design(folder, plan, axis_bits)
+        (work / MANIFEST).write_text(json.dumps(describe(design, megahertz), indent=2) + "\n")
+    return design
 
 
-def describe(plan: Plan, axis_bits: int, megahertz: float) -> dict[str, Any]:
+def describe(design: Design, megahertz: float) -> dict[str, Any]:
     """The manifest."""
+    plan = design.plan
     first, last = plan.stages[0], plan.stages[-1]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -81,8 +100,9 @@ def describe(plan: Plan, axis_bits: int, megahertz: float) -> dict[str, Any]:
             "lanes": plan.in_lanes,
             "beats": plan.in_beats,
         },
-        "output": {"values": last.outputs, "bit_width": plan.out_bits, "signed": last.lowest < 0},
-        "axis_bits": axis_bits,
+        "output": {"values": last.outputs, "bit_width": plan.out_bits, "signed": plan.out_signed},
+        "actions": None if design.table is None else "float32, one a beat",
+        "axis_bits": design.axis_bits,
         "folding": asdict(plan.folding),
         "layers": [
             {

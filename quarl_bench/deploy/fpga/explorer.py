@@ -6,7 +6,7 @@ from itertools import product
 
 from quarl_bench.deploy.fpga.estimate import estimate
 from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
-from quarl_bench.deploy.fpga.part import Part, Resources
+from quarl_bench.deploy.fpga.part import PARTS, Part, Resources
 from quarl_bench.deploy.fpga.stage import Stage
 from quarl_bench.errors import DeploymentError
 
@@ -72,10 +72,12 @@ def _explain(candidates: Sequence[Candidate], part: Part, spare: float) -> str:
     nearest = min(candidates, key=lambda candidate: candidate.resources.bottleneck(part)[1])
     name, share = nearest.resources.bottleneck(part)
     lanes = "-".join(map(str, nearest.plan.folding.lanes))
+    larger = next((other.name for other in PARTS.values() if fits(nearest.resources, other, spare)), None)
+    held = f"{larger} holds it" if larger else "no known part holds it"
     return (
         f"fpga: {part.name} does not hold this policy: the nearest folding (lanes {lanes}, {nearest.cycles} cycles) "
-        f"takes {share:.0%} of its {name}, {share - (1 - spare):.0%} more than there is with {spare:.0%} to spare; use "
-        "fewer bits, a narrower policy or a larger part"
+        f"takes {share:.0%} of its {name}, {share - (1 - spare):.0%} more than there is with {spare:.0%} to spare; "
+        f"{held}: use a larger part, fewer bits or a narrower policy"
     )
 
 

@@ -259,11 +259,16 @@ class Plan:
         return self.units[0].in_beats
 
     @property
+    def out_signed(self) -> bool:
+        """Whether an output value is a two's complement integer."""
+        return self.stages[-1].lowest < 0
+
+    @property
     def out_bits(self) -> int:
-        """Of an output value, as the output format's two's complement (or unsigned) integer."""
+        """Of an output value, as the output format's integer."""
         last = self.stages[-1]
         top = last.lowest + last.thresholds.shape[1]
-        return signed_bits(last.lowest, top) if last.lowest < 0 else max(1, top.bit_length())
+        return signed_bits(last.lowest, top) if self.out_signed else max(1, top.bit_length())
 
     @property
     def cycles(self) -> int:

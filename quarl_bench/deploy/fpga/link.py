@@ -54,7 +54,7 @@ class Link:
         values[: len(row)] = row.astype(np.uint8).view(np.int8)
         last = plan.stages[-1]
         body = self._ask(b"R" + values.tobytes(), b"r", last.outputs + 4)
-        kind = np.int8 if last.lowest < 0 else np.uint8
+        kind = np.int8 if plan.out_signed else np.uint8
         outputs = np.frombuffer(body[: last.outputs], dtype=kind).astype(np.int64)
         return outputs, int.from_bytes(body[last.outputs :], "little")
 

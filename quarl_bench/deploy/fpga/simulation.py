@@ -20,28 +20,39 @@ from numpy.typing import NDArray
 from quarl_bench.deploy.fpga.design import Design
 from quarl_bench.deploy.fpga.folding import Plan
 from quarl_bench.deploy.fpga.library import find_hardware
+from quarl_bench.deploy.fpga.table import TANH_TOP, WORD_BITS
 from quarl_bench.deploy.fpga.top import TOP
 from quarl_bench.deploy.fpga.wrapper import AXIS_TOP, Port, axis_ports
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quant.affine import Integers
 
 TIMEOUT = 1800.0  # seconds for a build or a run
+KINDS: dict[str, dict[str, int]] = {TOP: {}, AXIS_TOP: {"AXIS": 1}, TANH_TOP: {"TANH": 1}}  # the testbench's macros
 WARNINGS = ("-Wall", *(f"-Wno-{name}" for name in ("DECLFILENAME", "VARHIDDEN", "WIDTH", "UNUSEDSIGNAL")))
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a simulation gave. Cycles are from reset; `outputs` (n, outputs) are output integers."""
+    """What a simulation gave. Cycles are from reset.
+
+    `outputs` (n, outputs) are output integers, or behind a table the bits of float32 actions.
+    """
 
     outputs: Integers
     started: Integers  # cycle that took the first beat of each observation
-    shown: Integers  # cycle in which each action could first be taken
-    taken: Integers  # cycle in which it was
+    shown: Integers  # cycle in which each action, or its first beat, could first be taken
+    taken: Integers  # cycle in which it was, to its last beat
 
     @property
     def latency(self) -> tuple[int, int]:
         """Fewest and most cycles from observation to action."""
         cycles = self.shown - self.started
+        return int(cycles.min()), int(cycles.max())
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """The same to the last beat of the action, where nothing stalls it."""
+        cycles = self.taken - self.started
         return int(cycles.min()), int(cycles.max())
 
     @property
@@ -53,27 +64,24 @@ class Run:
 class Simulation:
     """A design, compiled. The build is kept in `cache` under the hash of its sources."""
 
-    def __init__(self, design: Design, cache: Path, *, trace: bool = False, axis: bool = False) -> None:
+    def __init__(self, design: Design, cache: Path, *, top: str = TOP, trace: bool = False) -> None:
         """Compile `design`, or find it compiled; DeploymentError when Verilator is missing or refuses it.
 
-        `axis`: behind its AXI streams, of 32 bits or of what a beat of the policy takes. `trace`: for `trace`.
+        `top`: the module, `policy`, `policy_axis` or, of a design with a table, `policy_tanh`. `trace`: for `trace`.
         """
         plan = design.plan
-        self._design, self._plan = design, plan
-        whole = Port(1, plan.stages[-1].outputs * plan.out_bits)
-        plain = Port(plan.in_beats, plan.in_lanes * plan.in_bits), whole
-        self._ports = axis_ports(plan, design.axis_bits) if axis else plain
+        self._design, self._plan, self._top = design, plan, top
+        self._ports = find_ports(design, top)
         taken, given = self._ports
         macros = {"IN_BEATS": taken.beats, "IN_WORDS": taken.words, "OUT_BEATS": given.beats, "OUT_WORDS": given.words}
         options = ["+define+QUARL_TRACE"] if trace else []
-        top, kind = (AXIS_TOP, {"AXIS": 1}) if axis else (TOP, {})
-        self._binary = build(design, cache, top, "testbench.cpp", macros | kind, options)
+        self._binary = build(design, cache, top, "testbench.cpp", macros | KINDS[top], options)
 
     def run(self, q: Integers, *, gap: float = 0.0, stall: float = 0.0, seed: int = 0) -> Run:
         """Feed input integers (n, inputs), offering none in a share `gap` of cycles and taking no output in `stall`."""
         records, _ = self._execute(q, gap, stall, seed)
         return Run(
-            unpack_outputs(np.ascontiguousarray(records["words"]), self._plan, self._ports[1]),
+            self._unpack(np.ascontiguousarray(records["words"])),
             *(records["times"][:, column].astype(np.int64) for column in range(3)),
         )
 
@@ -87,6 +95,11 @@ class Simulation:
             values = [[beat >> (lane * bits) & mask for lane in range(unit.lanes)] for beat in beats]
             links.append(np.array(values, dtype=np.int64).reshape(len(q), -1)[:, : unit.stage.outputs])
         return tuple(links)
+
+    def _unpack(self, words: NDArray[np.uint32]) -> Integers:
+        if self._top == TANH_TOP:
+            return words[:, :, 0].astype(np.int64)
+        return unpack_outputs(words, self._plan, self._ports[1])
 
     def _execute(self, q: Integers, gap: float, stall: float, seed: int) -> tuple[NDArray[np.void], str]:
         words = pack_inputs(q, self._plan, self._ports[0])
@@ -125,7 +138,16 @@ def find_divergence(design: Design, q: Integers, cache: Path) -> str:
             row, neuron = (int(i) for i in np.argwhere(codes != counts)[0])
             expected, found = codes[row, neuron] + stage.lowest, counts[row, neuron] + stage.lowest
             return f"{stage.name}, neuron {neuron}: expected {expected}, got {found}"
-    return "all layers agree, so the output's encoding does not"
+    return "all layers agree, so what stands behind them does not"
+
+
+def find_ports(design: Design, top: str) -> tuple[Port, Port]:
+    """What a module of `design` takes and gives for one observation."""
+    plan, outputs = design.plan, design.plan.stages[-1].outputs
+    if top == AXIS_TOP:
+        return axis_ports(plan, design.axis_bits)
+    given = Port(outputs, WORD_BITS) if top == TANH_TOP else Port(1, outputs * plan.out_bits)
+    return Port(plan.in_beats, plan.in_lanes * plan.in_bits), given
 
 
 def pack_inputs(q: Integers, plan: Plan, port: Port) -> NDArray[np.uint32]:
@@ -150,7 +172,7 @@ def unpack_outputs(words: NDArray[np.uint32], plan: Plan, port: Port) -> Integer
     string = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[:, :, : port.width]
     raw = string.reshape(len(words), -1)[:, : last.outputs * bits].reshape(len(words), last.outputs, bits)
     values = raw.astype(np.int64) @ (np.int64(1) << np.arange(bits))
-    return np.where((values >> (bits - 1) == 1) & (last.lowest < 0), values - (1 << bits), values)
+    return np.where((values >> (bits - 1) == 1) & plan.out_signed, values - (1 << bits), values)
 
 
 def build(

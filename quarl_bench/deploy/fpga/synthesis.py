@@ -5,12 +5,14 @@ Synthesis without placement: sizes and logic levels are estimates, and no clock 
 
 import re
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.deploy.fpga.design import Design
 from quarl_bench.deploy.fpga.netlist import LongestPath, count_cells, find_longest_path, load_module
 from quarl_bench.deploy.fpga.part import Resources
+from quarl_bench.deploy.fpga.table import STAGE
 from quarl_bench.deploy.fpga.tool import Tool, list_sources, run_once
 from quarl_bench.deploy.fpga.top import TOP
 from quarl_bench.errors import DeploymentError
@@ -37,15 +39,24 @@ class Synthesis:
 
 def synthesize(design: Design, cache: Path) -> Synthesis:
     """Yosys' estimate for `design`, out of context; MissingExtra when it is not installed. Minutes the first time."""
+    return _run(design, cache, "synthesis", TOP)
+
+
+def synthesize_table(design: Design, cache: Path) -> Synthesis:
+    """The same for the stage alone that turns outputs into actions, of a design that has one."""
+    return _run(design, cache, "synthesis-table", STAGE)
+
+
+def _run(design: Design, cache: Path, kind: str, top: str) -> Synthesis:
     tool = YOSYS.name
-    found = run_once(design.folder, cache, "synthesis", tool + SCRIPT, _synthesize)
+    found = run_once(design.folder, cache, kind, tool + SCRIPT, partial(_synthesize, top))
     return Synthesis(Resources(**found["resources"]), LongestPath(**found["path"]), tool)
 
 
-def _synthesize(work: Path) -> dict[str, Any]:
-    (work / "synth.ys").write_text(SCRIPT.format(files=list_sources(work, TOP), top=TOP))
+def _synthesize(top: str, work: Path) -> dict[str, Any]:
+    (work / "synth.ys").write_text(SCRIPT.format(files=list_sources(work, top), top=top))
     YOSYS.run(["-q", "synth.ys"], work)
-    module = load_module(work / "netlist.json", TOP)
+    module = load_module(work / "netlist.json", top)
     packed = re.search(r"Estimated number of LCs:\s+(\d+)", (work / "stat.txt").read_text())
     if packed is None:
         raise DeploymentError(f"fpga: {YOSYS.name} reports no logic cells; use the version of the extra `fpga`")

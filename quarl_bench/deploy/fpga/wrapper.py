@@ -185,7 +185,7 @@ def write_uart(plan: Plan) -> str:
         in_top=plan.in_lanes * plan.in_bits - 1,
         outputs=last.outputs,
         out_bits=plan.out_bits,
-        out_signed=int(last.lowest < 0),
+        out_signed=int(plan.out_signed),
         out_top=last.outputs * plan.out_bits - 1,
         design=plan.digest[::-1].hex(),
     )
