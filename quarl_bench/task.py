@@ -187,14 +187,15 @@ def _find_home(stored: StoredPolicy, named: Home, where: str) -> Environment:
 
 def _identify(named: Any) -> Environment:
     """The environment that is meant; `custom` where it is none of this package's own."""
-    if isinstance(named, type) and issubclass(named, gymnasium.Env):
-        return _register(named)
+    found = import_attribute(named) if isinstance(named, str) and SEPARATOR in named else named
+    if isinstance(found, type) and issubclass(found, gymnasium.Env):
+        return _register(found)
     if not isinstance(named, str):
         raise SpecError(f"{named!r} is no environment; pass a name, module:Class, or a class of Gymnasium")
     if SEPARATOR in named:
         return import_environment(named)
-    found = identify_environment(named)
-    return replace(found, custom=not _is_listed(found))
+    known = identify_environment(named)
+    return replace(known, custom=not _is_listed(known))
 
 
 def _is_listed(environment: Environment) -> bool:
@@ -205,8 +206,8 @@ def _is_listed(environment: Environment) -> bool:
 
 
 def _register(made: type[AnyEnvironment]) -> Environment:
-    """A class of the user's own under its name, in the place of an earlier class of that name."""
-    name = f"{made.__name__}-v0"
+    """A class of the user's own under its module's name and its own, in the place of an earlier class of that name."""
+    name = f"{made.__module__}.{made.__name__}-v0"
     gymnasium.registry.pop(name, None)
     maker: Any = made  # Gymnasium calls it with keyword arguments, of which there are none
     gymnasium.register(name, entry_point=maker, max_episode_steps=getattr(made, "max_episode_steps", None))

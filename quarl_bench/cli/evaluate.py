@@ -19,6 +19,11 @@ def add_command(commands: Any) -> None:
     command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8. Default: fp32.")
     command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
     command.add_argument(
+        "--sampled", action="store_true",
+        help="draw actions from the softmax of the outputs, with the same random numbers for fp32 and the scheme; of "
+        "A2C's and PPO's policies with discrete actions. Default: the likeliest action.",
+    )  # fmt: skip
+    command.add_argument(
         "--states", type=read_natural, default=0, metavar="N",
         help="also compare actions, and a softmax policy's action probabilities by KL(fp32 || quantized), in N states "
         "that the fp32 policy visits. Default: 0.",
@@ -29,19 +34,25 @@ def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
     from quarl_bench.claims.judge import describe
     from quarl_bench.claims.verdict import judge_retention
+    from quarl_bench.errors import PolicyError
     from quarl_bench.policy.clipping import count_clipped
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.report.rows import summarise
     from quarl_bench.rl.evaluate import TEST_SEEDS, collect_observations, measure
-    from quarl_bench.rl.states import compare_states
+    from quarl_bench.rl.states import SOFTMAX, compare_states
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
     stored, environment = open_task(options)
+    if options.sampled and not (stored.policy.head.discrete and stored.about.get("algo") in SOFTMAX):
+        raise PolicyError(
+            f"--sampled: {options.policy} has no logits of a softmax to draw from; A2C's and PPO's policies with "
+            "discrete actions have"
+        )
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
-    reference = measure([(stored.sha256, stored.policy)], environment, seeds)
+    reference = measure([(stored.sha256, stored.policy)], environment, seeds, sampled=options.sampled)
     quantized, counter = count_clipped(quantize_policy(stored, environment, scheme))
-    measured = measure([(stored.sha256, quantized)], environment, seeds, [stored.policy])
+    measured = measure([(stored.sha256, quantized)], environment, seeds, [stored.policy], sampled=options.sampled)
     verdict = judge_retention(reference, measured, cap=environment.cap)
     result = {
         "scheme": scheme.name,
@@ -52,9 +63,10 @@ def run(options: argparse.Namespace) -> int:
         "clipped": {"share": counter.share, "values": counter.seen},
     }
     (agreement,) = measured.agreement or (0.0,)
+    how = "sampled actions" if options.sampled else "deterministic"
     alike = f"same action in {agreement:.2%}"
     lines = [
-        f"{environment.id}, {options.episodes} episodes, deterministic, measured on this machine",
+        f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
         f"  fp32      return {describe_returns(reference.returns[0])}",
         f"  {scheme.name:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
         f"  keeps 95% of the return? {describe(verdict)}",

@@ -2,7 +2,6 @@
 
 import importlib.resources
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,13 @@ import jinja2
 from quarl_bench.atomic import write_file
 from quarl_bench.errors import StoreError
 from quarl_bench.report.documents import Document
-from quarl_bench.report.learning import STEPS, WEIGHT, draw_learning, view_learning
-from quarl_bench.report.paces import draw_convergence, draw_paces, view_convergence, view_paces
-from quarl_bench.report.panels import draw_panels, view_panels
-from quarl_bench.report.plots import draw_bits, draw_weights, render_svg
-from quarl_bench.report.sweeps import read_curves
-from quarl_bench.report.views import VERDICTS, view_claims, view_plots, view_rows
-from quarl_bench.report.weights import read_bins, view_spreads
+from quarl_bench.report.figures import draw_galleries, draw_histograms
+from quarl_bench.report.tables import view_tables
+from quarl_bench.report.terminal import name_kind
+from quarl_bench.report.unjudged import list_unjudged
+from quarl_bench.report.views import VERDICTS, view_claims, view_failures, view_rows
 
 TEMPLATE = "page.html.jinja"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawing with what it shows."""
-
-    title: str
-    note: str
-    svg: str  # an element drawn here, not text of a file
 
 
 def write_report(path: Path, documents: Sequence[Document]) -> None:
@@ -42,18 +30,26 @@ def render_report(documents: Sequence[Document]) -> str:
     rows = [row for document in results for row in document.data["rows"]]
     try:
         views = view_rows(rows)
+        skips = _group_skips(results)
         return (
             _environment()
             .get_template(TEMPLATE)
             .render(
+                title=_name_page(documents),
+                ranks=VERDICTS,
+                judged=bool(results),
+                failures=view_failures(rows),
+                changes=_list_changes(results),
                 claims=view_claims(rows),
+                tables=view_tables(rows),
                 cases=[view for view in views if view.kind == "case"],
                 items=[view for view in views if view.kind != "case"],
                 counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
-                figures=_draw_returns(documents, rows),
-                weights=[_draw_weights(document) for document in documents if document.kind == "weights"],
-                checks=[document.data for document in documents if document.kind == "check"],
-                skipped=sorted(_group_skips(results).items()),
+                galleries=draw_galleries(documents, rows),
+                weights=[(draw_histograms(d), d.data["rows"]) for d in documents if d.kind == "weights"],
+                checks=[(d.data, _find_common_caveats(d.data)) for d in documents if d.kind == "check"],
+                skipped=_sort_skips(skips),
+                unjudged=list_unjudged(rows, [node for nodes in skips.values() for node in nodes]),
                 notes=[note for document in results for note in document.data.get("notes", ())],
                 runs=[(document.name, _describe_run(document)) for document in documents],
             )
@@ -63,42 +59,9 @@ def render_report(documents: Sequence[Document]) -> str:
         raise StoreError(f"{names}: a row is ill-formed ({error!r}); make the file again") from error
 
 
-def _draw_returns(documents: Sequence[Document], rows: Sequence[dict[str, Any]]) -> list[Figure]:
-    figures: list[Figure] = []
-    for plot in view_plots(rows):
-        svg = render_svg(draw_bits(plot.curves, plot.reference), f"bits{len(figures)}")
-        figures.append(Figure(plot.title, "mean over policies, with the interval of the verdict", svg))
-    for learning in view_learning(rows):
-        note = f"means over training seeds, smoothed by {WEIGHT} for every {STEPS}th of a run"
-        figures.append(Figure(learning.title, note, render_svg(draw_learning(learning), f"learning{len(figures)}")))
-    for pace in view_paces(rows):
-        note = "how many times as fast a training step is in mixed precision, with 90% limits"
-        figures.append(Figure(pace.title, note, render_svg(draw_paces(pace), f"pace{len(figures)}")))
-    for runs in view_convergence(rows):
-        note = "mean return over training seeds, with its 90% interval"
-        figures.append(Figure(runs.title, note, render_svg(draw_convergence(runs), f"convergence{len(figures)}")))
-    for panels in view_panels(rows):
-        svg = render_svg(draw_panels(panels), f"panels{len(figures)}")
-        figures.append(Figure(panels.title, "means over policies, with their standard deviation", svg))
-    for spread in view_spreads(rows):
-        svg = render_svg(draw_weights(spread.bins, shared=True), f"spread{len(figures)}")
-        figures.append(Figure(spread.title, "all weights of the policy of training seed 0; logarithmic counts", svg))
-    for document in documents:
-        if document.kind == "sweep":
-            curves, reference = read_curves(document.data)
-            svg = render_svg(draw_bits(curves, reference), f"bits{len(figures)}")
-            title = f"{document.data['policy']} on {document.data['environment']}"
-            note = f"one policy, {document.data['episodes']} episodes at every width"
-            figures.append(Figure(title, note, svg))
-    return figures
-
-
-def _draw_weights(document: Document) -> tuple[Figure, list[dict[str, Any]]]:
-    bins = read_bins(document.data)
-    title = f"{document.data['policy']} under {document.data['scheme']}"
-    note = "biases excluded; logarithmic counts; vertical lines are the levels that occur"
-    svg = render_svg(draw_weights(bins), f"weights-{document.name}")
-    return Figure(title, note, svg), document.data["rows"]
+def _name_page(documents: Sequence[Document]) -> str:
+    kinds = sorted({document.kind for document in documents})
+    return "quarl claims" if "results" in kinds else f"quarl {' and '.join(kinds)}"
 
 
 def _group_skips(results: Sequence[Document]) -> dict[str, list[str]]:
@@ -106,6 +69,26 @@ def _group_skips(results: Sequence[Document]) -> dict[str, list[str]]:
     for entry in (entry for document in results for entry in document.data.get("skipped", ())):
         reasons.setdefault(str(entry["reason"]), []).append(str(entry["nodeid"]))
     return reasons
+
+
+def _sort_skips(skips: dict[str, list[str]]) -> list[tuple[str, int, list[tuple[str, list[str]]]]]:
+    """By what reasons begin with: how many were skipped, and each reason with its node ids."""
+    kinds: dict[str, list[tuple[str, list[str]]]] = {}
+    for reason, nodes in sorted(skips.items()):
+        kinds.setdefault(name_kind(reason), []).append((reason, nodes))
+    return [(kind, sum(len(nodes) for _, nodes in reasons), reasons) for kind, reasons in kinds.items()]
+
+
+def _find_common_caveats(check: dict[str, Any]) -> list[str]:
+    """What is said of every scheme, to be said once."""
+    first, *others = (row["caveats"] for row in check["rows"])
+    return [caveat for caveat in first if all(caveat in caveats for caveats in others)]
+
+
+def _list_changes(results: Sequence[Document]) -> list[dict[str, Any]] | None:
+    """What the runs that were compared with an earlier one say; None where none was."""
+    compared = [document.data["changes"] for document in results if "changes" in document.data]
+    return [change for changes in compared for change in changes] if compared else None
 
 
 def _describe_run(document: Document) -> list[tuple[str, str]]:

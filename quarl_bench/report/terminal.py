@@ -28,8 +28,8 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
 def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:
     """One line per reason; those that begin alike are told by one example where they are many."""
     counts = Counter(reasons)
-    for kind in sorted({_name_kind(reason) for reason in counts}):
-        alike = sorted(reason for reason in counts if _name_kind(reason) == kind)
+    for kind in sorted({name_kind(reason) for reason in counts}):
+        alike = sorted(reason for reason in counts if name_kind(reason) == kind)
         if verbose or len(alike) <= FEW_REASONS:
             yield from (f"skipped {counts[reason]}: {reason}" for reason in alike)
         else:
@@ -37,7 +37,7 @@ def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:
             yield f"skipped {total} for {len(alike)} reasons like this (-v lists them): {alike[0]}"
 
 
-def _name_kind(reason: str) -> str:
+def name_kind(reason: str) -> str:
     """Its first two words, such as "no baseline"."""
     return " ".join(reason.split()[:2])
 

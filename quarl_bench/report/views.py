@@ -13,6 +13,7 @@ from quarl_bench.report.rows import Row
 VERDICTS = ("refuted", "inconclusive", "partial", "supported")  # worst first, as in the terminal
 WIDTH, EDGE = 120.0, 4.0  # of a bar, in its own units
 MOST = 0.3  # a bar shows at most this much on either side of its threshold
+NOTHING = 1e-9
 SCHEME = re.compile(r"(fp|w|int|qat)([0-9]{1,2})([a-z0-9]*)")
 FAMILIES = {"fp": "floating point", "w": "weights only", "int": "weights and activations", "qat": "trained quantized"}
 
@@ -33,13 +34,17 @@ class CaseView:
     """One line of a table of cells, or of sentences over many cells."""
 
     id: str
-    kind: str  # case or claim
+    kind: str  # case, claim or timing
     claim: str
+    sentence: str
+    locus: str
+    ours: str  # fp32's number and the quantized one, as `paper`; of a sentence over many cells its estimate
     reference: float | None
     measured: float | None
     bar: Bar | None
     agreement: float | None
-    paper: str
+    paper: str  # the same of the paper, else empty
+    threshold: str
     verdict: str
     known: str
     source: str
@@ -54,10 +59,7 @@ class ClaimView:
     """One sentence with its cells counted by verdict, and the worst of them."""
 
     id: str
-    sentence: str
-    locus: str
     counts: tuple[tuple[str, int], ...]
-    verdict: str  # of the worst
     worst: CaseView
 
 
@@ -83,10 +85,16 @@ def view_claims(rows: Sequence[Row]) -> tuple[ClaimView, ...]:
     for claim in dict.fromkeys(str(row["claim"]) for row in rows):
         members = sorted((row for row in rows if str(row["claim"]) == claim), key=_badness)
         counts = tuple((name, n) for name in VERDICTS if (n := sum(r["verdict"] == name for r in members)))
-        worst = members[0]
-        sentence, locus = str(worst.get("sentence", "")), str(worst.get("locus", ""))
-        views.append(ClaimView(claim, sentence, locus, counts, str(worst["verdict"]), _view_row(worst, reach)))
+        views.append(ClaimView(claim, counts, _view_row(members[0], reach)))
     return tuple(views)
+
+
+def view_failures(rows: Sequence[Row]) -> tuple[CaseView, ...]:
+    """What did not reproduce: refuted rows and moved numbers, those that nobody has explained first."""
+    failed = [row for row in rows if row["verdict"] == "refuted" or row.get("regression") == "moved"]
+    reach = _find_reach(failed)
+    views = [_view_row(row, reach) for row in failed]
+    return tuple(sorted(views, key=lambda view: (bool(view.known), view.claim, view.id)))
 
 
 def view_plots(rows: Sequence[Row]) -> Iterator[PlotView]:
@@ -105,7 +113,9 @@ def view_plots(rows: Sequence[Row]) -> Iterator[PlotView]:
             label = " ".join(filter(None, (FAMILIES[family], options, "deployed" if row.get("board") else "")))
             curves.setdefault(label, {}).setdefault(int(bits), _place(row, int(bits)))
         drawn = tuple(Curve(label, tuple(points.values())) for label, points in curves.items())
-        yield PlotView(" / ".join(filter(None, key)), drawn, float(members[0]["reference"]["mean"]))
+        # Trained schemes are held against the fp32 policies of their own seeds, which may be few of all.
+        widest = max(members, key=lambda row: int(row["reference"]["policies"]))
+        yield PlotView(" / ".join(filter(None, key)), drawn, float(widest["reference"]["mean"]))
 
 
 def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
@@ -121,11 +131,15 @@ def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
         id=str(row["id"]),
         kind=str(row.get("kind", "")),
         claim=str(row["claim"]),
+        sentence=str(row.get("sentence", "")),
+        locus=str(row.get("locus", "")),
+        ours=_tell_ours(row),
         reference=float(row["reference"]["mean"]) if cell else None,
         measured=float(measured["mean"]) if cell else None,
         bar=_draw_bar(row, reach),
         agreement=None if measured.get("agreement") is None else float(measured["agreement"]),
-        paper=f"{float(paper['reference']):g} → {float(paper['value']):g}" if paper else "",
+        paper=_tell_pair(paper["reference"], paper["value"], str(paper.get("unit", ""))) if paper else "",
+        threshold=f"{float(row['threshold']):g}",
         verdict=str(row["verdict"]),
         known=str(row.get("known", "")),
         source=str(row.get("source", "")),
@@ -134,6 +148,23 @@ def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
         notes=tuple(filter(None, map(str, (row.get("needed", ""), *row.get("caveats", ()), *row.get("layers", ()))))),
         missing=tuple(map(str, row.get("missing", ()))),
     )
+
+
+def _tell_ours(row: Row) -> str:
+    if row.get("kind") == "case":
+        return _tell_pair(row["reference"]["mean"], row["measured"]["mean"])
+    if row.get("kind") == "timing" and "ms" in row["measured"]:
+        return _tell_pair(row["reference"]["ms"]["p50"], row["measured"]["ms"]["p50"], "ms")
+    return "" if row.get("estimate") is None else _say(float(row["estimate"]))
+
+
+def _say(value: float) -> str:
+    """Four digits; what rounding errors leave of 0 is 0."""
+    return f"{0.0 if abs(value) < NOTHING else value:.4g}"
+
+
+def _tell_pair(reference: float, value: float, unit: str = "") -> str:
+    return f"{float(reference):.5g} → {float(value):.5g} {unit}".strip()
 
 
 def _find_reach(rows: Sequence[Row]) -> tuple[float, float]:
@@ -154,7 +185,7 @@ def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
     def place(value: float) -> float:
         return round(EDGE + unit * (min(max(value - threshold, -reach[0]), reach[1]) + reach[0]), 2)
 
-    text = f"{estimate:.4g} [{low:.4g}, {high:.4g}] against {threshold:g}"
+    text = f"{_say(estimate)} [{_say(low)}, {_say(high)}] against {threshold:g}"
     return Bar(place(low), place(high), place(estimate), place(threshold), text)
 
 
