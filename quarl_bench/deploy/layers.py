@@ -13,6 +13,7 @@ from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quant.requantize import effective_scale, find_thresholds, split_scale
 
 SMALLEST_SHIFT, LARGEST_SHIFT = -64, 62  # beyond them every product is 0, or clipped
+NARROW = 48  # inputs of a fully connected layer, below which dot products are shorter than what surrounds them
 INT32 = np.iinfo(np.int32)
 FUNCTIONS = {Activation.NONE: "quarl_identity", Activation.RELU: "quarl_relu", Activation.TANH: "tanhf"}
 
@@ -49,8 +50,9 @@ def write_integer_layer(
         largest = np.abs(rows).sum(1) * max(lowest + offset, highest + offset, -(lowest + offset)) + abs(folded[kind])
         if largest.max() > INT32.max:
             raise DeploymentError(f"c: layer {index} sums up to {largest.max()}, beyond 32 bits; use fewer bits")
+    narrow = weight.ndim == 2 and rows.shape[1] < NARROW <= len(rows)
     declarations = [
-        arrays.declare(f"{name}_weight", weight),
+        arrays.declare(f"{name}_weight", weight.T if narrow else weight),
         "#ifdef QUARL_U8",
         arrays.declare(f"{name}_bias", folded["U8"].astype(np.int32)),
         "#else",
@@ -74,8 +76,8 @@ def write_integer_layer(
     sums = f"quarl_sum_{{kind}}({{x}}, {name}_weight, {name}_bias, accumulator, {{sizes}});\n    " + finish
     head = f"static void {name}(const quarl_byte *restrict x, quarl_byte *restrict y)\n{{\n"
     scratch = f"    static int32_t accumulator[{count}];\n"
-    stride = layer.stride if weight.ndim == 4 else None
-    return "\n".join(declarations) + "\n" + head + scratch + _write_loops(sums, weight.shape, shape, stride) + "}"
+    loops = _write_loops(sums, weight.shape, shape, layer.stride if weight.ndim == 4 else None, narrow=narrow)
+    return "\n".join(declarations) + "\n" + head + scratch + loops + "}"
 
 
 def _declare_requantization(
@@ -99,10 +101,13 @@ def _declare_requantization(
     ]
 
 
-def _write_loops(call: str, weight: tuple[int, ...], shape: tuple[int, ...], stride: int | None) -> str:
+def _write_loops(
+    call: str, weight: tuple[int, ...], shape: tuple[int, ...], stride: int | None, *, narrow: bool = False
+) -> str:
     """`call` once for a fully connected layer, or for every pixel; it names {kind}, {x}, {y} and {sizes}."""
     if stride is None:
-        return "    " + call.format(kind="linear", x="x", y="y", sizes=f"{weight[1]}, {weight[0]}") + "\n"
+        kind = "narrow" if narrow else "linear"
+        return "    " + call.format(kind=kind, x="x", y="y", sizes=f"{weight[1]}, {weight[0]}") + "\n"
     outputs, height, width, channels = weight
     rows, columns = ((side - kernel) // stride + 1 for side, kernel in zip(shape[1:], (height, width), strict=True))
     pitch = shape[2] * channels

@@ -217,6 +217,29 @@ QUARL_INLINE void quarl_sum_linear(const quarl_byte *restrict x, const int8_t *r
 }
 
 /*
+ * Fully connected with few inputs: weight (inputs, outputs), so that vectors hold outputs; a processor without vectors
+ * keeps one sum in a register.
+ */
+QUARL_INLINE void quarl_sum_narrow(const quarl_byte *restrict x, const int8_t *restrict weight,
+                                   const int32_t *restrict bias, int32_t *restrict accumulator, int inputs, int outputs)
+{
+#if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M'
+    for (int o = 0; o < outputs; o++) {
+        int32_t sum = bias[o];
+        for (int i = 0; i < inputs; i++)
+            sum += x[i] * weight[(long)i * outputs + o];
+        accumulator[o] = sum;
+    }
+#else
+    for (int o = 0; o < outputs; o++)
+        accumulator[o] = bias[o];
+    for (int i = 0; i < inputs; i++)
+        for (int o = 0; o < outputs; o++)
+            accumulator[o] += x[i] * weight[(long)i * outputs + o];
+#endif
+}
+
+/*
  * One pixel of an unpadded convolution: x points at its upper left corner in an image (height, width, channels) whose
  * rows are `row` bytes apart; weight (outputs, size, span), where span = kernel width * channels.
  */
