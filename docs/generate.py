@@ -1,7 +1,8 @@
 """Pages made of data: docs/claims.md, and the claim table of README.md between its two marks.
 
 python docs/generate.py                  write both from the claims files and docs/verdicts.json
-python docs/generate.py nightly.json     the same, with docs/verdicts.json made anew from a results file first
+python docs/generate.py FILE [FILE ...]  the same, with docs/verdicts.json made anew from results files first: the
+                                         nightly's, and timings that were measured apart, on an idle machine
 """
 
 import json
@@ -25,26 +26,26 @@ def main(arguments: list[str]) -> None:
     """Write what is named in the module's docstring."""
     claims = read_catalog()
     if arguments:
-        path = Path(arguments[0])
-        written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        results = summarise(json.loads(path.read_text(encoding="utf-8")), f"{written:%Y-%m-%d}")
-        write_file(VERDICTS, json.dumps(results, indent=1) + "\n")
+        paths = [Path(argument) for argument in arguments]
+        written = datetime.fromtimestamp(max(path.stat().st_mtime for path in paths), UTC)
+        files = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        write_file(VERDICTS, json.dumps(summarise(files, f"{written:%Y-%m-%d}"), indent=1) + "\n")
     verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
     write_file(PAGE, write_page(claims, verdicts))
     write_file(README, insert_table(README.read_text(encoding="utf-8"), claims, verdicts))
 
 
-def summarise(results: dict[str, Any], date: str) -> dict[str, Any]:
-    """Of a results file: counts of verdicts by claim, the commit, the settings and the day."""
+def summarise(files: list[dict[str, Any]], date: str) -> dict[str, Any]:
+    """Of results files: counts of verdicts by claim, the commits, the first one's settings and machine, and the day."""
     counts: dict[str, Counter[str]] = {}
-    for row in results["rows"]:
+    for row in (row for results in files for row in results["rows"]):
         known = " (known)" if row["known"] and row["verdict"] == "refuted" else ""
         counts.setdefault(row["claim"], Counter())[row["verdict"] + known] += 1
     return {
         "date": date,
-        "commit": results["commit"],
-        "settings": results["settings"],
-        "machine": results["machine"],
+        "commits": list(dict.fromkeys(results["commit"] for results in files)),
+        "settings": files[0]["settings"],
+        "machine": files[0]["machine"],
         "claims": {claim: dict(sorted(found.items())) for claim, found in sorted(counts.items())},
     }
 
@@ -111,8 +112,9 @@ def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
 
 def _tell_run(verdicts: dict[str, Any]) -> str:
     settings, machine = verdicts["settings"], verdicts["machine"]
+    commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(commit[:12] for commit in verdicts["commits"]))
     return (
-        f"Measured on {verdicts['date']} at commit `{verdicts['commit'][:12]}`, profile {settings['profile']}, "
+        f"Measured on {verdicts['date']} at {commits}, profile {settings['profile']}, "
         f"{settings['episodes']} episodes per policy, on {machine['processor']} ({machine['cores']} cores), Python "
         f"{machine['python']}. Not run: no policy, no board, or no runtime there; each skip says why."
     )
