@@ -36,7 +36,8 @@ def test_a_run_of_200_points_is_smoothed_by_the_paper_s_weight():
 
 
 def test_the_page_shows_the_figure():
-    row = ROWS[0] | {"kind": "claim", "measured": {}, "reference": {}} | make_row("fixed", "fp32", "qat4")
+    about = {"kind": "claim", "claim": "exploration-fixed", "measured": {}, "reference": {}}
+    row = ROWS[0] | about | make_row("fixed", "fp32", "qat4")
     page = render_report([Document("r.json", {"schema_version": 1, "rows": [row]})])
     assert "exploration in fixed states" in page
     assert page.count("<svg") >= 1

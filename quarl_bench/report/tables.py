@@ -36,9 +36,9 @@ class Rows:
 
     def find(self, claim: str, **cell: str) -> Row | None:
         """The first row of `claim` of which all of `cell` is true; None where there is none."""
-        return next(iter(self.list(claim, **cell)), None)
+        return next(iter(self.find_all(claim, **cell)), None)
 
-    def list(self, claim: str, **cell: str) -> list[Row]:
+    def find_all(self, claim: str, **cell: str) -> list[Row]:
         """All of them."""
         rows = self._claims.get(claim, ())
         return [row for row in rows if all(str(row.get(key, "")) == value for key, value in cell.items())]
@@ -123,7 +123,7 @@ def _view_table4(values: Values, successes: Values, found: Rows) -> TableView:
         name, theirs = f"Policy {'I' * int(environment[-1])}", printed["fp32"] / printed["int8"]
         flown = found.find("table4-success", env=environment, scheme="int8")
         rates = [flown["reference"]["mean"], flown["measured"]["mean"]] if flown else [None, None]
-        timed: Sequence[Row | None] = found.list("table4-speed", env=environment) or [None]
+        timed: Sequence[Row | None] = found.find_all("table4-speed", env=environment) or [None]
         for row in timed:
             times = [row[side].get("ms", {}).get("p50") if row else None for side in ("reference", "measured")]
             lines.append(
@@ -241,7 +241,7 @@ def _average_losses(values: Values, algo: str, column: str) -> float | None:
 
 def _list_notes(found: Rows, *claims: str, task: str = "") -> Iterator[str]:
     """What rows of `claims` say, about `task` if one is named: their notes begin with it."""
-    notes = dict.fromkeys(str(note) for claim in claims for row in found.list(claim) for note in row["caveats"])
+    notes = dict.fromkeys(str(note) for claim in claims for row in found.find_all(claim) for note in row["caveats"])
     start = f"{task}: " if task else ""
     yield from (note.removeprefix(start) for note in notes if note.startswith(start))
 
