@@ -13,7 +13,7 @@ from quarl_bench.report.plots import INK, MARKERS, SERIES, fix_style, tidy
 from quarl_bench.report.rows import Row, state_verdict
 from quarl_bench.rl.pace import LEAN, Paces
 from quarl_bench.rl.recipes import FP32
-from quarl_bench.spec import Source, Verdict
+from quarl_bench.spec import Outcome, Source, Verdict
 from quarl_bench.stats import average_tasks
 
 
@@ -31,6 +31,7 @@ def build_pace_row(
     paper = {name: values[cell.algo, name] for name in environments if (cell.algo, name) in values}
     minutes = [f"paper, {name}: {row['fp32']:g} -> {row['mixed']:g} min" for name, row in paper.items()]
     single = paper.get(environments[0]) if len(environments) == 1 else None
+    refuted = verdict.outcome is Outcome.REFUTED
     return {
         "kind": "timing",
         "id": judged.id,
@@ -55,9 +56,9 @@ def build_pace_row(
         "source": str(Source.MEASURED),
         "sentence": judged.claim.sentence,
         "locus": judged.claim.locus,
-        "known": "",
+        "known": "; ".join(notes) if refuted else "",
         **state_verdict(verdict),
-        "caveats": [*notes, *minutes, *PAPER_CAVEATS],
+        "caveats": [*([] if refuted else notes), *minutes, *PAPER_CAVEATS],
         "line": describe_pace(verdict),
     }
 
