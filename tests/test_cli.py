@@ -123,6 +123,22 @@ class TestTrain:
         assert code == 2
         assert "cartpool" in err
 
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (("--scheme", "qat8,qat4"), "pass --output, the folder of the policies' folders"),
+            (("--scheme", "qat8,qat9", "--output", "there"), "2..8 bits"),
+            (("--scheme", "qat8,int4", "--output", "there"), "train with one of qat2..qat8"),
+            (("--scheme", "qat8,qat4", "--output", "there"), "ppo-cartpole-qat4-seed0 exists; pass --force"),
+        ],
+    )
+    def test_several_schemes_go_to_one_folder(self, arguments, reason, quarl, folder):
+        (folder / "there" / "ppo-cartpole-qat4-seed0").mkdir(parents=True)
+        code, _, err = quarl("train", "ppo", "cartpole", *arguments)
+        assert code == 2
+        assert reason in err
+        assert err.count("\n") == 1
+
 
 class TestQuantize:
     def test_weights_make_a_policy_folder(self, folder, quarl_json):
