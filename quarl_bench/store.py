@@ -27,7 +27,7 @@ from quarl_bench.rl.recipes import Recipe, check_algorithm, find_recipe
 from quarl_bench.rl.zoo import find_zip, read_agent
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
 
-TRAINING_CODE = ("rl/train.py", "rl/models.py", "rl/recipes/__init__.py", "policy/sb3.py")
+TRAINING_CODE = ("rl/train.py", "rl/run.py", "rl/models.py", "rl/recipes/__init__.py", "policy/sb3.py")
 AWARE_CODE = ("rl/aware.py", "quant")  # of quantization-aware runs as well
 EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
 MANY_SEEDS = "lqcc"  # begins the origins of what `quarl train --seeds` trains, outside any test run
