@@ -427,6 +427,19 @@ def test_tasks_have_to_fit_the_algorithm():
     with pytest.raises(SpecError, match="without images"):
         open_task("dqn", "pong")
     assert open_task("d4pg", "mountaincarcontinuous").outputs == 1
+    with pytest.raises(SpecError, match="cartpole: its observations have no bounds to scale them by"):
+        open_task("dqn", "cartpole", scaled=True)
+
+
+def test_observations_are_scaled_from_their_bounds():
+    task = open_task("d4pg", "mountaincarcontinuous", scaled=True)
+    ends = np.array([[-1.2, -0.07], [0.6, 0.07], [-0.3, 0.0]], dtype=np.float32)
+    np.testing.assert_allclose(task.transform.apply(ends), [[-1, -1], [1, 1], [0, 0]], atol=1e-5)
+    policy = make_agent(choose_settings("d4pg", "mountaincarcontinuous", widths=(16,)), task).export()
+    np.testing.assert_allclose(quantize(policy, ends).outputs(ends), policy.outputs(ends), atol=0.05)
+    for precision in ("fp32", "fp16", "int8"):
+        shipped = build(deserialize(encode(policy, 0, shipped=precision, precision=precision, states=ends)))
+        np.testing.assert_array_equal(shipped.transform.apply(ends), task.transform.apply(ends))
 
 
 class LocalPorts:

@@ -93,6 +93,11 @@ class _Learning:
         for name, part in (self.networks | self.optimizers).items():
             part.load_state_dict(state[name])
 
+    def _look(self, batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the networks see before and behind each transition."""
+        apply = self.task.transform.apply
+        return torch.from_numpy(apply(batch.observations)), torch.from_numpy(apply(batch.next_observations))
+
     def _follow(self) -> None:
         """Count an update, lower the rates, and copy into the target networks when it is time."""
         self.updates += 1
@@ -128,7 +133,7 @@ class ValueAgent(_Learning):
 
     def update(self, batch: Transitions) -> None:
         """One gradient step."""
-        seen, after = torch.from_numpy(batch.observations), torch.from_numpy(batch.next_observations)
+        seen, after = self._look(batch)
         policy, target = self.networks["policy"], self.networks["target_policy"]
         with self._precision():
             with torch.no_grad():
@@ -152,7 +157,7 @@ class ActorAgent(_Learning):
 
     def update(self, batch: Transitions) -> None:
         """One gradient step of the critic, then one of the policy."""
-        seen, after = torch.from_numpy(batch.observations), torch.from_numpy(batch.next_observations)
+        seen, after = self._look(batch)
         nets = self.networks
         with self._precision():
             with torch.no_grad():
@@ -179,7 +184,7 @@ class DrawingAgent(_Learning):
 
     def update(self, batch: Transitions) -> None:
         """One gradient step of the critic, then one of the policy."""
-        seen, after = torch.from_numpy(batch.observations), torch.from_numpy(batch.next_observations)
+        seen, after = self._look(batch)
         with self._precision():
             values, ahead = (self.networks["critic"](states)[:, 0].float() for states in (seen, after))
             log_probs = self.networks["policy"](seen).float().log_softmax(1)

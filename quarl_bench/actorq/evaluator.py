@@ -42,7 +42,7 @@ def score_run(
     forms: dict[str, Policy] = {"fp32": policy}
     if settings.precision == "int8":
         states = np.load(folder / CURVE / f"{best['name']}.npy", allow_pickle=False)
-        forms["int8"] = quantize(policy, task.transform.apply(states))
+        forms["int8"] = quantize(policy, states)
     scores = {name: _score(form, task, test) for name, form in forms.items()}
     score = {key: value for key, value in scores["fp32"].items() if key != "returns"}
     about = {

@@ -29,7 +29,9 @@ INT8 = Scheme.parse("int8")  # of actors that compute in integers
 FRAME = b"\x28\xb5\x2f\xfd"  # how a zstd frame begins
 LEVEL = 1  # of zstd: the fastest; weights hardly shrink at any
 LENGTH = 8  # bytes of a safetensors file that say how long its header is
-TYPES = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I32": np.int32, "I64": np.int64}
+TYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "I8": np.int8, "I32": np.int32, "I64": np.int64,
+}  # fmt: skip
 Bytes = NDArray[np.uint8]
 
 
@@ -64,7 +66,7 @@ class Broadcast:
 def encode(policy: PolicyNet, version: int, *, shipped: str, precision: str, states: Floats | None = None) -> Bytes:
     """The message of `policy` in the precision `shipped`, for actors that compute in `precision`.
 
-    int8 actors need `states` (n, *input_shape), on which the ranges of activations are taken.
+    int8 actors need `states` (n, *shape), raw observations on which the ranges of activations are taken.
     """
     integer = precision == "int8"
     policy = center(policy)
@@ -86,9 +88,9 @@ def encode(policy: PolicyNet, version: int, *, shipped: str, precision: str, sta
 
 
 def quantize(policy: PolicyNet, states: Floats | None) -> IntegerPolicy:
-    """The integer policy of int8 actors, calibrated on net inputs `states`."""
+    """The integer policy of int8 actors, calibrated on the raw observations `states` (n, *shape)."""
     policy = center(policy)
-    net = quantize_net(policy.net, INT8, states)
+    net = quantize_net(policy.net, INT8, None if states is None else policy.transform.apply(states))
     assert not isinstance(net, Net)  # noqa: S101 (an integer scheme)
     return IntegerPolicy(policy.transform, IntegerNet.from_quantized(net), policy.head)
 

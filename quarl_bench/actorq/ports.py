@@ -49,7 +49,7 @@ class LearnerProcess:
     def __init__(self, settings: Settings, folder: Path, server: Any, *, resume: bool) -> None:
         start_process(settings, learning=True)
         self._ray, self._server, self._pending = import_ray(), server, None
-        self._learner = Learner(settings, open_task(settings.algo, settings.environment), folder, self._publish)
+        self._learner = Learner(settings, open_task(settings.algo, settings.environment, scaled=settings.scaled), folder, self._publish)
         if resume:
             self._learner.resume()
 
@@ -86,7 +86,8 @@ class ActorProcess:
 
     def play(self, learner: Any, server: Any) -> dict[str, Any]:
         """Until the learner has enough, or is gone."""
-        task = open_task(self._settings.algo, self._settings.environment)
+        settings = self._settings
+        task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
         ports = RayPorts(learner, server)
         report = play(self._settings, task, self._actor, self._life, ports)
         return report | {"actor": self._actor, "orphaned": ports.orphaned}

@@ -14,7 +14,7 @@ from quarl_bench.spec import ACTOR_CRITIC
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
 LEARNER_PRECISIONS = ("fp32", "bf16")
-NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support")  # what weights depend on
+NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")  # what weights depend on
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Settings:
     entropy: float = 0.0  # weight of a2c's entropy bonus
     anneal: int = 0  # steps, of all actors together, in which dqn's epsilon falls from 1 to its rung
     decay: bool = False  # the rate falls linearly to 0
+    scaled: bool = False  # observations from the bounds of their space to [-1, 1], for all networks
     correlation: float = 0.0  # of d4pg's noise from step to step
     critic: tuple[int, ...] = ()  # hidden layers of d4pg's and a2c's
     support: tuple[float, float] = (0.0, 0.0)  # least and highest return that d4pg's critic tells apart

@@ -9,7 +9,7 @@ import numpy as np
 from quarl_bench.errors import SpecError
 from quarl_bench.net import Floats
 from quarl_bench.policy.head import ActionHead, HeadKind
-from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
 
 
@@ -28,8 +28,11 @@ class Task:
         return int(self.transform.input_shape[0])
 
 
-def open_task(algo: str, environment: str) -> Task:
-    """The task of an environment; SpecError where `algo` cannot learn it, MissingExtra where it is not installed."""
+def open_task(algo: str, environment: str, *, scaled: bool = False) -> Task:
+    """The task of an environment; SpecError where `algo` cannot learn it, MissingExtra where it is not installed.
+
+    `scaled` policies see observations scaled to [-1, 1] from the bounds of their space.
+    """
     found = find_environment(environment)
     if found.atari:
         raise SpecError(f"{environment}: ActorQ's networks are perceptrons; choose a task without images")
@@ -38,7 +41,7 @@ def open_task(algo: str, environment: str) -> Task:
     bare.close()
     if not isinstance(observed, gymnasium.spaces.Box) or len(observed.shape) != 1:
         raise SpecError(f"{environment}: ActorQ needs vectors as observations")
-    transform = ObservationTransform(observed.shape)
+    transform = ObservationTransform(observed.shape, normalization=_scale(environment, observed) if scaled else None)
     if isinstance(acted, gymnasium.spaces.Discrete):
         if algo == "d4pg":
             raise SpecError(f"{algo} needs continuous actions, {environment} has {acted.n} discrete ones; use dqn")
@@ -49,6 +52,13 @@ def open_task(algo: str, environment: str) -> Task:
         raise SpecError(f"{algo} needs discrete actions, those of {environment} are continuous; use d4pg")
     head = ActionHead(HeadKind.TANH, acted.low.astype(np.float32), acted.high.astype(np.float32))
     return Task(found, transform, head, int(acted.shape[0]))
+
+
+def _scale(environment: str, observed: gymnasium.spaces.Box) -> Normalization:
+    low, high = observed.low.astype(np.float64), observed.high.astype(np.float64)
+    if not observed.is_bounded():
+        raise SpecError(f"{environment}: its observations have no bounds to scale them by; leave `scaled` out")
+    return Normalization((low + high) / 2, ((high - low) / 2) ** 2)
 
 
 class Player:
