@@ -1,5 +1,6 @@
 """Grids: what a file expands to, what a task leaves in the store, and a local Ray with a worker that is killed."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from quarl_bench import grid
 from quarl_bench.cells import Cells, Protocol
+from quarl_bench.claims.runs import average, find_arm
 from quarl_bench.cli import main
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Case
@@ -105,6 +107,24 @@ def test_a_bench_finds_what_a_task_has_measured(tmp_path):
     for scheme, (_, _, mean) in zip(("fp32", "w8", "int8"), means, strict=True):
         assert cells.measure(cells.quantize(first, scheme) if scheme != "fp32" else first).mean == mean
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == written
+
+
+def test_lqcc_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
+    plan = grid.Plan(tmp_path / "cache", tmp_path / "baselines", episodes=2, games=2)
+    tasks = [grid.Task("sac", "pendulum", (0, 1), (name,), lqcc=True, steps=5040) for name in ("fp32", "i4c3o8h16")]
+    means = [grid.run_task(task, plan) for task in tasks]
+    names = [f"sac-pendulum-{part}lqcc-seed{seed}" for part in ("", "i4c3o8h16-") for seed in (0, 1)]
+    assert [name for row in means for name, _, _ in row] == names
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
+    assert [grid.run_task(task, plan) for task in tasks] == means
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == written, "nothing is trained twice"
+    for name in names:
+        manifest = json.loads((plan.baselines / "policies" / name / "manifest.json").read_text())
+        assert manifest["recipe"]["timesteps"] == 5040
+    cells = Cells(Store(Places(plan.cache, plan.baselines), Train.NEVER), Protocol(1, 2), tmp_path / "artefacts")
+    for task, row in zip(tasks, means, strict=True):
+        found = find_arm(cells, Case("sac", "pendulum", task.schemes[0], "lqcc"))
+        assert list(average(cells, found)) == [mean for _, _, mean in row]
 
 
 WORKERS = """
