@@ -49,7 +49,8 @@ class LearnerProcess:
     def __init__(self, settings: Settings, folder: Path, server: Any, *, resume: bool) -> None:
         start_process(settings, learning=True)
         self._ray, self._server, self._pending = import_ray(), server, None
-        self._learner = Learner(settings, open_task(settings.algo, settings.environment, scaled=settings.scaled), folder, self._publish)
+        task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
+        self._learner = Learner(settings, task, folder, self._publish)
         if resume:
             self._learner.resume()
 
@@ -89,7 +90,7 @@ class ActorProcess:
         settings = self._settings
         task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
         ports = RayPorts(learner, server)
-        report = play(self._settings, task, self._actor, self._life, ports)
+        report = play(settings, task, self._actor, self._life, ports)
         return report | {"actor": self._actor, "orphaned": ports.orphaned}
 
 

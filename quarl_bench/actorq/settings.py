@@ -14,7 +14,8 @@ from quarl_bench.spec import ACTOR_CRITIC
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
 LEARNER_PRECISIONS = ("fp32", "bf16")
-NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")  # what weights depend on
+# What weights depend on.
+NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")
 
 
 @dataclass(frozen=True)
