@@ -185,8 +185,10 @@ class DrawingAgent(_Learning):
     def update(self, batch: Transitions) -> None:
         """One gradient step of the critic, then one of the policy."""
         seen, after = self._look(batch)
+        # The critic counts in rewards of a whole horizon: values of 100 would take it thousands of steps to reach.
+        horizon = 1 / (1 - self.settings.discount)
         with self._precision():
-            values, ahead = (self.networks["critic"](states)[:, 0].float() for states in (seen, after))
+            values, ahead = (horizon * self.networks["critic"](states)[:, 0].float() for states in (seen, after))
             log_probs = self.networks["policy"](seen).float().log_softmax(1)
         taken = log_probs.gather(1, torch.from_numpy(batch.actions)[:, None])[:, 0]
         ratios = taken.detach() - torch.from_numpy(batch.log_probs)

@@ -75,6 +75,8 @@ class Settings:
                 raise SpecError(f"{name.replace('_', ' ')} {getattr(self, name)}: at least 1 is needed")
         if not self.widths or min(self.widths) < 1:
             raise SpecError(f"widths {list(self.widths)}: give at least one hidden layer, as 256,256")
+        if not 0 <= self.discount < 1:
+            raise SpecError(f"discount {self.discount:g}: must be from 0 on and below 1")
         if not self.samples_per_insert > 0:
             raise SpecError(f"samples per insert {self.samples_per_insert:g}: must be above 0")
         if self.warmup < self.batch or self.replay < self.warmup:

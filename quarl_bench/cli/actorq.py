@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
     learning.add_argument("--rate", type=float, help="of Adam. Default: the recipe's.")
     learning.add_argument("--behaviour-log-probs", action="store_true",
                           help="actors state the probability of what they did, and the learner corrects for it "
-                          "(one-step V-trace), as on-policy algorithms need. Default: not.")  # fmt: skip
+                          "(V-trace), as on-policy algorithms need. Default: not.")  # fmt: skip
     learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
     shipping = command.add_argument_group("weights")
     shipping.add_argument("--communication", help="precision in which they are shipped. Default: the actors'.")
