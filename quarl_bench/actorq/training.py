@@ -64,9 +64,9 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
         options = dataclasses.replace(options, resume=False)
         options.note(f"{folder} holds no checkpoint; the run starts anew")
     _check_store(settings, task, options.store)
-    folder.mkdir(parents=True, exist_ok=True)
     before = os.getloadavg()[0]
     with open_engine(options.address, settings.actors + HELPERS, options.store) as ray:
+        folder.mkdir(parents=True, exist_ok=True)
         report = _Run(ray, settings, folder.absolute(), options).watch()
     if report["stopped"]:
         raise Interrupted(f"stopped at {report['steps']:,} of {settings.steps:,} steps; --resume goes on")
