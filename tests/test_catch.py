@@ -84,7 +84,7 @@ def test_sizes_are_natures_kernels_with_other_numbers(size):
 def test_recipes_hold_the_sizes_and_their_policies_are_portable(size, origin):
     recipe = find_recipe("dqn", f"catch{size}", origin)
     kwargs = recipe.hyperparameters["policy_kwargs"]
-    assert kwargs["features_extractor_kwargs"] == scale_size(size, 16)
+    assert kwargs["features_extractor_kwargs"] == scale_size(size, 8)
     model = make_model(recipe, make_vector(find_environment(f"catch{size}"), recipe.environments, 0), seed=0)
     assert not isinstance(model.get_env(), VecTransposeImage)
     policy = extract(model)
