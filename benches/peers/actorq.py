@@ -149,12 +149,14 @@ def show_runs(folder: Path) -> None:
     from quarl_bench.cli.printing import format_table
 
     rows = compare_runs(read_records(folder))
-    print("\n".join(format_table(list_summary(rows))))
-    print("\n".join(format_table(list_breakdown(rows, "cpu"))))
-    for row in rows:
-        acting = {stage: value for stage, value in read_acting(row.record).per_step("cpu").items() if stage != "wait"}
-        print(f"  {name_run(row)}: Ray takes {find_share(acting, RAY):.1%} of a step's CPU time, under a load of "
-              f"{row.record['load']:.1f}")  # fmt: skip
+    for task, group in itertools.groupby(rows, lambda row: f"{row.settings['algo']} {row.settings['environment']}"):
+        ours = list(group)
+        print(task, *format_table(list_summary(ours)), *format_table(list_breakdown(ours, "cpu")), sep="\n")
+        for row in ours:
+            per_step = read_acting(row.record).per_step("cpu")
+            acting = {stage: value for stage, value in per_step.items() if stage != "wait"}
+            print(f"  {name_run(row)}: Ray takes {find_share(acting, RAY):.1%} of a step's CPU time, under a load of "
+                  f"{row.record['load']:.1f}")  # fmt: skip
 
 
 def main() -> None:
