@@ -421,21 +421,22 @@ def test_options_that_cannot_work_are_one_line(changes, reason):
 
 def test_tasks_have_to_fit_the_algorithm():
     with pytest.raises(SpecError, match="needs discrete actions"):
-        open_task("dqn", "mountaincarcontinuous")
+        open_task(choose_settings("dqn", "mountaincarcontinuous"))
     with pytest.raises(SpecError, match="needs continuous actions"):
-        open_task("d4pg", "cartpole")
+        open_task(choose_settings("d4pg", "cartpole"))
     with pytest.raises(SpecError, match="without images"):
-        open_task("dqn", "pong")
-    assert open_task("d4pg", "mountaincarcontinuous").outputs == 1
+        open_task(choose_settings("dqn", "pong"))
+    assert open_task(choose_settings("d4pg", "mountaincarcontinuous")).outputs == 1
     with pytest.raises(SpecError, match="cartpole: its observations have no bounds to scale them by"):
-        open_task("dqn", "cartpole", scaled=True)
+        open_task(choose_settings("dqn", "cartpole", scaled=True))
 
 
 def test_observations_are_scaled_from_their_bounds():
-    task = open_task("d4pg", "mountaincarcontinuous", scaled=True)
+    chosen = choose_settings("d4pg", "mountaincarcontinuous", widths=(16,))  # its recipe scales
+    task = open_task(chosen)
     ends = np.array([[-1.2, -0.07], [0.6, 0.07], [-0.3, 0.0]], dtype=np.float32)
     np.testing.assert_allclose(task.transform.apply(ends), [[-1, -1], [1, 1], [0, 0]], atol=1e-5)
-    policy = make_agent(choose_settings("d4pg", "mountaincarcontinuous", widths=(16,)), task).export()
+    policy = make_agent(chosen, task).export()
     np.testing.assert_allclose(quantize(policy, ends).outputs(ends), policy.outputs(ends), atol=0.05)
     for precision in ("fp32", "fp16", "int8"):
         shipped = build(deserialize(encode(policy, 0, shipped=precision, precision=precision, states=ends)))
@@ -461,7 +462,7 @@ class LocalPorts:
 
 def run_threads(chosen, folder, *, resume=False):
     """The report of a run in this process, and its actors'."""
-    task, latest, server, reports = open_task(chosen.algo, chosen.environment), [], ParameterServer(chosen, 1), []
+    task, latest, server, reports = open_task(chosen), [], ParameterServer(chosen, 1), []
 
     def publish(policy, version, states):
         latest.append((version, server.prepare(policy, version, states)))
@@ -526,7 +527,7 @@ def test_an_agent_learns_a_bandit(algo, environment, precision):
     chosen = choose_settings(
         algo, environment, widths=(32,), rate=3e-3, learner_precision=precision, target_period=10, **shape
     )
-    task = open_task(algo, environment)
+    task = open_task(chosen)
     agent, rng = make_agent(chosen, task), np.random.default_rng(0)
     states = np.ones((64, task.inputs), dtype=np.float32)
     for _ in range(350):
@@ -562,7 +563,7 @@ def test_a_stopped_run_goes_on_and_another_network_is_refused(tmp_path):
     assert has_checkpoint(tmp_path)
     wider = choose_settings("dqn", "cartpole", widths=(32, 16), **small)
     with pytest.raises(StoreError, match=r"another network: its widths is \[16, 16\], not \[32, 16\]"):
-        Learner(wider, open_task("dqn", "cartpole"), tmp_path, print).resume()
+        Learner(wider, open_task(wider), tmp_path, print).resume()
     resumed, actors, _, _ = run_threads(chosen, tmp_path, resume=True)
     before = report["steps"], report["updates"]
     assert resumed.steps >= before[0]
@@ -579,7 +580,7 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path):
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "state.json").write_text("{")
     with pytest.raises(StoreError, match="nothing to resume"):
-        Learner(chosen, open_task("dqn", "cartpole"), tmp_path, print).resume()
+        Learner(chosen, open_task(chosen), tmp_path, print).resume()
 
 
 @needs_compiler
@@ -595,7 +596,7 @@ def test_without_a_learner_an_actor_stops():
             raise AssertionError("nobody is there")
 
     chosen = choose_settings("dqn", "cartpole", chunk=8)
-    report = play(chosen, open_task("dqn", "cartpole"), 0, 0, Gone())
+    report = play(chosen, open_task(chosen), 0, 0, Gone())
     assert report["breakdown"]["steps"] < 50
 
 

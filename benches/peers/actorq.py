@@ -46,7 +46,7 @@ def prepare(settings: Any, version: int = 0) -> tuple[Any, Any]:
     from quarl_bench.actorq.message import encode
     from quarl_bench.actorq.task import open_task
 
-    task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
+    task = open_task(settings)
     states = np.random.default_rng(0).standard_normal((256, task.inputs)).astype(np.float32)
     policy = make_agent(settings, task).export()
     return encode(policy, version, shipped=settings.shipped, precision=settings.precision, states=states), states
@@ -93,7 +93,7 @@ def time_loop(precision: str, runtime: str) -> float:
 
     settings = choose(precision, runtime)
     message, _ = prepare(settings)
-    task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
+    task = open_task(settings)
     play(settings, task, 0, 0, Discarding(message), 150)
     report = play(settings, task, 0, 1, Discarding(message), STEPS)
     return 1e6 * sum(report["breakdown"]["cpu"].values()) / STEPS

@@ -49,8 +49,7 @@ class LearnerProcess:
     def __init__(self, settings: Settings, folder: Path, server: Any, *, resume: bool) -> None:
         start_process(settings, learning=True)
         self._ray, self._server, self._pending = import_ray(), server, None
-        task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
-        self._learner = Learner(settings, task, folder, self._publish)
+        self._learner = Learner(settings, open_task(settings), folder, self._publish)
         if resume:
             self._learner.resume()
 
@@ -87,10 +86,9 @@ class ActorProcess:
 
     def play(self, learner: Any, server: Any) -> dict[str, Any]:
         """Until the learner has enough, or is gone."""
-        settings = self._settings
-        task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
+        task = open_task(self._settings)
         ports = RayPorts(learner, server)
-        report = play(settings, task, self._actor, self._life, ports)
+        report = play(self._settings, task, self._actor, self._life, ports)
         return report | {"actor": self._actor, "orphaned": ports.orphaned}
 
 

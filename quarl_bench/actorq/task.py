@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from quarl_bench.actorq.settings import Settings
 from quarl_bench.errors import SpecError
 from quarl_bench.net import Floats
 from quarl_bench.policy.head import ActionHead, HeadKind
@@ -28,11 +29,9 @@ class Task:
         return int(self.transform.input_shape[0])
 
 
-def open_task(algo: str, environment: str, *, scaled: bool = False) -> Task:
-    """The task of an environment; SpecError where `algo` cannot learn it, MissingExtra where it is not installed.
-
-    `scaled` policies see observations scaled to [-1, 1] from the bounds of their space.
-    """
+def open_task(settings: Settings) -> Task:
+    """The task of a run; SpecError where its algorithm cannot learn it, MissingExtra where it is not installed."""
+    algo, environment = settings.algo, settings.environment
     found = find_environment(environment)
     if found.atari:
         raise SpecError(f"{environment}: ActorQ's networks are perceptrons; choose a task without images")
@@ -41,7 +40,9 @@ def open_task(algo: str, environment: str, *, scaled: bool = False) -> Task:
     bare.close()
     if not isinstance(observed, gymnasium.spaces.Box) or len(observed.shape) != 1:
         raise SpecError(f"{environment}: ActorQ needs vectors as observations")
-    transform = ObservationTransform(observed.shape, normalization=_scale(environment, observed) if scaled else None)
+    transform = ObservationTransform(
+        observed.shape, normalization=_scale(environment, observed) if settings.scaled else None
+    )
     if isinstance(acted, gymnasium.spaces.Discrete):
         if algo == "d4pg":
             raise SpecError(f"{algo} needs continuous actions, {environment} has {acted.n} discrete ones; use dqn")
@@ -55,9 +56,9 @@ def open_task(algo: str, environment: str, *, scaled: bool = False) -> Task:
 
 
 def _scale(environment: str, observed: gymnasium.spaces.Box) -> Normalization:
-    low, high = observed.low.astype(np.float64), observed.high.astype(np.float64)
     if not observed.is_bounded():
         raise SpecError(f"{environment}: its observations have no bounds to scale them by; leave `scaled` out")
+    low, high = observed.low.astype(np.float64), observed.high.astype(np.float64)
     return Normalization((low + high) / 2, ((high - low) / 2) ** 2)
 
 

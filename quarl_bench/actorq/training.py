@@ -55,7 +55,7 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
     the learner fails, Interrupted when asked to stop.
     """
     options = options or Options()
-    task = open_task(settings.algo, settings.environment, scaled=settings.scaled)
+    task = open_task(settings)
     if has_checkpoint(folder):
         if not options.resume:
             raise StoreError(f"{folder} holds an unfinished run; pass --resume to go on, or delete it to start over")

@@ -112,7 +112,7 @@ def _list_settings(options: argparse.Namespace) -> "list[Settings]":
         choose_settings(options.algo, options.environment, **fixed, **dict(zip(SWEPT, values, strict=True)))
         for values in itertools.product(*swept)
     ]
-    open_task(options.algo, options.environment, scaled=runs[0].scaled)
+    open_task(runs[0])
     return runs
 
 
