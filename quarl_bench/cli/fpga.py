@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
+from quarl_bench.cli.designs import list_resources, name_lanes, write_text
 from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
-from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.printing import print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
     from quarl_bench.deploy.fpga.design import Design
     from quarl_bench.deploy.fpga.explorer import Candidate
     from quarl_bench.deploy.fpga.folding import Plan
-    from quarl_bench.deploy.fpga.part import Part, Resources
+    from quarl_bench.deploy.fpga.part import Part
     from quarl_bench.deploy.fpga.simulation import Run
     from quarl_bench.deploy.fpga.synthesis import Synthesis
     from quarl_bench.deploy.fpga.table import ActionTable
     from quarl_bench.policy.policy import IntegerPolicy
     from quarl_bench.quant.integer import IntegerNet
 
-SHOWN = 12  # foldings of the front
 VECTORS = 1000
 SIMULATED = "simulated"  # a board
 RANDOM = "random:"  # what names one of LQCC's architectures with random weights begins with
@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
         "board": board,
         "vivado": None if options.reports is None or simulated is None else _read_vivado(options.reports, simulated),
     }
-    print_result(options, result, "\n".join(_write_text(result, front, part)))
+    print_result(options, result, "\n".join(write_text(result, front, part)))
     return 0
 
 
@@ -185,11 +185,11 @@ def _choose(
     def confirm(plan: "Plan") -> bool:
         if options.estimate:
             return True
-        say(f"synthesising lanes {_name_lanes(plan)}, {plan.cycles} cycles")
+        say(f"synthesising lanes {name_lanes(plan)}, {plan.cycles} cycles")
         with tempfile.TemporaryDirectory() as scratch:
             synthesis = synthesize(write_design(plan, Path(scratch) / "design"), cache)
         done[plan.digest] = synthesis
-        say(f"  {_list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
+        say(f"  {list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
         return fits(synthesis.resources, part, options.spare) and synthesis.path.levels <= LEVELS_LIMIT
 
     chosen = choose(candidates, part, confirm, options.spare)
@@ -292,72 +292,3 @@ def _describe(candidate: "Candidate", part: "Part") -> dict[str, Any]:
         "bound": bound,
         "share": round(share, 4),
     }
-
-
-def _write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") -> list[str]:
-    lines = [f"{result['weights']}; zero weights: {', '.join(f'{k} {v:.0%}' for k, v in result['zeros'].items())}", ""]
-    rows = [["lanes", "cycles", "LUT", "BRAM", "DSP", "bound by"]]
-    for candidate in front[:SHOWN]:
-        used, (bound, share) = candidate.resources, candidate.resources.bottleneck(part)
-        numbers = [str(candidate.cycles), f"{used.luts:,}", f"{used.block_rams:g}", str(used.dsps)]
-        rows.append([_name_lanes(candidate.plan), *numbers, f"{bound} {share:.0%}"])
-    lines += [*format_table(rows), f"front of cycles against {part.name}'s scarcest resource; estimated by formula", ""]
-    chosen, synthesis, simulation = result["chosen"], result["synthesis"], result["simulation"]
-    microseconds = chosen["cycles"] / result["clock_mhz"]
-    lines.append(
-        f"fastest that fits: lanes {'-'.join(map(str, chosen['lanes']))}, {chosen['cycles']} cycles, "
-        f"{microseconds:g} us at {result['clock_mhz']:g} MHz if placed and routed so"
-    )
-    if synthesis is not None:
-        from quarl_bench.deploy.fpga.part import Resources
-
-        used = Resources(**synthesis["resources"])
-        levels = synthesis["path"]["levels"]
-        lines.append(f"estimated: {_list_resources(used, part)}; {levels} LUT levels ({synthesis['tool']})")
-    if simulation is not None:
-        lines.append(
-            f"simulated: {simulation['observations']} observations, 0 mismatches, {simulation['cycles']} cycles, one "
-            f"every {simulation['interval']}"
-        )
-    if (tanh := result["tanh"]) is not None:
-        lines.append(f"table of actions: {_write_table(tanh)}")
-    if (placement := result["placement"]) is not None:
-        lines.append(
-            f"another part: {placement['megahertz']:g} MHz placed on {placement['part']}; not this part's clock"
-        )
-    if (board := result["board"]) is not None:
-        lines.append(
-            f"board ({board['source']}): {board['observations']} observations, all equal, {board['cycles']} cycles"
-        )
-    if (vivado := result["vivado"]) is not None:
-        timing = "timing met" if vivado["meets_timing"] else f"timing FAILED by {-vivado['slack_ns']:g} ns"
-        joules = f"{vivado['watts']:g} W, {vivado['joules_per_action']:.3g} J each"
-        lines.append(
-            f"Vivado: {timing} at {vivado['clock_mhz']:g} MHz, {vivado['latency_us']:g} us, "
-            f"{vivado['actions_per_second']:,.0f} actions/s, {joules}"
-        )
-    return lines
-
-
-def _write_table(tanh: dict[str, Any]) -> str:
-    texts = []
-    if (synthesis := tanh["synthesis"]) is not None:
-        used = synthesis["resources"]
-        texts.append(
-            f"{used['luts']} LUT, {used['ffs']} FF, {used['block_rams']:g} BRAM alone (estimated), "
-            f"{synthesis['path']['levels']} LUT levels"
-        )
-    if (simulation := tanh["simulation"]) is not None:
-        texts.append(f"{simulation['cycles']} cycles with it, one action every {simulation['interval']} (simulated)")
-    return "; ".join(texts) or "written, neither sized nor simulated"
-
-
-def _name_lanes(plan: "Plan") -> str:
-    return "-".join(map(str, plan.folding.lanes))
-
-
-def _list_resources(used: "Resources", part: "Part") -> str:
-    return (
-        f"LUT {used.luts:,} of {part.luts:,} (raw {used.luts_raw:,}), FF {used.ffs:,} of {part.ffs:,}, "
-        f"BRAM {used.block_rams:g} of {part.block_rams:g}, DSP {used.dsps} of {part.dsps}"
-    )

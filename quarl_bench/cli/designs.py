@@ -1,0 +1,84 @@
+"""What `quarl fpga` says of a design."""
+
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.printing import format_table
+
+if TYPE_CHECKING:
+    from quarl_bench.deploy.fpga.explorer import Candidate
+    from quarl_bench.deploy.fpga.folding import Plan
+    from quarl_bench.deploy.fpga.part import Part, Resources
+
+SHOWN = 12  # foldings of the front
+
+
+def write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") -> list[str]:
+    """Lines of the whole result: the front's table, then what was chosen and how it did in each of the tools asked."""
+    lines = [f"{result['weights']}; zero weights: {', '.join(f'{k} {v:.0%}' for k, v in result['zeros'].items())}", ""]
+    rows = [["lanes", "cycles", "LUT", "BRAM", "DSP", "bound by"]]
+    for candidate in front[:SHOWN]:
+        used, (bound, share) = candidate.resources, candidate.resources.bottleneck(part)
+        numbers = [str(candidate.cycles), f"{used.luts:,}", f"{used.block_rams:g}", str(used.dsps)]
+        rows.append([name_lanes(candidate.plan), *numbers, f"{bound} {share:.0%}"])
+    lines += [*format_table(rows), f"front of cycles against {part.name}'s scarcest resource; estimated by formula", ""]
+    chosen, synthesis, simulation = result["chosen"], result["synthesis"], result["simulation"]
+    microseconds = chosen["cycles"] / result["clock_mhz"]
+    lines.append(
+        f"fastest that fits: lanes {'-'.join(map(str, chosen['lanes']))}, {chosen['cycles']} cycles, "
+        f"{microseconds:g} us at {result['clock_mhz']:g} MHz if placed and routed so"
+    )
+    if synthesis is not None:
+        from quarl_bench.deploy.fpga.part import Resources
+
+        used = Resources(**synthesis["resources"])
+        levels = synthesis["path"]["levels"]
+        lines.append(f"estimated: {list_resources(used, part)}; {levels} LUT levels ({synthesis['tool']})")
+    if simulation is not None:
+        lines.append(
+            f"simulated: {simulation['observations']} observations, 0 mismatches, {simulation['cycles']} cycles, one "
+            f"every {simulation['interval']}"
+        )
+    if (tanh := result["tanh"]) is not None:
+        lines.append(f"table of actions: {_write_table(tanh)}")
+    if (placement := result["placement"]) is not None:
+        lines.append(
+            f"another part: {placement['megahertz']:g} MHz placed on {placement['part']}; not this part's clock"
+        )
+    if (board := result["board"]) is not None:
+        lines.append(
+            f"board ({board['source']}): {board['observations']} observations, all equal, {board['cycles']} cycles"
+        )
+    if (vivado := result["vivado"]) is not None:
+        timing = "timing met" if vivado["meets_timing"] else f"timing FAILED by {-vivado['slack_ns']:g} ns"
+        joules = f"{vivado['watts']:g} W, {vivado['joules_per_action']:.3g} J each"
+        lines.append(
+            f"Vivado: {timing} at {vivado['clock_mhz']:g} MHz, {vivado['latency_us']:g} us, "
+            f"{vivado['actions_per_second']:,.0f} actions/s, {joules}"
+        )
+    return lines
+
+
+def _write_table(tanh: dict[str, Any]) -> str:
+    texts = []
+    if (synthesis := tanh["synthesis"]) is not None:
+        used = synthesis["resources"]
+        texts.append(
+            f"{used['luts']} LUT, {used['ffs']} FF, {used['block_rams']:g} BRAM alone (estimated), "
+            f"{synthesis['path']['levels']} LUT levels"
+        )
+    if (simulation := tanh["simulation"]) is not None:
+        texts.append(f"{simulation['cycles']} cycles with it, one action every {simulation['interval']} (simulated)")
+    return "; ".join(texts) or "written, neither sized nor simulated"
+
+
+def name_lanes(plan: "Plan") -> str:
+    """Lanes of every layer, as 8-4-8."""
+    return "-".join(map(str, plan.folding.lanes))
+
+
+def list_resources(used: "Resources", part: "Part") -> str:
+    """What a design uses of what the part has."""
+    return (
+        f"LUT {used.luts:,} of {part.luts:,} (raw {used.luts_raw:,}), FF {used.ffs:,} of {part.ffs:,}, "
+        f"BRAM {used.block_rams:g} of {part.block_rams:g}, DSP {used.dsps} of {part.dsps}"
+    )
