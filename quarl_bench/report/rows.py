@@ -19,14 +19,7 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
     case = judged.case
     return {
         "kind": "case",
-        "id": judged.id,
-        "claim": judged.claim.id,
-        "rule": judged.claim.rule,
-        "algo": case.algo,
-        "env": case.environment,
-        "scheme": case.scheme,
-        "origin": case.origin,
-        "board": case.board,
+        **identify_case(judged),
         "environment_id": find_environment(case.environment).id,
         "preprocessing": name_preprocessing(find_environment(case.environment)),
         "rounding": str(Scheme.parse(case.scheme).rounding),
@@ -37,6 +30,21 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
         "p_values": list(weigh_case(judged, reference, measured)),
         "source": str(measured.source),
     } | _judged(judged, verdict)
+
+
+def identify_case(judged: JudgedCase) -> Row:
+    """The words of its id, and the claim that it judges."""
+    case = judged.case
+    return {
+        "id": judged.id,
+        "claim": judged.claim.id,
+        "rule": judged.claim.rule,
+        "algo": case.algo,
+        "env": case.environment,
+        "scheme": case.scheme,
+        "origin": case.origin,
+        "board": case.board,
+    }
 
 
 def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict) -> Row:

@@ -6,7 +6,7 @@ from typing import Any
 from quarl_bench.boards.timing import Comparison, Timing, count_since_boot
 from quarl_bench.claims.catalog import JudgedCase
 from quarl_bench.claims.speed import PAPER_CAVEATS, describe_ratio, describe_timing
-from quarl_bench.report.rows import Row
+from quarl_bench.report.rows import Row, identify_case
 from quarl_bench.spec import Outcome, Verdict
 
 RANDOM_WEIGHTS = "random weights: timing only"
@@ -29,14 +29,7 @@ def build_board_row(
         notes += [f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x", *PAPER_CAVEATS]
     return {
         "kind": "timing",
-        "id": judged.id,
-        "claim": judged.claim.id,
-        "rule": judged.claim.rule,
-        "algo": case.algo,
-        "env": case.environment,
-        "scheme": case.scheme,
-        "origin": case.origin,
-        "board": case.board,
+        **identify_case(judged),
         "weights": "trained" if trained else RANDOM_WEIGHTS,
         "measured": summarise_timing(compared, compared.second),
         "reference": summarise_timing(compared, compared.first),
