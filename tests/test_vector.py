@@ -7,7 +7,7 @@ import pytest
 import stable_baselines3 as sb3
 from numpy.typing import NDArray
 from stable_baselines3.common.atari_wrappers import NoopResetEnv
-from stable_baselines3.common.env_util import make_atari_env, unwrap_wrapper
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env, unwrap_wrapper
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import (
     DummyVecEnv,
@@ -168,3 +168,22 @@ def test_other_environments_are_stable_baselines_own() -> None:
     again = make_vector(find_environment("cartpole"), 3, SEED)
     np.testing.assert_array_equal(again.reset(), first)
     ours.close(), again.close()
+
+
+def test_nobody_looks_at_a_training() -> None:
+    """Engines leave no particles behind, and every number is what it is where they do."""
+    pytest.importorskip("Box2D", reason="needs the box2d extra")
+    environment = find_environment("lunarlander")
+    ours, theirs = make_vector(environment, 2, SEED), make_vec_env(environment.id, 2, seed=SEED)
+    np.testing.assert_array_equal(ours.reset(), theirs.reset())
+    rng, bodies = np.random.default_rng(0), {"ours": 0, "theirs": 0}
+    for _ in range(300):
+        actions = rng.integers(0, 4, 2)
+        for got, expected in zip(step(ours, actions)[:3], step(theirs, actions)[:3], strict=True):
+            np.testing.assert_array_equal(got, expected)
+        for name, environments in (("ours", ours), ("theirs", theirs)):
+            count = max(len(world.bodies) for world in environments.get_attr("world"))
+            bodies[name] = max(bodies[name], count)
+    assert bodies["ours"] == 4  # moon, lander, legs
+    assert bodies["theirs"] > 10
+    ours.close(), theirs.close()
