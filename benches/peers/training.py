@@ -1,10 +1,12 @@
-"""Training PPO and A2C on Pong: this package against stable-baselines3 as its users have it.
+"""Training PPO and A2C on Pong or LunarLander: this package against stable-baselines3 as its users have it.
 
-The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. The peer trains in fp32
-on `make_atari_env` in a VecFrameStack; we train on our own games with bfloat16 convolutions. Each contender has a
-process of its own with one torch thread, in turns: `python benches/peers/training.py [--algo ppo] [--rounds N] [--steps
-N]`. Prints medians of environment steps per second of CPU time, which other load disturbs less than wall clock, and of
-their ratio within a round. Imports, model building and a first update are not timed, nothing is evaluated.
+The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. On Pong the peer trains
+in fp32 on `make_atari_env` in a VecFrameStack; we train on our own games with bfloat16 convolutions. On LunarLander
+both train in fp32 on Gymnasium's environment; the peer's, by `make_vec_env`, keeps the particles of its engines as well.
+Each contender has a process of its own with one torch thread, in turns: `python benches/peers/training.py [--task
+lunarlander] [--algo ppo] [--rounds N] [--steps N]`. Prints medians of environment steps per second of CPU time, which
+other load disturbs less than wall clock, and of their ratio within a round. Imports, model building and a first update
+are not timed, nothing is evaluated.
 """
 
 import argparse
@@ -15,39 +17,42 @@ import time
 import warnings
 from typing import Any
 
-TASK, SEED = "pong", 0
-TARGETS = {"ppo": 2.2, "a2c": 1.5}  # how many times as fast we mean to be
+SEED = 0
+TARGETS = {"ppo": 2.2, "a2c": 1.5}  # how many times as fast we mean to be on Pong
+STEPS = {"pong": 8192, "lunarlander": 200_000}  # LunarLander's landers take a while to stay alive
 CONTENDERS = ("quarl", "sb3")
 
 
-def build_quarl(algo: str) -> Any:
+def build_quarl(algo: str, task: str) -> Any:
     """The recipe's model, as `quarl train` makes it."""
     from quarl_bench.rl.environments import find_environment
     from quarl_bench.rl.models import make_model
     from quarl_bench.rl.recipes import find_recipe
     from quarl_bench.rl.vector import make_vector
 
-    recipe = find_recipe(algo, TASK)
-    return make_model(recipe, make_vector(find_environment(TASK), recipe.environments, SEED), SEED)
+    recipe = find_recipe(algo, task)
+    return make_model(recipe, make_vector(find_environment(task), recipe.environments, SEED), SEED)
 
 
-def build_sb3(algo: str) -> Any:
+def build_sb3(algo: str, task: str) -> Any:
     """The same in fp32 on stable-baselines3's own environments."""
     from dataclasses import replace
 
-    import ale_py
-    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
     from quarl_bench.rl.environments import find_environment
     from quarl_bench.rl.models import make_model
     from quarl_bench.rl.recipes import find_recipe
 
+    environment, recipe = find_environment(task), replace(find_recipe(algo, task), precision="fp32")
+    if not environment.atari:
+        return make_model(recipe, make_vec_env(environment.id, recipe.environments, seed=SEED), SEED)
+    import ale_py
+
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)  # v4 is meant
-    recipe = replace(find_recipe(algo, TASK), precision="fp32")
-    vector = make_atari_env(find_environment(TASK).id, recipe.environments, seed=SEED)
-    return make_model(recipe, VecFrameStack(vector, 4), SEED)
+    return make_model(recipe, VecFrameStack(make_atari_env(environment.id, recipe.environments, seed=SEED), 4), SEED)
 
 
 def time_training(model: Any, steps: int) -> tuple[float, float]:
@@ -63,37 +68,41 @@ def time_training(model: Any, steps: int) -> tuple[float, float]:
     return taken / (time.perf_counter() - wall), taken / (time.process_time() - busy)
 
 
-def compare(algo: str, rounds: int, steps: int) -> None:
+def compare(algo: str, task: str, rounds: int, steps: int) -> None:
     """Time the contenders in turns and print ratios."""
     rates: dict[str, list[tuple[float, ...]]] = {name: [] for name in CONTENDERS}
     for _ in range(rounds):
         for name, values in rates.items():
-            command = [sys.executable, __file__, "--algo", algo, "--steps", str(steps), "--only", name]
+            command = [sys.executable, __file__, "--algo", algo, "--task", task, "--steps", str(steps), "--only", name]
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             values.append(tuple(map(float, output.split())))
-    print(f"{algo} on {TASK}, {rounds} rounds of {steps:,} steps")
+    print(f"{algo} on {task}, {rounds} rounds of {steps:,} steps")
     for name, values in rates.items():
         wall, busy = (statistics.median(value[clock] for value in values) for clock in range(2))
         print(f"  {name:<6}{busy:>8,.0f} steps per CPU second {wall:>8,.0f} steps/s of wall clock")
     ratios = [ours[1] / theirs[1] for ours, theirs in zip(*rates.values(), strict=True)]
     spread = f"{min(ratios):.2f}x .. {max(ratios):.2f}x"
-    print(f"  ratio {statistics.median(ratios):.2f}x ({spread}), target {TARGETS[algo]}x", flush=True)
+    target = f", target {TARGETS[algo]}x" if task == "pong" else ""
+    print(f"  ratio {statistics.median(ratios):.2f}x ({spread}){target}", flush=True)
 
 
 def main() -> None:
     """Compare with one algorithm or with both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algo", choices=TARGETS, help="Default: all.")
+    parser.add_argument("--task", choices=STEPS, default="pong", help="Default: pong.")
     parser.add_argument("--rounds", type=int, default=3, help="Default: 3.")
-    parser.add_argument("--steps", type=int, default=8192, help="Timed steps per round. Default: 8192.")
+    parser.add_argument(
+        "--steps", type=int, help="Timed steps per round. Default: 8192 on pong, 200000 on lunarlander."
+    )
     parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
         build = build_quarl if options.only == "quarl" else build_sb3
-        print(*time_training(build(options.algo), options.steps))
+        print(*time_training(build(options.algo, options.task), options.steps))
         return
     for algo in [options.algo] if options.algo else TARGETS:
-        compare(algo, options.rounds, options.steps)
+        compare(algo, options.task, options.rounds, options.steps or STEPS[options.task])
 
 
 if __name__ == "__main__":
