@@ -2,7 +2,7 @@
 
 The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. On Pong the peer trains
 in fp32 on `make_atari_env` in a VecFrameStack; we train on our own games with bfloat16 convolutions. On LunarLander
-both train in fp32 on Gymnasium's environment; the peer's, by `make_vec_env`, keeps the particles of its engines as well.
+both train in fp32 on Gymnasium's environment; the peer's, by `make_vec_env`, keeps the particles of its engines too.
 Each contender has a process of its own with one torch thread, in turns: `python benches/peers/training.py [--task
 lunarlander] [--algo ppo] [--rounds N] [--steps N]`. Prints medians of environment steps per second of CPU time, which
 other load disturbs less than wall clock, and of their ratio within a round. Imports, model building and a first update
