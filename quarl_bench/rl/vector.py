@@ -23,7 +23,7 @@ def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:
     # Trained policies are published of tasks that Gymnasium brings: these stay as it makes them.
     ours = environment.extra in LIBRARIES or environment.time_feature
     # By its name, stable-baselines3 would make an environment that can be looked at. To nobody's eyes, LunarLander then
-    # collects hundreds of particles from its engines: equal in every number, and ten times slower.
+    # collects hundreds of particles from its engines: equal in every number, and several times slower.
     make = partial(_make_limited, environment) if ours else partial(gymnasium.make, environment.id)
     vector: VecEnv = make_vec_env(make, count, seed=seed)
     return vector
