@@ -260,7 +260,7 @@ def test_accumulators_beyond_24_bits(backend: str, kernel: str) -> None:
         np.float32([0.01]),
         ActivationFormat(INT8, np.float32(3000.0), 5),
     )
-    q = draw_integers(rng, 100, net)
+    q = draw_integers(rng, 200, net)
     np.testing.assert_array_equal(run_integers(net, q, backend, kernel), net.run(q))
 
 

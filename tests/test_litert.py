@@ -21,7 +21,7 @@ from quarl_bench.deploy.runtime import LARGEST_BATCH, Kernel, LiteRTRunner, load
 from quarl_bench.errors import DeploymentError, QuantizationError
 from quarl_bench.net import Activation, Conv2d, Floats, Linear, Net
 from quarl_bench.policy.files import StoredPolicy, load_policy
-from quarl_bench.policy.integers import StoredIntegers, load_integers
+from quarl_bench.policy.integers import load_integers
 from quarl_bench.policy.policy import IntegerPolicy, require_integer
 from quarl_bench.quant.affine import IntegerFormat, Integers
 from quarl_bench.quant.fake import QuantizedNet
@@ -46,12 +46,10 @@ BASELINES = (
     or NONE
 )  # normalized layers have no integer form
 TRAINED = sorted(folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")) or NONE
-EXHAUSTIVE = bool(os.environ.get("QUARL_EXHAUSTIVE"))
-REAL = 100_000  # observations a policy is compared on where that is set
+REAL = 100_000  # observations a policy is compared on where QUARL_EXHAUSTIVE is set
 SOME, FEW = 20_000, 5_000  # otherwise: of the first seed of a cell, and of the others
-FLOWN = 2_000  # the same for flights and landings, whose steps take milliseconds
-REAL_IMAGES, IMAGES = 2_000, 200  # images, with it and without
-SLOW = ("PyFlyt", "LunarLander")
+FLOWN = 2_000  # the same for flights, whose steps take milliseconds
+IMAGES = 500  # the same for images
 
 # The optimized kernels have another last step on ARM, which nobody has measured.
 ON_X86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="built-in kernels of x86")
@@ -62,27 +60,20 @@ def open_baseline(name: str) -> StoredPolicy:
     return load_policy(POLICIES / name)
 
 
-def count_real(stored: StoredPolicy | StoredIntegers) -> int:
-    if stored.policy.transform.image:
-        return REAL_IMAGES if EXHAUSTIVE else IMAGES
-    if EXHAUSTIVE:
+def count_real(name: str) -> int:
+    if open_baseline(name).policy.transform.image:
+        return IMAGES
+    if os.environ.get("QUARL_EXHAUSTIVE"):
         return REAL
-    if stored.about["environment"].startswith(SLOW):
+    if open_baseline(name).about["environment"].startswith("PyFlyt"):
         return FLOWN
-    return SOME if stored.about["seed"] == 0 else FEW
+    return SOME if name.endswith("seed0") else FEW
 
 
 @cache
-def visit(name: str, count: int, first_seed: int) -> NDArray[np.generic]:
+def visit(name: str, count: int, first_seed: int = TEST_SEEDS) -> NDArray[np.generic]:
     stored = open_baseline(name)
     return collect_observations(stored.policy, find_home(stored.about), count, first_seed)
-
-
-def visit_real(name: str) -> NDArray[np.generic]:
-    stored = open_baseline(name)
-    # Games are dear: the sample compares on the states that it calibrates on.
-    dear = stored.policy.transform.image and not EXHAUSTIVE
-    return visit(name, count_real(stored), CALIBRATION_SEEDS if dear else TEST_SEEDS)
 
 
 def find_home(about: dict[str, Any]) -> Environment:
@@ -94,7 +85,7 @@ def show(text: str) -> None:
 
 
 def quantize_baseline(name: str, scheme: str) -> IntegerPolicy:
-    calibration = visit(name, min(2000, count_real(open_baseline(name))), CALIBRATION_SEEDS)
+    calibration = visit(name, min(2000, count_real(name)), CALIBRATION_SEEDS)
     return require_integer(open_baseline(name).policy.quantize(Scheme.parse(scheme), calibration))
 
 
@@ -115,9 +106,10 @@ def run(net: IntegerNet, q: Integers, kernel: Kernel = Kernel.XNNPACK) -> Intege
 @pytest.mark.parametrize("scheme", ["int8", "int8pow2"])
 def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
     policy = quantize_baseline(name, scheme)
-    real = policy.net.input.quantize(policy.transform.apply(visit_real(name)))
-    anywhere = draw_integers(np.random.default_rng(0), len(real), policy.net)
-    assert len(real) == count_real(open_baseline(name))
+    count = count_real(name)
+    real = policy.net.input.quantize(policy.transform.apply(visit(name, count)))
+    anywhere = draw_integers(np.random.default_rng(0), count, policy.net)
+    assert len(real) == count
     for q in (real, anywhere):
         expected = policy.net.run(q)
         mismatches = int((run(policy.net, q) != expected).sum())
@@ -128,15 +120,14 @@ def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_policies_trained_with_their_quantizer_are_bit_exact(name: str) -> None:
     stored = load_integers(POLICIES / name)
-    count = min(FEW, count_real(stored))
-    observations = collect_observations(stored.policy, find_home(stored.about), count, TEST_SEEDS)
+    observations = collect_observations(stored.policy, find_home(stored.about), FEW, TEST_SEEDS)
     q = stored.policy.net.input.quantize(stored.policy.transform.apply(observations))
     np.testing.assert_array_equal(run(stored.policy.net, q), stored.policy.net.run(q))
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_float_files_agree_within_their_tolerance(name: str) -> None:
-    policy, observations = open_baseline(name).policy, visit_real(name)
+    policy, observations = open_baseline(name).policy, visit(name, count_real(name))
     x = policy.transform.apply(observations)
     got = LiteRTRunner(write_float_net(policy.net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
     expected = policy.net.forward(x)
@@ -156,7 +147,7 @@ def test_observations_beyond_every_range_saturate(name: str, tmp_path: Path) -> 
     if open_baseline(name).policy.transform.image:
         pytest.skip("pixels have no values beyond their range")
     policy = quantize_baseline(name, "int8")
-    deployed = export_policy(policy, tmp_path / "a", visit(name, 2000, TEST_SEEDS), scheme="int8", source_sha256="0")
+    deployed = export_policy(policy, tmp_path / "a", visit(name, 2000), scheme="int8", source_sha256="0")
     rng = np.random.default_rng(1)
     wild = rng.choice([np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30, 3.0], (2000, *policy.transform.shape))
     for observations in (wild, wild.astype(np.float32)):

@@ -22,8 +22,8 @@ def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:
         return GameVector(environment, count, seed)
     # Trained policies are published of tasks that Gymnasium brings: these stay as it makes them.
     ours = environment.extra in LIBRARIES or environment.time_feature
-    # By its name, stable-baselines3 would make an environment that can be looked at. To nobody's eyes, LunarLander then
-    # collects hundreds of particles from its engines: equal in every number, and several times slower.
+    # By its name, stable-baselines3 would make an environment that can be rendered. LunarLander then keeps hundreds of
+    # particles of its engines that nobody looks at: equal in every number, and several times slower.
     make = partial(_make_limited, environment) if ours else partial(gymnasium.make, environment.id)
     vector: VecEnv = make_vec_env(make, count, seed=seed)
     return vector
