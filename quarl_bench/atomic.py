@@ -1,4 +1,7 @@
-"""Publishing files and folders whole or not at all: a killed process leaves nothing a reader could mistake for data."""
+"""Publishing files and folders whole or not at all: a killed process leaves nothing a reader could mistake for data.
+
+What grows in place instead, an unfinished run, belongs to one process at a time.
+"""
 
 import contextlib
 import ctypes
@@ -9,6 +12,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from quarl_bench.errors import StoreError
 
@@ -54,6 +59,26 @@ def write_file(target: Path, content: str | bytes) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+@contextlib.contextmanager
+def hold_run(folder: Path) -> Iterator[None]:
+    """Keep what grows in `folder` to this process while the block lasts; a killed process lets go of it.
+
+    Raises StoreError when another process holds it, or where a lock cannot be made.
+    """
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), blocking=False)
+    with _one_line_for("folder", folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise StoreError(f"{folder} is being trained by another process; wait, or choose another folder") from None
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
 
 
 def _replace_folder(work: Path, target: Path) -> None:

@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from quarl_bench import atomic
-from quarl_bench.atomic import new_folder, write_file
+from quarl_bench.atomic import hold_run, new_folder, write_file
 from quarl_bench.errors import StoreError
 
 MARK = "mark"  # the file that tells a folder of this kind from any other
@@ -32,15 +33,19 @@ Path.rename = lambda path, to: hang() if path.name.endswith(".tmp") else rename(
 with new_folder(target, MARK) as work:
     (work / "whole").write_text("x")
 """
+HOLD = """
+with hold_run(target):
+    hang()
+"""
 
 
-def kill_during(code: str, target: Path) -> None:
+def kill_during(code: str, target: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Run `code` in a process of its own and kill it, without any chance to clean up, where it calls `hang`."""
     prelude = f"""
         import os, sys, time
         from pathlib import Path
         from quarl_bench import atomic
-        from quarl_bench.atomic import new_folder, write_file
+        from quarl_bench.atomic import hold_run, new_folder, write_file
         target, MARK = Path({str(target)!r}), {MARK!r}
         def hang(*_):
             print("here", flush=True)
@@ -52,6 +57,7 @@ def kill_during(code: str, target: Path) -> None:
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "here\n"
+        meanwhile()
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
 
@@ -70,6 +76,18 @@ def write_folder(target: Path, name: str) -> None:
     with new_folder(target, MARK) as work:
         (work / name).touch()
         (work / MARK).touch()
+
+
+def hold(target: Path) -> None:
+    with hold_run(target):
+        pytest.fail("held")
+
+
+WRITERS = {
+    "file": lambda target: write_file(target, "x"),
+    "folder": lambda target: write_folder(target, "x"),
+    "run": hold,
+}
 
 
 @pytest.fixture(params=["exchange", "two_renames"])
@@ -205,12 +223,26 @@ def test_a_failed_swap_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("place", ["file", "proc", "long"])
-@pytest.mark.parametrize("kind", ["folder", "file"])
+@pytest.mark.parametrize("kind", ["folder", "file", "run"])
 def test_an_unwritable_place_is_one_line(tmp_path: Path, place: str, kind: str) -> None:
     (tmp_path / "file").touch()
     parent = {"file": tmp_path / "file", "proc": Path("/proc/none"), "long": tmp_path / ("x" * 300)}[place]
     if place == "proc" and not Path("/proc/self").exists():
         pytest.skip("no /proc here")
-    with pytest.raises(StoreError, match=f"cannot write {kind} .*; choose a writable place") as caught:
-        {"file": write_file, "folder": write_folder}[kind](parent / "target", "x")
+    with pytest.raises(StoreError, match=r"cannot write (file|folder) .*; choose a writable place") as caught:
+        WRITERS[kind](parent / "target")
     assert "\n" not in str(caught.value)
+
+
+def test_an_unfinished_run_belongs_to_one_process(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "run"
+
+    def hold_too() -> None:
+        with pytest.raises(StoreError, match="is being trained by another process"):
+            hold(target)
+
+    kill_during(HOLD, target, hold_too)
+    with hold_run(target):  # a killed process lets go
+        hold_too()
+        target.touch()
+    assert names_in(target.parent) == ["run"]

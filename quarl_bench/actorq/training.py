@@ -21,7 +21,7 @@ from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, dis
 from quarl_bench.actorq.record import RECORD, describe_libraries
 from quarl_bench.actorq.settings import Settings
 from quarl_bench.actorq.task import Task, open_task
-from quarl_bench.atomic import write_file
+from quarl_bench.atomic import hold_run, write_file
 from quarl_bench.engine import name_remote, open_engine
 from quarl_bench.errors import EngineError, QuarlError, StoreError
 from quarl_bench.rl.run import Interrupted
@@ -51,8 +51,8 @@ class Options:
 def train(settings: Settings, folder: Path, options: Options | None = None) -> dict[str, Any]:
     """Train into `folder` and return the record, which is also written there; the policy is `folder`/policy.
 
-    Raises StoreError for an unfinished run without `resume`, or another network's with it, EngineError where Ray or
-    the learner fails, Interrupted when asked to stop.
+    Raises StoreError for an unfinished run without `resume`, another network's with it, or one that another process
+    trains, EngineError where Ray or the learner fails, Interrupted when asked to stop.
     """
     options = options or Options()
     task = open_task(settings)
@@ -63,22 +63,23 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
     elif options.resume:
         options = dataclasses.replace(options, resume=False)
         options.note(f"{folder} holds no checkpoint; the run starts anew")
-    _check_store(settings, task, options.store)
-    before = os.getloadavg()[0]
-    with open_engine(options.address, settings.actors + HELPERS, options.store) as ray:
-        folder.mkdir(parents=True, exist_ok=True)
-        report = _Run(ray, settings, folder.absolute(), options).watch()
-    if report["stopped"]:
-        raise Interrupted(f"stopped at {report['steps']:,} of {settings.steps:,} steps; --resume goes on")
-    scored = score_run(
-        settings, task, folder, report.pop("curve"), validation=options.validation, test=options.test,
-        progress=options.progress,
-    )  # fmt: skip
-    about = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
-    record: dict[str, Any] = about | options.about | report | scored
-    write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
-    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
-    discard_curve(folder)
+    with hold_run(folder):
+        _check_store(settings, task, options.store)
+        before = os.getloadavg()[0]
+        with open_engine(options.address, settings.actors + HELPERS, options.store) as ray:
+            folder.mkdir(parents=True, exist_ok=True)
+            report = _Run(ray, settings, folder.absolute(), options).watch()
+        if report["stopped"]:
+            raise Interrupted(f"stopped at {report['steps']:,} of {settings.steps:,} steps; --resume goes on")
+        scored = score_run(
+            settings, task, folder, report.pop("curve"), validation=options.validation, test=options.test,
+            progress=options.progress,
+        )  # fmt: skip
+        about = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
+        record: dict[str, Any] = about | options.about | report | scored
+        write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
+        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+        discard_curve(folder)
     return record
 
 

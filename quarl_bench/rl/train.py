@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from quarl_bench.atomic import hold_run
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.policy.stored import Stored, load_stored, save_stored
 from quarl_bench.rl.aware import is_frozen
@@ -18,21 +19,23 @@ def train_policy(
 ) -> Stored:
     """Train, publish to `folder`, and remove `checkpoint`; a finished `folder` is replaced only then.
 
-    Raises StoreError when `checkpoint` exists and `options.resume` is not set, Interrupted when asked to stop.
+    Raises StoreError when `checkpoint` exists and `options.resume` is not set or another process trains it,
+    Interrupted when asked to stop.
     """
     options = options or Options()
     check_unfinished(checkpoint, options)
     run = Run.start(spec, recipe, checkpoint, options)
-    model, callback = run.learn()
-    curve = callback.curve
-    if recipe.scheme and not is_frozen(model):
-        raise SpecError(f"quant_delay {recipe.quant_delay:,}: no rollout began behind it; shorten it")
-    if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
-        callback.evaluate()
-    best = run.load_best()
-    stored = save_stored(best.policy, folder, run.describe(best, curve))
-    close_environments(model)
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    with hold_run(checkpoint):
+        model, callback = run.learn()
+        curve = callback.curve
+        if recipe.scheme and not is_frozen(model):
+            raise SpecError(f"quant_delay {recipe.quant_delay:,}: no rollout began behind it; shorten it")
+        if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
+            callback.evaluate()
+        best = run.load_best()
+        stored = save_stored(best.policy, folder, run.describe(best, curve))
+        close_environments(model)
+        shutil.rmtree(checkpoint, ignore_errors=True)
     return stored
 
 
@@ -53,10 +56,11 @@ def train_schemes(
         check_unfinished(unfinished, options)
     waiting = [scheme for scheme, arm in arms.items() if not (options.resume and (folder / arm.name).exists())]
     new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
-    if new:
-        first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
-        _branch(Run.start(spec, first, trunk, options), new)
-    shutil.rmtree(trunk, ignore_errors=True)
+    with hold_run(trunk):
+        if new:
+            first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
+            _branch(Run.start(spec, first, trunk, options), new)
+        shutil.rmtree(trunk, ignore_errors=True)
     resumed = replace(options, resume=True)
     for scheme, arm in arms.items():
         published = folder / arm.name

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from quarl_bench.atomic import write_file
+from quarl_bench.atomic import hold_run, write_file
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.net import Net
 from quarl_bench.policy.clipping import count_clipped
@@ -38,6 +38,7 @@ from quarl_bench.rl.lqcc.agents import AGENTS, Agent
 from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
 from quarl_bench.rl.run import CURVE_POINTS, Interrupted, Options, score_policy
+from quarl_bench.rl.train import check_unfinished
 from quarl_bench.spec import PolicySpec
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
@@ -54,21 +55,21 @@ def train_seeds(
     """Train all `seeds` at once; each becomes a policy in `folder`, fp32 or integers, replaced only in the end.
 
     Raises SpecError for seeds or environments that cannot be trained on, StoreError when an unfinished run is there and
-    `options.resume` is not set or when it is another run, Interrupted when asked to stop.
+    `options.resume` is not set, when it is another run or another process trains it, Interrupted when asked to stop.
     """
     options = options or Options()
     if not seeds or len(set(seeds)) != len(seeds):
         raise SpecError(f"seeds {list(seeds)}: name at least one, and each once")
     run = Run(recipe, find_environment(environment), tuple(seeds), folder, options)
-    if run.checkpoint.exists() and not options.resume:
-        raise StoreError(f"{run.checkpoint} holds an unfinished run; pass --resume to go on, or delete it")
+    check_unfinished(run.checkpoint, options)
     torch.set_num_threads(options.workers)
-    loop = Loop(run)
-    if run.unfinished:
-        loop.restore()
-    loop.learn()
-    stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
-    shutil.rmtree(run.checkpoint, ignore_errors=True)
+    with hold_run(run.checkpoint):
+        loop = Loop(run)
+        if run.unfinished:
+            loop.restore()
+        loop.learn()
+        stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
+        shutil.rmtree(run.checkpoint, ignore_errors=True)
     return stored
 
 
