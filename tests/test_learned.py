@@ -113,6 +113,19 @@ def test_gradients_are_straight_through_and_the_scales_too():
     assert float(scale.scale.grad) == pytest.approx(sum([-4, -4 + 3.6, 0.4, 2 - 1.6, 3 - 3.2, 3]) / 4, rel=1e-5)
 
 
+@pytest.mark.parametrize(("bits", "largest"), [(2, 2.0), (4, 0.0714286)])
+def test_the_largest_weight_answers_for_the_scale(bits, largest):
+    """Golden gradients of Brevitas 0.13.4, Int8WeightPerTensorFloat: its default, with which LQCC was trained."""
+    net = make_learned(f"i8c{bits}o8", (3, 2), nets=1, batches=0)
+    weight = torch.tensor([[[0.5, -0.2, 0.1], [-0.8, 0.3, 0.45]]], requires_grad=True)
+    above = torch.tensor([[[1.0, -2.0, 0.5], [0.25, 3.0, -1.0]]])
+    q, step = net._round_weight(weight)
+    (q * step * above).sum().backward()
+    expected = above.clone()
+    expected[0, 1, 0] = largest
+    torch.testing.assert_close(weight.grad, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_gradients_of_a_whole_net_are_those_of_its_parts():
     """Against autograd through straight-through rounding, layer by layer, scales included."""
 

@@ -2,8 +2,9 @@
 
 q_s = max(|q_min|, |q_max|), so that a scale s is the largest magnitude and s / q_s one step. Inputs, weights and
 outputs are signed, what follows a ReLU is unsigned, biases have 32 bits at the step of input times weight. A weight's
-scale is its largest magnitude. An activation's begins as a moving average of a high percentile over the first batches
-and is learned from then on: rounding passes gradients unchanged, a clipped activation passes none to its input.
+scale is its largest magnitude, also to its gradients. An activation's begins as a moving average of a high percentile
+over the first batches and is learned from then on: rounding passes gradients unchanged, a clipped activation passes
+none to its input.
 
 The forward runs on whole numbers carried by fp32, with IntegerNet's own requantization, in the same order: it computes
 what is deployed, bit by bit, as long as sums stay below 2^24. It is never computed in half precision.
@@ -202,8 +203,12 @@ class LearnedNet(nn.Module):
         return [scale for scale in self.scales if isinstance(scale, LearnedScale)]
 
     def _round_weight(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Integers and the step (nets, 1, 1) of a weight."""
-        largest = weight.detach().abs().amax((1, 2), keepdim=True).clamp_min(SMALLEST_SCALE)
+        """Integers and the step (nets, 1, 1) of a weight.
+
+        The largest weight is the scale, so that what the scale does to all of them moves it. As a constant it would
+        outgrow the others until they round to 0.
+        """
+        largest = weight.abs().amax((1, 2), keepdim=True).clamp_min(SMALLEST_SCALE)
         step = largest / find_bound(self.weight_format)
         return round_parameter(weight, step, self.weight_format.minimum, self.weight_format.maximum), step
 
