@@ -22,7 +22,7 @@ from quarl_bench.quant.learned import (
     chain_integers,
     find_bound,
     quantize_after,
-    round_parameter,
+    round_weight,
 )
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Family, Scheme
@@ -78,10 +78,11 @@ def test_bounds_are_those_of_equation_1(format, limits):
 def test_golden_weights_of_both_ranges():
     """The largest weight is 1: two bits of equation (1) make it 1/2, the narrow range keeps it."""
     weight = torch.tensor([[[-1.0, -0.6, -0.2, 0.3, 1.0]]])
-    wide = round_parameter(weight, torch.tensor([[[1 / 2]]]), -2, 1)
-    narrow = round_parameter(weight, torch.tensor([[[1.0]]]), -1, 1)
+    wide, of_wide = round_weight(weight, IntegerFormat(2))
+    narrow, of_narrow = round_weight(weight, IntegerFormat(2, narrow_range=True))
     assert wide.flatten().tolist() == [-2, -1, 0, 1, 1]
     assert narrow.flatten().tolist() == [-1, -1, 0, 0, 1]
+    assert (float(of_wide), float(of_narrow)) == (0.5, 1)
     scales = {name: make_learned(name).export(0).layers[0] for name in ("i8c2o8", "i8c2o8wide")}
     largest = float(make_learned("i8c2o8").layers[0][0].detach().abs().max())
     assert scales["i8c2o8"].weight_scale == pytest.approx(largest)
@@ -116,10 +117,9 @@ def test_gradients_are_straight_through_and_the_scales_too():
 @pytest.mark.parametrize(("bits", "largest"), [(2, 2.0), (4, 0.0714286)])
 def test_the_largest_weight_answers_for_the_scale(bits, largest):
     """Golden gradients of Brevitas 0.13.4, Int8WeightPerTensorFloat: its default, with which LQCC was trained."""
-    net = make_learned(f"i8c{bits}o8", (3, 2), nets=1, batches=0)
     weight = torch.tensor([[[0.5, -0.2, 0.1], [-0.8, 0.3, 0.45]]], requires_grad=True)
     above = torch.tensor([[[1.0, -2.0, 0.5], [0.25, 3.0, -1.0]]])
-    q, step = net._round_weight(weight)
+    q, step = round_weight(weight, IntegerFormat(bits, narrow_range=True))
     (q * step * above).sum().backward()
     expected = above.clone()
     expected[0, 1, 0] = largest
@@ -142,7 +142,9 @@ def test_gradients_of_a_whole_net_are_those_of_its_parts():
     net.zero_grad()
     step, q = source.step, requantize(x, 1 / source.step, source.format.minimum, source.format.maximum)
     for weight, bias, target in zip(net.layers[::2], net.layers[1::2], rest, strict=True):
-        q_weight, weight_step = net._round_weight(weight)
+        weight_step = weight.abs().amax((1, 2), keepdim=True) / find_bound(net.weight_format)
+        q_weight = weight / weight_step
+        q_weight = q_weight + (q_weight.round() - q_weight).detach()
         product = step * weight_step
         q_bias = bias / product.view(-1, 1)
         q_bias = q_bias + (q_bias.round() - q_bias).detach()
