@@ -30,6 +30,7 @@ EVALUATION_CODE = (
 )
 EVALUATION_LOOP = (
     "rl/atari.py",
+    "rl/catch.py",
     "rl/dynamics.py",
     "rl/episodes.py",
     "rl/evaluate.py",

@@ -30,7 +30,6 @@ from quarl_bench.rl.environments import (
     Environment,
     find_environment,
     identify_environment,
-    import_environment,
     make_environment,
 )
 from quarl_bench.rl.hub import load_agent
@@ -192,8 +191,11 @@ def _identify(named: Any) -> Environment:
         return _register(found)
     if not isinstance(named, str):
         raise SpecError(f"{named!r} is no environment; pass a name, module:Class, or a class of Gymnasium")
-    if SEPARATOR in named:
-        return import_environment(named)
+    module, separator, name = named.rpartition(SEPARATOR)
+    if separator:  # the import has registered it, if it is there
+        if name not in gymnasium.registry:
+            raise SpecError(f"environment {named!r}: {module} has no environment class, and registers no id, {name!r}")
+        return replace(identify_environment(name), custom=True)
     known = identify_environment(named)
     return replace(known, custom=not _is_listed(known))
 

@@ -15,7 +15,6 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.errors import MissingExtra, SpecError
-from quarl_bench.imports import SEPARATOR, import_attribute
 from quarl_bench.rl.atari import FRAME_LIMIT, SKIP
 from quarl_bench.rl.wrappers import STDERR, STDOUT, Flight, GameSpaces, SwiftBullet, TimeFeature, silence
 
@@ -187,24 +186,6 @@ def _quiet_mujoco() -> Iterator[None]:
         yield
     finally:
         mujoco.set_mju_user_warning(before)
-
-
-def import_environment(name: str) -> Environment:
-    """A user's own, `module:Class` or `module:Id-v0`, which the user typed: the module is imported.
-
-    A class is registered under its name; an id is registered by the import.
-    """
-    found = import_attribute(name)
-    module, _, attribute = name.partition(SEPARATOR)
-    name_id = attribute
-    if isinstance(found, type) and issubclass(found, gymnasium.Env):
-        name_id = f"{attribute}-v0"
-        if name_id not in gymnasium.registry:
-            limit = getattr(found, "max_episode_steps", None)
-            gymnasium.register(name_id, entry_point=name, max_episode_steps=limit)
-    if name_id not in gymnasium.registry:
-        raise SpecError(f"environment {name!r}: {module} has no environment class, and registers no id, {attribute!r}")
-    return Environment(_shorten(name_id), name_id, custom=True)
 
 
 def _name_others(name: str, further: str = "") -> SpecError:
