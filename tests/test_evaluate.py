@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 import stable_baselines3 as sb3
+from numpy.typing import NDArray
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -21,6 +22,7 @@ from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl import evaluate
 from quarl_bench.rl.atari import STACK, count_noops
 from quarl_bench.rl.environments import Environment, find_environment
+from quarl_bench.rl.episodes import GameEpisodes
 from quarl_bench.rl.evaluate import (
     CALIBRATION_SEEDS,
     TEST_SEEDS,
@@ -253,6 +255,45 @@ def test_sampled_games_of_equal_starts_are_different_episodes(breakout: Environm
     assert first.lengths[0] != first.lengths[1]
     assert first.returns.tolist() == again.returns[::-1].tolist()
     assert first.lengths.tolist() == again.lengths[::-1].tolist()
+
+
+class Watched:
+    """A net that keeps the images it was given."""
+
+    def __init__(self, net: Net) -> None:
+        self.net, self.input_shape, self.outputs = net, net.input_shape, net.outputs
+        self.seen: list[bytes] = []
+
+    def forward(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.seen += [image.tobytes() for image in x]
+        return self.net.forward(x)
+
+
+def test_no_image_is_looked_at_twice(breakout: Environment) -> None:
+    # Whoever never moves loses some balls in the same way as others.
+    still = make_image_policy(2)
+    still.net.layers[-1].bias[0] = 1e6
+    policy, reference = (Policy(p.transform, Watched(p.net), p.head) for p in (still, make_image_policy(3)))
+    seeds = [0, 1, 2]
+    rollouts = roll_out(policy, breakout, seeds, reference=reference, keep_every=1)
+    images = {image.tobytes() for image in still.transform.apply(rollouts.observations)}
+    for watched in (policy.net, reference.net):
+        assert len(watched.seen) == len(set(watched.seen))
+        assert set(watched.seen) == images
+    assert len(images) < rollouts.lengths.sum()
+    # The same, asked in every state.
+    expected = make_image_policy(3).act(rollouts.observations)
+    assert rollouts.agreement == pytest.approx((expected == 0).mean(), abs=1e-12)
+    alone = [roll_out(still, breakout, [seed]) for seed in seeds]
+    assert rollouts.returns.tolist() == [rollout.returns[0] for rollout in alone]
+
+
+def test_calibration_does_not_play_on(breakout: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    step = GameEpisodes.step
+    monkeypatch.setattr(GameEpisodes, "step", lambda *args: (steps.append(1), step(*args))[1])
+    assert len(collect_observations(make_image_policy(2), breakout, 40, CALIBRATION_SEEDS)) == 40
+    assert len(steps) <= 10 * STACK
 
 
 def test_calibration_images_are_every_fourth(breakout: Environment) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quarl_bench.cells import EVALUATION_CODE
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
 from quarl_bench.net import Linear, Net
 from quarl_bench.policy.files import save_policy
@@ -202,6 +203,14 @@ def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
 def test_the_epoch_depends_on_the_code_it_names():
     assert code_epoch("quant") == code_epoch("quant") != code_epoch("policy")
     assert len({code_epoch("quant"), code_epoch("quant", "net.py"), code_epoch("net.py")}) == 3
+
+
+def test_the_epoch_names_all_that_quantizes_a_policy():
+    """Training code stands beside it in quant/ and may change without measuring everything again."""
+    line = "import sys, quarl_bench.policy.policy; print(*sorted(m for m in sys.modules if '.quant.' in m))"
+    loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
+    named = {name.removesuffix(".py").replace("/", ".") for name in EVALUATION_CODE}
+    assert {module.removeprefix("quarl_bench.") for module in loaded} == {n for n in named if n.startswith("quant.")}
 
 
 def test_every_committed_policy_belongs_to_a_recipe():

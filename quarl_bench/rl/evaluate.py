@@ -7,7 +7,9 @@ Whoever starts a process gives torch one thread (`torch.set_num_threads(1)`): ne
 """
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,9 @@ CALIBRATION_SEEDS = 30_000
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
 BATCH = 16  # episodes that are played for observations at a time
 IMAGE_BATCH = 4  # the same for images, of which every `STACK`-th is kept: the frames between are in its stack
+# Actions in images by the hash of the image. Argmax on Breakout ends in a circle of some twenty images, until the game
+# is cut off after 27,000 steps: no image is looked at twice.
+Known = dict[bytes, tuple[Any, ...]]
 NEAR = 0.01  # continuous actions agree when they differ by at most this share of the action range
 
 
@@ -63,9 +68,7 @@ def roll_out(
     if not seeds:
         raise PolicyError("no environment seeds; evaluate at least one episode")
     names = None if sampled else name_starts(environment, seeds)
-    places = {name: place for place, name in enumerate(dict.fromkeys(names or ()))}
-    order = [places[name] for name in names] if names else [*range(len(seeds))]
-    played = [seeds[order.index(place)] for place in range(max(order) + 1)]
+    played, order = _find_distinct(names, seeds)
     side_by_side = environment.side_by_side or SIDE_BY_SIDE
     chunks = [
         _play(policy, environment, played[i : i + side_by_side], reference, keep_every, sampled)
@@ -118,16 +121,42 @@ def measure(
 def collect_observations(policy: Policy, environment: Environment, count: int, first_seed: int) -> NDArray[Any]:
     """At least one and at most `count` states that `policy` visits, in order, from seeds `first_seed` on."""
     batch, every = (IMAGE_BATCH, STACK) if environment.atari else (BATCH, 1)
-    visited: list[NDArray[Any]] = []
+    kept: list[NDArray[Any]] = []
     seed, total = first_seed, 0
     while total < count:
-        rollouts = roll_out(policy, environment, range(seed, seed + batch), keep_every=every)
-        assert rollouts.observations is not None
-        visited.append(rollouts.observations)
-        total += len(rollouts.observations)
+        seeds = range(seed, seed + batch)
+        played, _ = _find_distinct(name_starts(environment, seeds), seeds)
+        with closing(_visit(policy, environment, played)) as visited:
+            for observations in itertools.islice(visited, 0, None, every):
+                kept.append(observations)
+                total += len(observations)
+                if total >= count:
+                    break
         seed += batch
-    states: NDArray[Any] = np.concatenate(visited)[:count]
+    states: NDArray[Any] = np.concatenate(kept)[:count]
     return states
+
+
+def _find_distinct(names: Sequence[str] | None, seeds: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The first seed of every name, and for each seed its place among them; without names all seeds are distinct."""
+    if names is None:
+        return list(seeds), list(range(len(seeds)))
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    order = [places[name] for name in names]
+    return [seeds[order.index(place)] for place in places.values()], order
+
+
+def _visit(policy: Policy, environment: Environment, seeds: Sequence[int]) -> Generator[NDArray[Any]]:
+    """The states (running, ...) that `policy` visits, a batch per step."""
+    episodes = start_episodes(environment, seeds)
+    try:
+        observations, active = episodes.reset(), np.arange(len(seeds))
+        while len(active):
+            yield observations
+            observations, _, done = episodes.step(active, policy.act(observations))
+            active, observations = active[~done], observations[~done]
+    finally:
+        episodes.close()
 
 
 def _play(
@@ -140,20 +169,23 @@ def _play(
 ) -> Rollouts:
     episodes = start_episodes(environment, seeds)
     try:
-        return _play_out(policy, episodes, seeds, reference, keep_every, sampled)
+        policies = [policy] if reference is None else [policy, reference]
+        noise = Noise(seeds, policy.net.outputs) if sampled else None
+        known: Known | None = {} if environment.atari and not sampled else None
+        return _play_out(policies, episodes, seeds, keep_every, noise, known)
     finally:
         episodes.close()
 
 
 def _play_out(
-    policy: Policy,
+    policies: Sequence[Policy],
     episodes: Episodes,
     seeds: Sequence[int],
-    reference: Policy | None,
     keep_every: int,
-    sampled: bool,
+    noise: Noise | None,
+    known: Known | None,
 ) -> Rollouts:
-    noise = Noise(seeds, policy.net.outputs) if sampled else None
+    """The first of `policies` plays; a second one is asked in the states visited."""
     observations = episodes.reset()
     starts = tuple(hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations)
     active = np.arange(len(seeds))
@@ -163,9 +195,9 @@ def _play_out(
     visited = []
     while len(active):
         drawn = None if noise is None else noise.draw(active)
-        actions = _act(policy, observations, drawn)
-        if reference is not None:
-            agreed += count_agreement(actions, _act(reference, observations, drawn), reference.head)
+        actions, *expected = _act(policies, observations, drawn, known)
+        if expected:
+            agreed += count_agreement(actions, expected[0], policies[1].head)
         if keep_every and steps % keep_every == 0:
             visited.append(observations)
         observations, rewards, done = episodes.step(active, actions)
@@ -179,17 +211,28 @@ def _play_out(
         starts=starts,
         returns=returns,
         lengths=lengths,
-        agreement=None if reference is None else agreed / int(lengths.sum()),
+        agreement=agreed / int(lengths.sum()) if len(policies) > 1 else None,
         observations=np.concatenate(visited) if visited else None,
     )
 
 
-def _act(policy: Policy, observations: NDArray[Any], drawn: NDArray[np.float64] | None) -> NDArray[Any]:
-    """Deterministic actions, or actions sampled with the noise `drawn`."""
-    if drawn is None:
-        return policy.act(observations)
-    actions: NDArray[np.int64] = (policy.outputs(observations) + drawn).argmax(axis=1)
-    return actions
+def _act(
+    policies: Sequence[Policy],
+    observations: NDArray[Any],
+    drawn: NDArray[np.float64] | None,
+    known: Known | None,
+) -> list[NDArray[Any]]:
+    """Each policy's deterministic actions, looked up in `known` if there is one; or sampled with the noise `drawn`."""
+    if drawn is not None:
+        return [(policy.outputs(observations) + drawn).argmax(axis=1) for policy in policies]
+    if known is None:
+        return [policy.act(observations) for policy in policies]
+    names = [hashlib.sha256(observation).digest() for observation in observations]
+    fresh = {name: index for index, name in enumerate(names) if name not in known}
+    if fresh:
+        asked = observations[list(fresh.values())]
+        known.update(zip(fresh, zip(*(policy.act(asked) for policy in policies), strict=True), strict=True))
+    return [np.array(actions) for actions in zip(*(known[name] for name in names), strict=True)]
 
 
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
