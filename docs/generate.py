@@ -1,13 +1,14 @@
-"""Pages made of data: docs/claims.md, and the claim table of README.md between its two marks.
+"""Pages made of data: docs/claims.md, docs/policies.md, and the claim table of README.md between its two marks.
 
-python docs/generate.py                  write both from the claims files and docs/verdicts.json
+python docs/generate.py                  write them from the claims files, the baselines and docs/verdicts.json
 python docs/generate.py FILE [FILE ...]  the same, with docs/verdicts.json made anew from results files first: the
                                          nightly's, and timings that were measured apart, on an idle machine
 """
 
 import json
 import sys
-from collections import Counter
+import tomllib
+from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from quarl_bench.claims.rules import RULES
 
 HERE = Path(__file__).parent
 README, PAGE, VERDICTS = HERE.parent / "README.md", HERE / "claims.md", HERE / "verdicts.json"
+POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
+PRINTED = HERE.parent / "quarl_bench" / "claims" / "quarl.toml"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
 ORDER = ("supported", "refuted", "inconclusive", "partial")
 
@@ -32,6 +35,8 @@ def main(arguments: list[str]) -> None:
         write_file(VERDICTS, json.dumps(summarise(files, f"{written:%Y-%m-%d}"), indent=1) + "\n")
     verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
     write_file(PAGE, write_page(claims, verdicts))
+    printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
+    write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
     write_file(README, insert_table(README.read_text(encoding="utf-8"), claims, verdicts))
 
 
@@ -84,6 +89,46 @@ def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
     return "\n".join([*lines, "", _tell_run(verdicts), ""])
 
 
+def read_manifests(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Manifests below `folder` by the policies' name without its seed, in the order of their seeds."""
+    cells: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path in sorted(folder.glob("*-seed*/manifest.json")):
+        cells[path.parent.name.rpartition("-seed")[0]].append(json.loads(path.read_text(encoding="utf-8")))
+    return {name: sorted(found, key=lambda manifest: int(manifest["seed"])) for name, found in cells.items()}
+
+
+def write_policies(cells: dict[str, list[dict[str, Any]]], printed: dict[str, Any]) -> str:
+    """The page "Trained policies"; `printed` is the paper's Table 2."""
+    lines = [POLICIES_HEAD]
+    for name, members in cells.items():
+        algo, environment, *variant = name.split("-")
+        argmax = [member["return"]["mean"] for member in members]
+        sampled = [member["sampled_return"]["mean"] for member in members if "sampled_return" in member]
+        published = members[0]["published"] or {}
+        paper = None if variant else printed.get(algo, {}).get(environment, {}).get("fp32")
+        score = _average(sampled or argmax)
+        short = published.get("sd") is not None and score < published["mean"] - published["sd"]
+        columns = (
+            f"`{name}`",
+            f"{members[0]['recipe']['timesteps']:,}",
+            ", ".join(_show(value) for value in argmax),
+            _show(_average(argmax)),
+            ", ".join(_show(value) for value in sampled),
+            "" if paper is None else _show(paper),
+            f"{_show(published['mean'])}{' (below)' if short else ''}" if published else "",
+        )
+        lines.append(f"| {' | '.join(columns)} |")
+    return "\n".join([*lines, ""])
+
+
+def _average(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _show(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
     schemes = ", ".join(f"`{scheme}`" for scheme in claim.schemes)
     against = f", against `{claim.against}`" if claim.against else ""
@@ -124,6 +169,21 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+POLICIES_HEAD = """# Trained policies
+
+<!-- Made by docs/generate.py from the manifests; nothing to edit. -->
+
+Every committed policy was trained by `quarl train`; its folder below `baselines/policies` holds weights and a manifest
+with recipe, learning curve, return and the hash of the weights, and a test plays it again. Returns are means over 100
+episodes, argmax or the mean action, of each training seed and of all; `sampled` where actions can be sampled and the
+published agents do. Beside them stands what was published: fp32 in the paper's Table 2, and the agent of
+stable-baselines3's zoo. `below` marks a mean that misses the zoo's by more than the SD of its episodes.
+
+`qat<bits>` was trained with the quantizer and is integers; `layernorm` and `control` are the arms of comparisons;
+`bf16` was trained in mixed precision; `lqcc` by the second paper's hyperparameters.
+
+| policies | steps | return by seed | mean | sampled | paper | zoo |
+|---|---:|---|---:|---|---:|---:|"""
 HEAD = """# Claims and verdicts
 
 <!-- Made by docs/generate.py from the claims files; edit those. -->

@@ -69,6 +69,28 @@ def test_the_page_of_claims_and_the_table_in_the_readme_are_current(generator):
     assert not unknown, "verdicts.json is older than the claims files; make it anew"
 
 
+def test_the_page_of_policies_is_current(generator):
+    if not generator.BASELINES.is_dir():
+        pytest.skip(f"no baselines in {generator.BASELINES}")
+    printed = tomllib.loads(generator.PRINTED.read_text())["table2"]
+    page = generator.write_policies(generator.read_manifests(generator.BASELINES), printed)
+    assert generator.POLICIES.read_text() == page, "run python docs/generate.py"
+
+
+def test_the_page_of_policies_says_what_falls_short(generator):
+    def row(mean, sampled=None):
+        manifest = {"seed": 0, "recipe": {"timesteps": 2_000}, "return": {"mean": mean}}
+        manifest["published"] = {"mean": 20.0, "sd": 1.0}
+        manifest |= {} if sampled is None else {"sampled_return": {"mean": sampled}}
+        return generator.write_policies(
+            {"ppo-pong": [manifest, manifest]}, {"ppo": {"pong": {"fp32": 21}}}
+        ).splitlines()[-1]
+
+    assert row(19.5) == "| `ppo-pong` | 2,000 | 19.5, 19.5 | 19.5 |  | 21 | 20 |"
+    assert row(18.5).endswith("| 20 (below) |")
+    assert row(18.5, sampled=19.0) == "| `ppo-pong` | 2,000 | 18.5, 18.5 | 18.5 | 19, 19 | 21 | 20 |"
+
+
 def test_the_readme_needs_both_marks(generator):
     with pytest.raises(ValueError, match="no block"):
         generator.insert_table("text", (), {})
