@@ -460,12 +460,14 @@ class LocalPorts:
         self._go_on = self._learner.insert(chunk)
 
 
-def run_threads(chosen, folder, *, resume=False):
-    """The report of a run in this process, and its actors'."""
+def run_threads(chosen, folder, *, resume=False, stop_at=None):
+    """The report of a run in this process, and its actors'; it is stopped when version `stop_at` is published."""
     task, latest, server, reports = open_task(chosen), [], ParameterServer(chosen, 1), []
 
     def publish(policy, version, states):
         latest.append((version, server.prepare(policy, version, states)))
+        if version == stop_at:
+            learner.stop()
 
     learner = Learner(chosen, task, folder, publish)
     if resume:
@@ -554,8 +556,7 @@ def test_an_agent_learns_a_bandit(algo, environment, precision):
 def test_a_stopped_run_goes_on_and_another_network_is_refused(tmp_path):
     small = {"steps": 3000, "warmup": 100, "batch": 16, "chunk": 10, "samples_per_insert": 1.0, "publish_period": 5}
     chosen = choose_settings("dqn", "cartpole", widths=(16, 16), **small)
-    learner, actors, _, _ = run_threads(chosen, tmp_path)
-    threading.Timer(0.3, learner.stop).start()
+    learner, actors, _, _ = run_threads(chosen, tmp_path, stop_at=20)
     report = learner.learn()
     for actor in actors:
         actor.join(20)
