@@ -177,7 +177,8 @@ Every committed policy was trained by `quarl train`; its folder below `baselines
 with recipe, learning curve, return and the hash of the weights, and a test plays it again. Returns are means over 100
 episodes, argmax or the mean action, of each training seed and of all; `sampled` where actions can be sampled and the
 published agents do. Beside them stands what was published: fp32 in the paper's Table 2, and the agent of
-stable-baselines3's zoo. `below` marks a mean that misses the zoo's by more than the SD of its episodes.
+stable-baselines3's zoo. `below` marks a mean, sampled where there is one, that misses
+the zoo's by more than the SD of its episodes.
 
 `qat<bits>` was trained with the quantizer and is integers; `layernorm` and `control` are the arms of comparisons;
 `bf16` was trained in mixed precision; `lqcc` by the second paper's hyperparameters.
