@@ -19,6 +19,7 @@ from quarl_bench.deploy.source import read_resource
 from quarl_bench.errors import DeploymentError
 from quarl_bench.net import Activation, Floats
 from quarl_bench.places import default_cache
+from quarl_bench.processor import read_processor
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat
 from quarl_bench.quant.requantize import Requantization, effective_scale
@@ -139,7 +140,7 @@ def _load_library(source: str) -> ctypes.CDLL:
         *identify_compiler(),
         *OPTIMIZE,
         *FLAGS[source],
-        _read_features(),
+        read_processor("flags", "Features"),  # which -march=native means
         *(text.decode() for text in code.values()),
     ]
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:24]
@@ -150,12 +151,3 @@ def _load_library(source: str) -> ctypes.CDLL:
             with tempfile.TemporaryDirectory(prefix="quarl-actor-") as folder:
                 write_file(path, compile_library(code, FLAGS[source], Path(folder)).read_bytes())
     return ctypes.CDLL(str(path))
-
-
-def _read_features() -> str:
-    """The processor's instructions, which -march=native means."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

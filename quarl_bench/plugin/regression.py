@@ -1,9 +1,11 @@
 """The `metrics_regression` fixture: one CSV per case and profile beside the bench, one line per policy.
 
 pytest-regressions compares whole numbers exactly, passes when a metric vanishes, and turns a missing file into a
-failure; the subclass mends these three. Tolerances are not chosen: a mean may move by the stored standard error.
+failure; the subclass mends these three. Tolerances are not chosen: a mean may move by the stored standard error and,
+where another processor plays other episodes, by what chance allows between two sets of them.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ import pytest
 from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
 
 from quarl_bench.cells import runtime_versions
+from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from quarl_bench.claims.catalog import JudgedCase
 
 REGRESSION = pytest.StashKey[str]()  # what the comparison said: same, moved, mismatch, no-baseline
+CHANCE = 3 * math.sqrt(2)  # three standard errors of a difference, in those of one mean
 DIGITS = "%#.9g"  # always with a decimal point, so that 500.0 stays a float and is compared with its tolerance
 
 
@@ -98,14 +102,21 @@ class MetricsRegression(StoredNumbers):
         self._compare(frame, ("policy", "actions", "episodes", *versions))
 
     def _tolerances(self, expected: pd.DataFrame) -> dict[str, Any]:
-        error = expected["return_se"].to_numpy(dtype=np.float64)
-        return {
-            "return_mean": {"rtol": 1e-9, "atol": error},
-            # A standard error, and the mean length of an episode, move with the mean; they are there to be read.
-            "return_se": {"rtol": 1.0, "atol": error},
-            "length_mean": {"rtol": 0.1, "atol": 0.0},
-            "agreement": {"rtol": 0.0, "atol": 0.02},
-        }
+        judged: JudgedCase = self.request.getfixturevalue("case")
+        return tolerate(expected, chaotic=find_environment(judged.case.environment).chaotic)
+
+
+def tolerate(expected: pd.DataFrame, *, chaotic: bool) -> dict[str, Any]:
+    """How far each column may be from the stored one, as `isclose` has it."""
+    allowed = CHANCE if chaotic else 1.0
+    error = allowed * expected["return_se"].to_numpy(dtype=np.float64)
+    return {
+        "return_mean": {"rtol": 1e-9, "atol": error},
+        # A standard error, and the mean length of an episode, move with the mean; they are there to be read.
+        "return_se": {"rtol": 1.0, "atol": error},
+        "length_mean": {"rtol": 0.1 * allowed, "atol": 0.0},
+        "agreement": {"rtol": 0.0, "atol": 0.02},
+    }
 
 
 def tabulate(measured: Measurement, versions: dict[str, str]) -> pd.DataFrame:

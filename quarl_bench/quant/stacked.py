@@ -1,9 +1,9 @@
 """Nets of one shape, stacked: weights (nets, outputs, inputs), so that many seeds train in one process.
 
 A stack is computed net by net, every net through all its layers, because its activations then stay in the processor's
-cache, and by oneDNN, which in fp32 is twice as fast as torch's default on processors that are not Intel's; in bf16,
-where torch's batched product is as fast, a few nets at a time. A net's numbers do not depend on what else is in the
-stack.
+cache; in bf16, where one batched product beats several, a few nets at a time. Products in fp32 are torch's, but
+oneDNN's on processors that are not Intel's, where torch's take twice as long. A net's numbers do not depend on what
+else is in the stack.
 """
 
 import math
@@ -15,12 +15,14 @@ import torch
 from torch import nn
 
 from quarl_bench.net import Activation, Linear, Net
+from quarl_bench.processor import read_processor
 
 Tensor = torch.Tensor
 BLOCK = 4  # nets at a time in bf16: the activations of more leave the cache, and fewer take more calls
-NARROW = 8  # a side below which oneDNN's set-up costs more than it saves
-# The operator that torch's own compiler calls; None where torch was built without oneDNN.
-ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+NARROW = 32  # a side below which oneDNN's set-up costs more than it saves
+# The operator that torch's own compiler calls; None where torch was built without oneDNN, or does well without it.
+INTEL = read_processor("vendor_id") == "GenuineIntel"
+ONEDNN: Any = None if INTEL else getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:

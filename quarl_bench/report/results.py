@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.atomic import write_file
+from quarl_bench.processor import read_processor
 
 if TYPE_CHECKING:  # what builds rows imports torch, and every pytest worker reads results files
     from quarl_bench.report.rows import Row
@@ -36,7 +37,7 @@ def describe_machine() -> dict[str, Any]:
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "processor": _read_processor(),
+        "processor": read_processor("model name") or platform.processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }
@@ -54,11 +55,3 @@ def read_commit(root: Path) -> str:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-
-
-def _read_processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

@@ -25,6 +25,7 @@ from stable_baselines3.common.envs import FakeImageEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from quarl_bench.errors import MissingExtra, SpecError
+from quarl_bench.processor import read_processor
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.kernels import CPU, CUDA, LeanLinear, list_kernels, time_call
 from quarl_bench.rl.mixed import HalfRegion
@@ -226,6 +227,4 @@ def _read_own() -> float:
 def _name_machine(device: str) -> str:
     if device == CUDA:
         return torch.cuda.get_device_name()
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown"
+    return read_processor("model name") or "unknown"
