@@ -120,8 +120,7 @@ def measure(
 
 def collect_observations(policy: Policy, environment: Environment, count: int, first_seed: int) -> NDArray[Any]:
     """At least one and at most `count` states that `policy` visits, in order, from seeds `first_seed` on."""
-    together = min(BATCH, environment.side_by_side or BATCH)
-    batch, every = (IMAGE_BATCH, STACK) if environment.atari else (together, 1)
+    batch, every = (IMAGE_BATCH, STACK) if environment.atari else (BATCH, 1)
     kept: list[NDArray[Any]] = []
     seed, total = first_seed, 0
     while total < count:
