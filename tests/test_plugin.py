@@ -370,27 +370,32 @@ class TestRegression:
 class TestOtherProcessors:
     """The same seeds are other episodes where rounding is amplified; elsewhere they are the same ones."""
 
-    # PyBullet's HalfCheetah, 20 episodes of one fp16 policy: an AMD EPYC, then an Intel Xeon.
-    EPYC, XEON = {"return_mean": 2149.7539, "return_se": 18.0403382, "length_mean": 1000.0}, 2191.33098
-
     @staticmethod
-    def accepts(stored, mean, *, chaotic):
+    def accepts(stored, value, *, chaotic, column="return_mean"):
         import pandas as pd
 
-        allowed = tolerate(pd.DataFrame([stored]), chaotic=chaotic)["return_mean"]
-        return bool(np.isclose([mean], [stored["return_mean"]], **allowed).all())
+        allowed = tolerate(pd.DataFrame([stored]), chaotic=chaotic)[column]
+        return bool(np.isclose([value], [stored[column]], **allowed).all())
 
-    def test_two_processors(self):
-        assert self.accepts(self.EPYC, self.XEON, chaotic=True)
-        assert not self.accepts(self.EPYC, self.XEON, chaotic=False)
-        assert not self.accepts(self.EPYC, 2149.7539 - 80, chaotic=True)  # 4.4 standard errors
+    @pytest.mark.parametrize(
+        ("column", "stored", "other", "wrong"),
+        [
+            ("return_mean", {"return_mean": 2149.7539, "return_se": 18.0403382}, 2191.33098, 2149.7539 - 80),  # fp16
+            ("agreement", {"agreement": 0.12615, "return_se": 14.4848569}, 0.1625, 0.22),  # int8
+        ],
+    )
+    def test_two_processors(self, column, stored, other, wrong):
+        """PyBullet's HalfCheetah, 20 episodes of one policy: an AMD EPYC, then an Intel Xeon."""
+        assert self.accepts(stored, other, chaotic=True, column=column)
+        assert not self.accepts(stored, other, chaotic=False, column=column)
+        assert not self.accepts(stored, wrong, chaotic=True, column=column)
 
     def test_chance_alone_rarely_fails(self):
         """Of 2,000 pairs of sets of 20 episodes 3 in 1,000 would, were the standard errors known; they are not."""
         first, second = np.random.default_rng(0).normal(1000, 50, (2, 2_000, 20))
         stored = zip(first.mean(1), first.std(1, ddof=1) / np.sqrt(20), strict=True)
         accepted = [
-            self.accepts({"return_mean": mean, "return_se": error, "length_mean": 1.0}, other, chaotic=True)
+            self.accepts({"return_mean": mean, "return_se": error}, other, chaotic=True)
             for (mean, error), other in zip(stored, second.mean(1), strict=True)
         ]
         assert np.mean(accepted) > 0.985
