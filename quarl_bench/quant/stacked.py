@@ -19,7 +19,7 @@ from quarl_bench.processor import read_processor
 
 Tensor = torch.Tensor
 BLOCK = 4  # nets at a time in bf16: the activations of more leave the cache, and fewer take more calls
-NARROW = 32  # a side below which oneDNN's set-up costs more than it saves
+NARROW = 8  # a side below which oneDNN's set-up costs more than it saves
 # The operator that torch's own compiler calls; None where torch was built without oneDNN, or does well without it.
 INTEL = read_processor("vendor_id") == "GenuineIntel"
 ONEDNN: Any = None if INTEL else getattr(torch.ops.mkldnn, "_linear_pointwise", None)
