@@ -31,7 +31,7 @@ class PaceRegression(StoredNumbers):
         case = self.request.getfixturevalue("case").case
         self._compare(tabulate(paces, read_size(case.environment), case.scheme), IDENTITY)
 
-    def _tolerances(self, expected: pd.DataFrame) -> dict[str, Any]:
+    def _tolerances(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> dict[str, Any]:  # noqa: ARG002
         loose: dict[str, Any] = {"rtol": 1e9, "atol": 1e9}  # there to be read
         error = 2 * expected["step_se_ms"].to_numpy(dtype=np.float64)
         return {

@@ -29,7 +29,6 @@ LIBRARIES = {
 ONE_TARGET: dict[str, Any] = {"num_targets": 1, "goal_reach_distance": 0.5}  # metres, in a dome of 5
 BOOKKEEPING = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
 RESETTABLE = (DMC, MUJOCO)  # nothing of an episode is left behind a reset; Bullet's AntBullet, for one, remembers
-CHAOTIC = (BULLET, DMC, MUJOCO, NAVIGATION)  # all of whose environments are
 # More fall out of the cache; one of Bullet takes 32 MB.
 SIDE_BY_SIDE = {ATARI: 32, BULLET: 4, DMC: 32, MUJOCO: 32, NAVIGATION: 16}
 NEAR = 0.7  # how alike a name must be to be proposed
@@ -41,9 +40,7 @@ class Environment:
     """A task: its id part, its Gymnasium id, and its highest possible return, if any.
 
     `limit` is the number of steps after which an episode ends, where the id is registered without one. With
-    `time_feature` the remaining time is appended to every observation. It is `chaotic` where bodies in contact and
-    continuous actions amplify a rounding until the episode is another one, so that on another processor, which rounds a
-    policy's products differently, the same seeds are other episodes.
+    `time_feature` the remaining time is appended to every observation.
     """
 
     slug: str
@@ -53,7 +50,6 @@ class Environment:
     formerly: tuple[str, ...] = ()
     limit: int | None = None
     time_feature: bool = False
-    chaotic: bool = False
     custom: bool = False  # a user's, whose code may change between two runs
 
     @property
@@ -215,9 +211,5 @@ def _read_environments() -> dict[str, Environment]:
     text = importlib.resources.files(__package__).joinpath("environments.toml").read_text()
     entries = tomllib.loads(text).items()
     return {
-        slug: Environment(
-            slug,
-            **{"chaotic": entry.get("extra") in CHAOTIC} | entry | {"formerly": tuple(entry.get("formerly", ()))},
-        )
-        for slug, entry in entries
+        slug: Environment(slug, **entry | {"formerly": tuple(entry.get("formerly", ()))}) for slug, entry in entries
     }
