@@ -380,7 +380,7 @@ class TestOtherProcessors:
     @pytest.mark.parametrize(
         ("column", "stored", "other", "error", "wrong"),
         [
-            ("return_mean", {"return_mean": 2149.7539, "return_se": 18.0403382}, 2191.33098, 18.0, 2070.0),
+            ("return_mean", {"return_mean": 2149.7539, "return_se": 18.0403382}, 2191.33098, 11.4449761, 2070.0),
             ("return_mean", {"return_mean": 144.85, "return_se": 0.448828885}, 133.15, 8.62898268, 118.0),
             ("agreement", {"agreement": 0.12615, "return_se": 14.4848569}, 0.1625, 14.1650585, 0.22),
         ],
