@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import stable_baselines3 as sb3
 
-from quarl_bench.errors import StoreError
+from quarl_bench.errors import PolicyError, StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy
+from quarl_bench.policy.sb3 import install
 from quarl_bench.rl import run as rl_run
 from quarl_bench.rl import train
 from quarl_bench.rl.environments import find_environment
@@ -201,6 +202,46 @@ def test_off_policy_keeps_its_replay_buffer(begin: Callable[..., Run]) -> None:
     assert (buffer.full, buffer.pos) == (True, 24)  # 224 of 200 places
     stored = run.start(resume=True)
     assert stored.about["curve"][-1]["timesteps"] == 320
+
+
+def test_dqn_goes_on_from_its_policy_alone(begin: Callable[..., Run]) -> None:
+    """From a checkpoint made small: the weights are the kept policy's, the target's too, the steps those behind it."""
+    run = begin("dqn", timesteps=320, environments=1)
+    state = run.interrupt(after=13)
+    for large in ("model.zip", "replay.pkl"):
+        (run.checkpoint / large).unlink()
+    unfinished = rl_run.Run.start(run.spec, run.recipe, run.checkpoint, Options())
+    best, (model, curve) = unfinished.load_best(), unfinished.load()
+    assert isinstance(model, sb3.DQN)
+    expected = [array for layer in best.policy.net.layers for array in (layer.weight, layer.bias)]
+    for network in (model.q_net, model.q_net_target):
+        found = [parameter.detach().numpy() for parameter in network.parameters()]
+        assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+    assert model.num_timesteps == best.timesteps > 0
+    assert model.learning_starts == best.timesteps + OFF_POLICY["learning_starts"]
+    assert curve == [point for point in state["curve"] if point["timesteps"] <= best.timesteps]
+    steps = [point["timesteps"] for point in run.start(resume=True).about["curve"]]
+    assert steps == sorted(set(steps))
+    assert steps[: len(curve)] == [point["timesteps"] for point in curve]
+    assert steps[-1] == 320
+
+
+def test_a_policy_alone_is_too_little_for_others(begin: Callable[..., Run]) -> None:
+    run = begin()
+    run.interrupt(after=4)
+    (run.checkpoint / "model.zip").unlink()
+    with pytest.raises(StoreError, match=r"has no model\.zip, without which only DQN goes on; delete it"):
+        run.start(resume=True)
+    assert (run.checkpoint / "best").exists()
+
+
+def test_a_policy_is_not_installed_in_another_network(begin: Callable[..., Run]) -> None:
+    run = begin("dqn", timesteps=320, environments=1)
+    run.interrupt(after=13)
+    best = rl_run.Run.start(run.spec, run.recipe, run.checkpoint, Options()).load_best()
+    model = sb3.DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [9]})
+    with pytest.raises(PolicyError, match="layers are not those of the model"):
+        install(best.policy, model)
 
 
 @pytest.mark.parametrize("kind", ["normal", "ou"])

@@ -52,6 +52,22 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
     return PolicyNet(transform, Net(transform.input_shape, tuple(read_modules(modules))), head)
 
 
+def install(policy: PolicyNet, model: DQN) -> None:
+    """Give a fresh `model` and its target the weights of `policy`: the inverse of `extract`.
+
+    A policy of DQN is its whole value function. PolicyError where the model has other layers.
+    """
+    network: Any = model.policy
+    sources = [tensor for pair in policy.net.tensors for tensor in pair]
+    targets = list(network.q_net.parameters())
+    if [tensor.shape for tensor in sources] != [tensor.shape for tensor in targets]:
+        raise PolicyError("the policy's layers are not those of the model; they belong to another recipe")
+    with torch.no_grad():
+        for source, target in zip(sources, targets, strict=True):
+            target.copy_(source)
+    network.q_net_target.load_state_dict(network.q_net.state_dict())
+
+
 def extract_quantized(model: BaseAlgorithm) -> QuantizedPolicy:
     """The policy of a model trained with quantizers in place: the integers that its frozen forward computes with."""
     policy = extract(model)

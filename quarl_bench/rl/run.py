@@ -2,8 +2,9 @@
 
 A run goes on where its last checkpoint was: model, optimizer, statistics, replay buffer and learning curve are
 restored; the random stream is not, so a resumed run is a valid run of the recipe, not the same one. A buffer of images
-is gigabytes: it is not saved but filled again, as at the start of a run, before learning goes on. The policy kept is
-the one with the best mean return on validation seeds, which never score it.
+is gigabytes: it is not saved but filled again, as at the start of a run, before learning goes on. DQN's model may be
+missing too, from a checkpoint that has to be small: the policy kept holds all its values, and it goes on from there.
+The policy kept is the one with the best mean return on validation seeds, which never score it.
 """
 
 import importlib.metadata
@@ -18,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -27,7 +29,7 @@ from tqdm import tqdm
 from quarl_bench.atomic import new_folder
 from quarl_bench.errors import StoreError
 from quarl_bench.policy.policy import IntegerPolicy, Policy, PolicyNet
-from quarl_bench.policy.sb3 import extract, extract_quantized
+from quarl_bench.policy.sb3 import extract, extract_quantized, install
 from quarl_bench.policy.stored import load_stored, save_stored
 from quarl_bench.rl.aware import freeze, is_frozen
 from quarl_bench.rl.environments import Environment, find_environment
@@ -45,6 +47,7 @@ VALIDATION_EPISODES = 20
 GAMES = 8  # the same for Atari, where an episode takes seconds
 SCORE_EPISODES = 100
 STATE = "state.json"
+MODEL, REPLAY = "model.zip", "replay.pkl"
 BEST = "best"
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
 
@@ -116,9 +119,9 @@ class Run:
     def save(self, model: BaseAlgorithm, curve: Curve, best: Best) -> None:
         """Replace the checkpoint by the present state."""
         with new_folder(self.checkpoint, STATE) as work:
-            model.save(work / "model.zip")
+            model.save(work / MODEL)
             if isinstance(model, OffPolicyAlgorithm) and not self.environment.atari:
-                model.save_replay_buffer(work / "replay.pkl")
+                model.save_replay_buffer(work / REPLAY)
             vector = model.get_vec_normalize_env()
             if vector is not None:
                 vector.save(str(work / "normalize.pkl"))
@@ -133,13 +136,27 @@ class Run:
             raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
         if state["recipe"] != self.recipe.sha256:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
-        vector = self._vector(self.checkpoint / "normalize.pkl")
-        model = load_model(self.recipe, self.checkpoint / "model.zip", vector)
-        if isinstance(model, OffPolicyAlgorithm) and self.environment.atari:
-            model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
-        elif isinstance(model, OffPolicyAlgorithm):
-            model.load_replay_buffer(self.checkpoint / "replay.pkl")
-        return model, state["curve"]
+        vector, curve = self._vector(self.checkpoint / "normalize.pkl"), state["curve"]
+        if (self.checkpoint / MODEL).exists():
+            model = load_model(self.recipe, self.checkpoint / MODEL, vector)
+        else:
+            model = self._adopt_best(vector)
+            curve = [point for point in curve if point["timesteps"] <= model.num_timesteps]
+        if isinstance(model, OffPolicyAlgorithm):
+            if (self.checkpoint / REPLAY).exists():
+                model.load_replay_buffer(self.checkpoint / REPLAY)
+            else:
+                model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
+        return model, curve
+
+    def _adopt_best(self, vector: VecEnv) -> BaseAlgorithm:
+        """A model that begins with the policy of the checkpoint, and at its step."""
+        model, best = make_model(self.recipe, vector, self.spec.seed), self.load_best()
+        if not isinstance(model, DQN) or not isinstance(best.policy, PolicyNet) or self.recipe.scheme:
+            raise StoreError(f"{self.checkpoint} has no {MODEL}, without which only DQN goes on; delete it")
+        install(best.policy, model)
+        model.num_timesteps = best.timesteps
+        return model
 
     def load_best(self) -> Best:
         """The policy that the checkpoint keeps."""
