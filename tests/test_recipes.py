@@ -121,7 +121,7 @@ def test_a_table_like_another_takes_what_it_does_not_say() -> None:
         "batch_size": 256,
         "learning_rate": 7e-4,
     }
-    assert (like.timesteps, like.noise, like.time_feature) == (model.timesteps, ("normal", 0.1), True)
+    assert (like.timesteps, like.noise, like.time_feature) == (1_000_000, ("normal", 0.1), True)
     assert like.published == Published(1157.065, "rl-baselines3-zoo benchmark.md, ddpg HopperBulletEnv-v0", 448.695)
 
 
