@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 DESCRIPTION = Path("/proc/cpuinfo")
+BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # instructions that multiply it: on x86, and on Arm
 
 
 @cache
@@ -15,3 +16,9 @@ def read_processor(*names: str) -> str:
         return ""
     fields = (line.partition(":") for line in lines)
     return next((value.strip() for name, _, value in fields if name.strip() in names), "")
+
+
+def lacks_bf16() -> bool:
+    """Whether products in bf16 are emulated, at about half the speed of fp32; False where nothing says so."""
+    instructions = read_processor("flags", "Features").split()
+    return bool(instructions) and BF16.isdisjoint(instructions)

@@ -9,18 +9,21 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from quarl_bench import cli
+from quarl_bench import cli, processor
 from quarl_bench.cli.arguments import read_bits
 from quarl_bench.cli.sweep import find_sweet_spots, list_schemes
-from quarl_bench.errors import PolicyError
+from quarl_bench.errors import PolicyError, StoreError
 from quarl_bench.policy.files import load_policy, save_policy
 from quarl_bench.policy.head import HeadKind
 from quarl_bench.policy.integers import load_integers
 from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl import train as rl_train
+from quarl_bench.rl.lqcc import train as lqcc_train
 from quarl_bench.rl.states import compare_states
 from tests.strategies import make_linear_policy, make_policy
 
@@ -116,6 +119,17 @@ class TestTrain:
         assert result["return"]["episodes"] > 0
         code, _, err = quarl("train", "ppo", "cartpole", "--output", "trained")
         assert (code, err) == (2, "quarl train: trained exists; pass --force to replace it, or another --output\n")
+
+    @pytest.mark.parametrize(("precision", "lines"), [("bf16", 2), ("fp32", 1)])
+    @pytest.mark.parametrize("many", [(), ("--seeds", "0,1")])
+    def test_emulated_precision_is_told(self, many, precision, lines, folder, quarl, monkeypatch):
+        """Before training begins; here it ends at once, in an error."""
+        monkeypatch.setattr(processor, "lacks_bf16", lambda: True)
+        monkeypatch.setattr(rl_train, "train_policy", Mock(side_effect=StoreError("no")))
+        monkeypatch.setattr(lqcc_train, "train_seeds", Mock(side_effect=StoreError("no")))
+        subject = ("sac", "pendulum") if many else ("dqn", "catcha")
+        code, _, err = quarl("train", *subject, *many, "--precision", precision, "--output", "there")
+        assert (code, err.count("\n"), "no bf16 instructions" in err) == (2, lines, lines == 2)
 
     def test_unknown_names(self, folder, quarl):
         assert quarl("train", "ppq", "cartpole")[0] == 2

@@ -24,3 +24,12 @@ def test_fields(monkeypatch, tmp_path, text, names, value):
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text)
     assert processor.read_processor.__wrapped__(*names) == value
+
+
+@pytest.mark.parametrize(
+    ("instructions", "lacking"),
+    [("sse avx512f", True), ("sse avx512_bf16", False), ("avx amx_bf16", False), ("asimd bf16", False), ("", False)],
+)
+def test_bf16(monkeypatch, instructions, lacking):
+    monkeypatch.setattr(processor, "read_processor", lambda *_: instructions)
+    assert processor.lacks_bf16() is lacking

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     """Train, and say how well it plays."""
     from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.quant.scheme import Family, Scheme
-    from quarl_bench.rl.recipes import find_recipe
+    from quarl_bench.rl.recipes import Recipe, find_recipe
     from quarl_bench.rl.run import Interrupted, Options
     from quarl_bench.rl.train import train_policy
     from quarl_bench.spec import PolicySpec
@@ -81,23 +81,23 @@ def run(options: argparse.Namespace) -> int:
         if options.output is None or not spec.scheme:
             raise SpecError("--quant-delay: pass --scheme and --output too; the cache holds the recipes' own delays")
         recipe = recipe.train_aware(spec.scheme, options.quant_delay)
+
+    def train(spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path) -> "Stored":
+        warn_of_emulation(recipe.precision)
+        return train_policy(spec, recipe, folder, checkpoint, settings)
+
     try:
         if options.output is None:
             folder = None
             mode = Train.ALWAYS if options.force else Train.MISSING
-            store = Store(
-                Places(default_cache()),
-                mode,
-                trainer=lambda s, r, target, checkpoint: train_policy(s, r, target, checkpoint, settings),
-                note=say,
-            )
+            store = Store(Places(default_cache()), mode, trainer=train, note=say)
             stored = store.integers(spec) if spec.scheme else store.policy(spec)
         else:
             folder = options.output
             if folder.exists() and not options.force:
                 raise StoreError(f"{folder} exists; pass --force to replace it, or another --output")
             checkpoint = folder.with_name(folder.name + ".checkpoint")
-            stored = train_policy(spec, recipe, folder, checkpoint, settings)
+            stored = train(spec, recipe, folder, checkpoint)
     except Interrupted as reason:
         say(str(reason))
         return STOPPED
@@ -125,6 +125,7 @@ def train_arms(options: argparse.Namespace, settings: "Options") -> int:
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options))
     schemes = dict.fromkeys(options.scheme.split(","))
     plain = find_recipe(spec.algo, spec.environment, spec.origin)
+    warn_of_emulation(plain.precision)
     recipes = {scheme: plain.train_aware(scheme, options.quant_delay) for scheme in schemes}
     taken = [options.output / replace(spec, scheme=scheme).name for scheme in schemes]
     taken = [folder for folder in taken if folder.exists()]
@@ -151,6 +152,18 @@ def find_origin(options: argparse.Namespace) -> str:
     return "" if options.precision == recipe.precision else recipe.train_in(options.precision).precision
 
 
+def warn_of_emulation(precision: str) -> None:
+    """Say that training takes longer than it might on another processor."""
+    from quarl_bench.processor import lacks_bf16
+    from quarl_bench.rl.recipes import BF16
+
+    if precision == BF16 and lacks_bf16():
+        say(
+            "note: this processor has no bf16 instructions and emulates them, at about half the speed of fp32; "
+            "--precision fp32 trains another arm"
+        )
+
+
 def train_many(options: argparse.Namespace, settings: "Options") -> int:
     """Train all seeds in this process, and say how well each plays."""
     from quarl_bench.errors import SpecError, StoreError
@@ -170,6 +183,7 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
     taken = [name for name in taken if (options.output / name).exists()]
     if taken and not (options.force or options.resume):  # a run may die between two of its policies
         raise StoreError(f"{options.output / taken[0]} exists; pass --force to replace it, or another --output")
+    warn_of_emulation(recipe.precision)
     try:
         trained = train_seeds(recipe, options.environment, seeds, options.output, settings)
     except Interrupted as reason:
