@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from quarl_bench.cells import Cells, Protocol
+from quarl_bench.claims.catalog import JudgedClaim, read_catalog
+from quarl_bench.claims.collect import collect
 from quarl_bench.errors import MissingBaseline, SpecError, StoreError
 from quarl_bench.policy.integers import StoredIntegers
 from quarl_bench.policy.policy import IntegerPolicy
@@ -184,6 +186,16 @@ class TestCells:
         cells = self.make_cells(tmp_path)
         with pytest.raises(MissingBaseline, match="quarl train ppo cartpole --seed 0 --scheme qat4"):
             cells.quantize(cells.find_policies(Case("ppo", "cartpole", SCHEME)), SCHEME)
+
+    def test_a_sentence_over_cells_of_which_one_lacks_it_lists_that_one(self, tmp_path):
+        self.train(tmp_path, [0])
+        for environment in ("cartpole", "acrobot"):
+            save_policy(make_policy(), tmp_path / "baselines" / "policies" / f"ppo-{environment}-seed0", {})
+        claim = next(claim for claim in read_catalog() if claim.id == "figure2-drops")
+        cases = (Case("ppo", "cartpole", SCHEME), Case("ppo", "acrobot", SCHEME))
+        found = collect(self.make_cells(tmp_path), JudgedClaim(claim, "all", SCHEME, cases))
+        assert list(found.measurements) == [cases[0].id]
+        assert found.missing == (cases[1].id,)
 
     def test_forms_are_not_mixed_up(self, tmp_path):
         self.train(tmp_path, [0])

@@ -6,7 +6,7 @@ import scipy.stats
 
 from quarl_bench import stats
 from quarl_bench.claims.catalog import parse_claims
-from quarl_bench.claims.census import judge_most_cells, judge_wider
+from quarl_bench.claims.census import judge_gains, judge_most_cells, judge_order, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, judge_claim
 from quarl_bench.errors import QuarlError, SpecError
@@ -46,6 +46,32 @@ def test_shares_of_cells(ratios, outcome):
     assert verdict.outcome is outcome
     assert (verdict.low >= 0.8) == (outcome is Outcome.SUPPORTED)
     assert (verdict.high < 0.8) == (outcome is Outcome.REFUTED)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.3, 0.2, 1.2, 0.0], [0.5, 0.4, 0.0, 0.0, 0.3, 0.2]])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_tie_with_the_threshold_excludes_nothing(values, sign):
+    """The p-value, a step function of the centre, is above 5% at 0: its step lies exactly there."""
+    values = sign * np.array(values)
+    assert stats.flip_signs(values)[0 if sign > 0 else 1] > stats.ERROR
+    cells = dict(zip("abcdefg", values, strict=False))
+    for verdict in (judge_gains(cells, policies=3), judge_order(cells, policies=3)):
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert verdict.low <= 0 <= verdict.high
+    assert judge_wider({name: np.exp(v) for name, v in cells.items()}, policies=3).outcome is Outcome.INCONCLUSIVE
+
+
+def test_gains_with_ties_are_rarely_called_supported():
+    """Gains are symmetric around 0 and a third of the cells are equal: a definite verdict is as rare as the test's."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(300):
+        values = rng.normal(size=8).round(1) * (rng.random(8) > 0.3)
+        verdict = judge_gains(dict(enumerate(values)), policies=3)
+        exact = stats.flip_signs(values)
+        assert (verdict.outcome is Outcome.SUPPORTED) <= (exact[0] <= stats.ERROR)
+        assert (verdict.outcome is Outcome.REFUTED) <= (exact[1] <= stats.ERROR)
+        wrong += verdict.outcome is Outcome.SUPPORTED
+    assert wrong / 300 < 0.08
 
 
 def test_missing_cells_make_it_partial():

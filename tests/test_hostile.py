@@ -269,6 +269,14 @@ def write_duplicates() -> bytes:
     return stream.getvalue()
 
 
+def write_twins() -> bytes:
+    """Torch's reader knows no case, and would take the second one."""
+    stream = io.BytesIO(forge())
+    with zipfile.ZipFile(stream, "a") as archive:
+        archive.writestr("DATA", "{}")
+    return stream.getvalue()
+
+
 def write_link() -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -304,6 +312,7 @@ ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "inner_bomb": (write_inner_bomb, "unpacks to 300000000 bytes, more than"),
     "liar": (write_liar, "damaged|not a zip|torch"),
     "duplicates": (write_duplicates, "two members have one name"),
+    "twins": (write_twins, "two members have one name"),
     "link": (write_link, "is a link"),
     "traversal": (lambda: forge(lambda m: m.update({"../../evil": b"x"})), "leads out of the zip"),
     "absolute": (lambda: forge(lambda m: m.update({"/etc/evil": b"x"})), "leads out of the zip"),

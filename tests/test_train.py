@@ -179,6 +179,15 @@ def test_a_checkpoint_of_another_recipe_is_refused(begin: Callable[..., Run]) ->
     assert run.state() == before
 
 
+def test_a_checkpoint_of_another_seed_is_refused(begin: Callable[..., Run]) -> None:
+    run = begin()
+    before = run.interrupt(after=3)
+    run.spec = PolicySpec("ppo", "cartpole", 8)
+    with pytest.raises(StoreError, match="is of seed 7; pass --seed 7, or delete it"):
+        run.start(resume=True)
+    assert run.state() == before
+
+
 def test_a_damaged_checkpoint_is_one_line(begin: Callable[..., Run]) -> None:
     run = begin()
     run.interrupt(after=3)

@@ -94,6 +94,16 @@ def test_a_dead_process_is_one_line(shared: WorkerVector) -> None:
         shared.step(np.zeros(3, dtype=np.int64))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_is_for_the_parent(shared: WorkerVector, number: signal.Signals) -> None:
+    """As a terminal, `timeout` and batch systems send it: the parent has yet to write its checkpoint."""
+    shared.reset()
+    for process in shared._processes:
+        os.kill(process.pid or 0, number)
+    for _ in range(20):
+        shared.step(np.zeros(3, dtype=np.int64))
+
+
 def test_processes_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT)

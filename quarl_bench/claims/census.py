@@ -13,6 +13,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
 NO_SPREAD = 1e-9  # of logarithms: equal ratios give no interval
+DIGITS = 9  # of the ends of an interval, which are found to twelve: a tie with the threshold is then exactly one
 FEWEST_TASKS = 6  # fewer ranks cannot be surprising enough to be worth a claim
 ALGORITHMS_DIFFER = "about a typical task; algorithms differ in network size, initialisation and steps as well"
 SHARE = 0.8  # "consistently" and "in most cells" mean at least this share of them
@@ -194,4 +195,5 @@ def _invert_flips(values: stats.Floats) -> tuple[float, float] | None:
     if excess(low, 0) >= 0 or excess(high, 1) >= 0 or np.ptp(values) < NO_SPREAD:
         return None
     middle = float(values.mean())
-    return float(brentq(lambda c: excess(c, 0), low, middle)), float(brentq(lambda c: excess(c, 1), middle, high))
+    ends = brentq(lambda c: excess(c, 0), low, middle), brentq(lambda c: excess(c, 1), middle, high)
+    return round(ends[0], DIGITS), round(ends[1], DIGITS)

@@ -58,7 +58,12 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
         policies = _find(cells, case, missing)
         if policies is None:
             continue
-        measurements[case.id] = tuple(cells.measure(cells.quantize(policies, scheme)) for scheme in schemes)
+        try:
+            quantized = [cells.quantize(policies, scheme) for scheme in schemes]
+        except ABSENT:  # of a scheme that is trained
+            missing.append(case.id)
+            continue
+        measurements[case.id] = tuple(cells.measure(each) for each in quantized)
         if tracks:
             spreads[case.id] = measure_spread(policies, judged.claim.against)
     fewest = min((len(group[0].policies) for group in measurements.values()), default=0)

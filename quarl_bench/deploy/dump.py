@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.deploy.backend import Backend, Files, Port, check_input, list_shapes, to_channel_first, to_channel_last
 from quarl_bench.errors import DeploymentError, PolicyError, QuantizationError
-from quarl_bench.policy.integers import build_integers, describe_integers, integer_tensors
+from quarl_bench.policy.integers import build_integers, check_integers, describe_integers, integer_tensors
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.requantize import Requantization, effective_scale, find_thresholds, split_scale
@@ -84,6 +84,7 @@ def read_dump(files: Files) -> IntegerPolicy:
             raise DeploymentError(f"dump: the sha256 of {name} is not that of {DESCRIPTION}; export again")
         arrays = _read_npz(files[ARRAYS]) if name == ARRAYS else _read_raw(files[RAW], description["arrays"])
         policy = build_integers(description["architecture"], arrays)
+        check_integers(policy.net)
         _check_derived(policy, arrays)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError, OSError) as error:
         raise DeploymentError(f"dump: ill-formed ({error!r}); export again") from error

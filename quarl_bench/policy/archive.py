@@ -59,7 +59,7 @@ def open_archive(data: bytes, where: str, total: int) -> Archive:
         if fault:
             raise PolicyError(f"{where}: member {member.filename[:80]!r} {fault}; the zip is refused")
     sizes = {member.filename: member.file_size for member in members}
-    if len(sizes) != len(members):
+    if len({name.casefold() for name in sizes}) != len(members):  # torch's reader knows no case
         raise PolicyError(f"{where}: two members have one name; the zip is refused")
     if sum(sizes.values()) > total:
         raise PolicyError(f"{where}: unpacks to {sum(sizes.values())} bytes, more than {total}; the zip is refused")

@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 
 from quarl_bench.atomic import new_folder
 from quarl_bench.errors import PolicyError
-from quarl_bench.net import Activation, Conv2d, Linear
+from quarl_bench.net import Activation, Conv2d, Linear, Net
 from quarl_bench.policy.files import (
     MANIFEST,
     Tensors,
@@ -100,8 +100,11 @@ def load_integers(folder: Path) -> StoredIntegers:
         )
     try:
         policy = build_integers(manifest["architecture"], load(numbers))
+        check_integers(policy.net)
     except SafetensorError as error:
         raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
+    except PolicyError as error:
+        raise PolicyError(f"{folder}: {error}") from error
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
     about = {key: value for key, value in manifest.items() if key not in OWN_KEYS}
@@ -115,6 +118,24 @@ def build_integers(architecture: dict[str, Any], tensors: Tensors) -> IntegerPol
     requantization = Requantization(architecture["requantization"])
     net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization)
     return IntegerPolicy(transform, net, build_head(architecture["head"], tensors))
+
+
+def check_integers(net: IntegerNet) -> None:
+    """Refuse, with PolicyError, what a file may say but no quantizer writes: it would fail later, or act silently."""
+    sources = (net.input, *(layer.result for layer in net.layers))
+    floats = []
+    for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
+        weight, scale, integers = layer.weight, layer.weight_scale, layer.weight_format
+        if scale.shape not in ((1,), (len(weight),)) or not ((scale > 0) & np.isfinite(scale)).all():
+            raise PolicyError(
+                f"layer {index}: weight scales are positive and finite, one for all outputs or one for each"
+            )
+        if weight.size and not integers.minimum <= weight.min() <= weight.max() <= integers.maximum:
+            raise PolicyError(f"layer {index}: weights of {integers.bit_width} bits outside their range")
+        if (layer.tanh is None) == (layer.activation is Activation.TANH):
+            raise PolicyError(f"layer {index}: a second format belongs behind a tanh, and behind nothing else")
+        floats.append(layer.dequantized(source.scale))
+    Net(net.input_shape, tuple(floats))  # what the integers stand for: shapes that fit, finite numbers
 
 
 def _hash(manifest: dict[str, Any]) -> str:

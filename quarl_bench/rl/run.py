@@ -126,7 +126,8 @@ class Run:
             if vector is not None:
                 vector.save(str(work / "normalize.pkl"))
             save_stored(best.policy, work / BEST, {"timesteps": best.timesteps})
-            (work / STATE).write_text(json.dumps({"recipe": self.recipe.sha256, "curve": curve}))
+            state = {"recipe": self.recipe.sha256, "seed": self.spec.seed, "curve": curve}
+            (work / STATE).write_text(json.dumps(state))
 
     def load(self) -> tuple[BaseAlgorithm, Curve]:
         """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
@@ -136,6 +137,8 @@ class Run:
             raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
         if state["recipe"] != self.recipe.sha256:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
+        if state.get("seed", self.spec.seed) != self.spec.seed:  # older ones do not say
+            raise StoreError(f"{self.checkpoint} is of seed {state['seed']}; pass --seed {state['seed']}, or delete it")
         vector, curve = self._vector(self.checkpoint / "normalize.pkl"), state["curve"]
         if (self.checkpoint / MODEL).exists():
             model = load_model(self.recipe, self.checkpoint / MODEL, vector)

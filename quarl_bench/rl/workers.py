@@ -82,7 +82,8 @@ class WorkerVector(BareVector):
 
 def _serve(connection: Connection, environment: Environment, games: range, seed: int) -> None:
     """Answer None with the first observations, actions with a step, and the end of the connection with the end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach the whole group; the parent decides
+        signal.signal(number, signal.SIG_IGN)
     vector = GameVector(environment, len(games), seed, first=games.start)
     try:
         connection.send((vector.observation_space, vector.action_space))
