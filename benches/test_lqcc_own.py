@@ -129,6 +129,7 @@ def test_normalized_observations_return_more(claim, verdict):
 
 @pytest.mark.claim("lqcc-normalization-own")
 def test_our_normalized_observations_return_more(claim, quarl_cells, verdict):
+    from quarl_bench.cells import check_budgets
     from quarl_bench.claims.arms import judge_normalization
     from quarl_bench.claims.panels import OURS, show_normalization
     from quarl_bench.claims.parity import Summary
@@ -137,9 +138,10 @@ def test_our_normalized_observations_return_more(claim, quarl_cells, verdict):
     tasks, missing = {}, []
     for case in claim.cases:
         pair = [find_arm(quarl_cells, replace(case, origin=origin)) for origin in (f"{case.origin}raw", case.origin)]
-        if None in pair:
-            missing.append(f"{case.environment}: raw and normalized")
+        if any(arm is None or len(arm.members) < 2 for arm in pair):
+            missing.append(f"{case.environment}: raw and normalized, two policies of each")
         else:
+            check_budgets(pair)
             tasks[case.environment] = tuple(Summary.of(average(quarl_cells, arm)) for arm in pair)
     verdict.check_result(judge_normalization(tasks, missing), panels=show_normalization(OURS, tasks))
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.errors import QuarlError
+from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.policy import Policy, PolicyNet, deployable
 from quarl_bench.policy.stored import Stored
@@ -17,7 +17,7 @@ from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
 from quarl_bench.rl.sensitivity import describe_sensitivity, measure_sensitivity
 from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, is_sampled
-from quarl_bench.store import Store, Train, code_epoch
+from quarl_bench.store import MANY_SEEDS, Store, Train, code_epoch
 
 EVALUATION_CODE = (
     "net.py",
@@ -97,6 +97,17 @@ class PolicySet:
         return tuple(member.policy for member in self.members)
 
 
+def check_budgets(arms: Sequence[PolicySet]) -> None:
+    """SpecError where arms that are compared were trained for different numbers of environment steps."""
+    abouts = [member.stored.about.get("recipe", {}) for arm in arms for member in arm.members]
+    steps = sorted({about["timesteps"] for about in abouts if "timesteps" in about})
+    if len(steps) > 1:
+        raise SpecError(
+            f"{arms[-1].case.id}: compared with policies of other training, {' and '.join(f'{n:,}' for n in steps)} "
+            "environment steps; train all for as many"
+        )
+
+
 class Cells:
     """Cells under one protocol, on one store. Artefacts of deployed cells go below `artefacts`."""
 
@@ -113,11 +124,16 @@ class Cells:
         return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
 
     def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
-        """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>."""
+        """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>.
+
+        SpecError where policies that were trained under it were trained longer, or less long, than those in fp32.
+        """
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
         if parsed.trained:
-            return PolicySet(case, tuple(self._find_integers(case, seed) for seed in range(len(policies.members))))
+            trained = PolicySet(case, tuple(self._find_integers(case, seed) for seed in range(len(policies.members))))
+            check_budgets((policies, trained))
+            return trained
 
         def quantizing(stored: Stored) -> Callable[[], Policy]:
             return lambda: deployable(self._quantize(stored, parsed, find_home(stored, case)))
@@ -201,14 +217,15 @@ class Cells:
     def _count(self, case: Case) -> int:
         """Policies of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
 
-        A trained scheme is compared with fp32 policies of the same training seeds.
+        Those that were trained many at once count all: their sentences ask for ten. A trained scheme is compared with
+        fp32 policies of the same training seeds.
         """
         spec = PolicySpec(case.algo, case.environment, 0, case.origin)
         there = self.store.count_policies(spec)
         if Scheme.parse(case.scheme).trained:
             there = min(there, self.store.count_policies(replace(spec, scheme=case.scheme)))
         wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies
-        return min(max(there, wanted), MOST)
+        return max(there, wanted) if case.origin.startswith(MANY_SEEDS) else min(max(there, wanted), MOST)
 
     def _quantize(self, stored: Stored, scheme: Scheme, environment: Environment) -> Policy:
         if not isinstance(stored.policy, PolicyNet):

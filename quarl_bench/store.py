@@ -23,11 +23,32 @@ from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.integers import StoredIntegers
 from quarl_bench.policy.stored import Stored, load_stored
 from quarl_bench.rl.environments import find_environment
+from quarl_bench.rl.lqcc.recipe import list_options
 from quarl_bench.rl.recipes import Recipe, check_algorithm, find_recipe
 from quarl_bench.rl.zoo import find_zip, read_agent
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
 
-TRAINING_CODE = ("rl/train.py", "rl/run.py", "rl/models.py", "rl/recipes/__init__.py", "policy/sb3.py")
+TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
+    "net.py",
+    "policy/modules.py",
+    "policy/sb3.py",
+    "rl/atari.py",
+    "rl/catch.py",
+    "rl/environments.py",
+    "rl/environments.toml",
+    "rl/evaluate.py",
+    "rl/mixed.py",
+    "rl/models.py",
+    "rl/noise.py",
+    "rl/normed.py",
+    "rl/recipes/__init__.py",
+    "rl/run.py",
+    "rl/scaling.py",
+    "rl/sizes.py",
+    "rl/train.py",
+    "rl/vector.py",
+    "rl/wrappers.py",
+)
 AWARE_CODE = ("rl/aware.py", "quant")  # of quantization-aware runs as well
 EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
 MANY_SEEDS = "lqcc"  # begins the origins of what `quarl train --seeds` trains, outside any test run
@@ -219,8 +240,8 @@ def _find_recipe(spec: PolicySpec) -> Recipe:
     find_environment(spec.environment)
     check_algorithm(spec.algo)
     if spec.origin.startswith(MANY_SEEDS):
-        scheme = f" --scheme {spec.scheme}" if spec.scheme else ""
-        remedy = f"quarl train {spec.algo} {spec.environment} --seeds LIST{scheme} --output FOLDER/policies"
+        needed = " ".join(("--seeds LIST", *list_options(spec.origin, spec.scheme), "--output FOLDER/policies"))
+        remedy = f"quarl train {spec.algo} {spec.environment} {needed}"
         raise MissingBaseline(f"no baseline for {spec.name}; train it with `{remedy}`")
     try:
         return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)

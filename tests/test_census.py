@@ -5,25 +5,28 @@ import pytest
 import scipy.stats
 
 from quarl_bench import stats
-from quarl_bench.claims.catalog import parse_claims
+from quarl_bench.claims.average import judge_equivalence, judge_mean_error
+from quarl_bench.claims.catalog import expand_claims, parse_claims
 from quarl_bench.claims.census import judge_gains, judge_most_cells, judge_order, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, judge_claim
+from quarl_bench.claims.verdict import judge_loss
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.spec import Measurement, Outcome
+
+
+def measure_all(returns):
+    """A measurement of these returns (policies, episodes)."""
+    policies, episodes = returns.shape
+    rows, seeds = tuple(map(tuple, returns.tolist())), tuple(range(episodes))
+    names = tuple(f"e{i}" for i in seeds)
+    return Measurement(tuple(map(str, range(policies))), seeds, names, rows, ((1,) * episodes,) * policies)
 
 
 def make_cell(rng, ratio, policies=8, episodes=60):
     reference = 100 * (1 + 0.05 * rng.normal(size=(policies, episodes)))
     candidate = ratio * reference + rng.normal(size=(policies, episodes))
-    names = tuple(f"e{i}" for i in range(episodes))
-
-    def measure(returns):
-        rows = tuple(tuple(row) for row in returns.tolist())
-        seeds = tuple(range(episodes))
-        return Measurement(tuple(map(str, range(policies))), seeds, names, rows, ((1,) * episodes,) * policies)
-
-    return measure(reference), measure(candidate)
+    return measure_all(reference), measure_all(candidate)
 
 
 def make_cells(seed, ratios):
@@ -117,6 +120,39 @@ def test_wider_errs_as_often_as_it_says():
     assert wrong <= 48  # 5% on either side: 30 expected of 300
 
 
+def test_sentences_over_cells_know_the_highest_return():
+    """All fp32 episodes are at the cap: how far an unseen one may fall, t over three policies cannot know."""
+    rng, shape = np.random.default_rng(0), (3, 100)
+    at_cap, below = (measure_all(values) for values in (np.full(shape, 500.0), rng.uniform(465, 498, shape)))
+    pair, caps = {"ppo-cartpole-w8": (at_cap, below)}, {"ppo-cartpole-w8": 500.0}
+    assert judge_most_cells(pair).outcome is Outcome.SUPPORTED
+    assert judge_most_cells(pair, caps=caps).outcome is Outcome.INCONCLUSIVE
+    assert judge_loss((at_cap, below)).outcome is Outcome.REFUTED
+    assert judge_loss((at_cap, below), cap=500.0).outcome is Outcome.INCONCLUSIVE
+    widths = [v.high - v.low for v in (judge_mean_error(pair), judge_mean_error(pair, caps=caps))]
+    assert widths[1] > 2 * widths[0]
+    triple = dict.fromkeys(pair, (at_cap, below, at_cap))
+    widths = [v.high - v.low for v in (judge_equivalence(triple), judge_equivalence(triple, caps=caps))]
+    assert widths[1] > 2 * widths[0]
+
+
+@pytest.mark.parametrize("rule", ["most_cells", "mean_error", "loses"])
+def test_the_highest_return_comes_from_the_environment(rule):
+    rng, shape = np.random.default_rng(0), (3, 100)
+    at_cap, below = (measure_all(values) for values in (np.full(shape, 500.0), rng.uniform(465, 498, shape)))
+    against = 'against = "fp32"' if rule == "loses" else ""
+    (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme="w8", against=against))
+    (item,) = expand_claims(claim)
+    cells = {case.id: (at_cap, below, at_cap)[: 3 if against else 2] for case in item.cases[:1]}
+    assert judge_claim(item, MeasuredCells(cells, policies=3)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_ratio_is_held_against_its_threshold():
+    ratios = dict(zip("abcdefgh", [1.5, 1.6, 1.4, 1.55, 1.45, 1.5, 1.52, 1.48], strict=True))
+    outcomes = [judge_wider(ratios, policies=3, threshold=threshold).outcome for threshold in (1.0, 1.5, 2.0)]
+    assert outcomes == [Outcome.SUPPORTED, Outcome.INCONCLUSIVE, Outcome.REFUTED]
+
+
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_ratios_are_refused(ratio):
     with pytest.raises(SpecError, match="positive and finite"):
@@ -137,7 +173,7 @@ threshold = 0.05
 sentence = "it holds"
 schemes = ["{scheme}"]
 {against}
-cells = [{{ algo = "dqn", environments = ["a", "b"] }}]
+cells = [{{ algo = "dqn", environments = ["cartpole", "acrobot"] }}]
 """
 
 
@@ -146,8 +182,6 @@ cells = [{{ algo = "dqn", environments = ["a", "b"] }}]
                                     ("mean_error", "w8", ""), ("equivalence", "w8", 'against = "fp16"')]
 )  # fmt: skip
 def test_every_rule_has_a_judge(rule, scheme, against):
-    from quarl_bench.claims.catalog import expand_claims
-
     (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
     (item,) = expand_claims(claim)
     cells = make_cells(0, [1.0, 0.99])

@@ -25,7 +25,7 @@ from quarl_bench.rl import evaluate
 from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.lqcc import train
 from quarl_bench.rl.lqcc.agents import AGENTS
-from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
+from quarl_bench.rl.lqcc.recipe import find_recipe, list_options, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
 from quarl_bench.rl.lqcc.statistics import RunningStatistics
 from quarl_bench.rl.run import Interrupted, Options
@@ -133,7 +133,7 @@ def test_a_replay_is_a_ring_that_outlives_its_process(tmp_path):
     for value in range(5):
         replay.add(*(np.full((1, n), value) for n in (1, 1)), np.array([value]), np.array([0]), np.full((1, 1), value))
     replay.flush()
-    again = Replay(tmp_path, 1, 3, 1, 1)
+    again = Replay(tmp_path, 1, 3, 1, 1, resume=True)
     again.count = replay.count
     batch = again.sample([np.random.default_rng(0)], 50)
     assert set(batch.rewards.flatten().tolist()) == {2.0, 3.0, 4.0}
@@ -222,10 +222,18 @@ def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch
         start(tmp_path, recipe, should_stop=lambda: bool(seen) and seen[-1].steps > 64)
     with pytest.raises(StoreError, match="--resume"):
         start(tmp_path, recipe)
-    with pytest.raises(StoreError, match="another run"):
-        start(tmp_path, replace(recipe, gamma=0.9), resume=True)
-    stopped, resumed = seen[-1], train.Loop(seen[-1].run)
-    resumed.restore()
+    contents = {path: path.read_bytes() for path in tmp_path.rglob("replay-*")}
+    for other in (replace(recipe, gamma=0.9), replace(recipe, timesteps=200)):  # of which one needs larger files
+        with pytest.raises(StoreError, match="another run"):
+            start(tmp_path, other, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("replay-*")} == contents
+    lost = next(path for path in contents if "rewards" in path.name or "ends" in path.name)
+    lost.unlink()
+    with pytest.raises(StoreError, match="is missing or was cut"):
+        start(tmp_path, recipe, resume=True)
+    lost.write_bytes(contents[lost])
+    stopped = seen[-1]
+    resumed = train.Loop(stopped.run, stopped.run.read_checkpoint())
     assert (resumed.steps, resumed.replay.count, resumed.curves) == (70, 70, stopped.curves)
     for (name, ours), (_, theirs) in zip(
         list_parameters(resumed.agent, 1), list_parameters(stopped.agent, 1), strict=True
@@ -239,6 +247,46 @@ def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch
     ):
         assert torch.equal(ours, theirs), name
     assert len(start(tmp_path, recipe, resume=True)) == 2
+
+
+def test_finished_policies_are_kept_and_missing_ones_trained(tmp_path, few_episodes, monkeypatch):
+    recipe = make_recipe(timesteps=80, learning_starts=40, width=8)
+    first = start(tmp_path, recipe, (0,))[0][1]
+    trained = train.complete_seeds(recipe, "pendulum", (1, 0), tmp_path, Options(resume=True))
+    assert [spec.seed for spec, _ in trained] == [1, 0]
+    assert trained[1][1].sha256 == first.sha256
+    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained again"))
+    again = train.complete_seeds(recipe, "pendulum", (0, 1), tmp_path, Options(resume=True))
+    assert [stored.sha256 for _, stored in again] == [stored.sha256 for _, stored in trained[::-1]]
+    with pytest.raises(StoreError, match="was trained by another recipe"):
+        train.complete_seeds(replace(recipe, timesteps=90), "pendulum", (0, 1), tmp_path, Options(resume=True))
+
+
+def test_a_long_list_of_seeds_still_makes_a_name(tmp_path):
+    runs = [train.Run.plan(make_recipe(), "pendulum", seeds, tmp_path, None) for seeds in (range(99), range(1, 100))]
+    assert all(len(run.checkpoint.name) < 100 for run in runs)
+    assert runs[0].checkpoint != runs[1].checkpoint
+
+
+def test_a_width_that_is_the_recipes_is_the_recipe():
+    plain = find_recipe("sac")
+    assert plain.override(actor_width=256) == plain
+    assert plain.quantize("i8c8o8h256") == plain.quantize("i8c8o8")
+    assert plain.quantize("i8c8o8h16").actor_width == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "scheme", "options"),
+    [
+        ({"actor_width": 16}, "", ["--width 16"]),
+        ({"normalize": False, "precision": "bf16"}, "", ["--raw", "--precision bf16"]),
+        ({"normalize": False}, "i8c2o8h64", ["--raw", "--scheme i8c2o8h64"]),
+    ],
+)
+def test_an_origin_says_how_it_is_trained(changes, scheme, options):
+    recipe = find_recipe("sac").quantize(scheme or "fp32").override(**changes)
+    spec = name_policy(recipe, "hopperv4", 0)
+    assert list_options(spec.origin, spec.scheme) == options
 
 
 def test_checkpoints_come_by_the_clock_too(tmp_path, few_episodes, monkeypatch):
@@ -281,6 +329,8 @@ def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
         ("sac pendulum --output o --scheme i9c2o8", "input"),
         ("sac pendulum --seeds 0 --output o --scheme i8c2o8 --width 16", "i8c2o8h16"),
         ("sac pendulum --seeds 0 --output o --width 99999", "width"),
+        ("sac pendulum --seed 0 --steps 300000 --output o", "pass --seeds too"),
+        ("sac pendulum --raw --output o", "pass --seeds too"),
     ],
 )
 def test_what_cannot_be_trained_ends_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):

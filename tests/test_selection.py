@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from quarl_bench.claims import search
 from quarl_bench.claims.catalog import read_catalog
 from quarl_bench.claims.parity import VARIANTS, Parity, average_differences, compare, weigh
 from quarl_bench.claims.published import TASKS, read_published
@@ -79,9 +78,22 @@ def test_differences_are_welchs():
     assert found.estimate == pytest.approx((other.mean() - base.mean()) / base.mean())
     pooled = average_differences({"one": (base, [other], [base])})
     assert tuple(pooled) == pytest.approx(tuple(found))
-    above, below = weigh(other, 95.0)
-    assert above == pytest.approx(scipy_stats.ttest_1samp(other, 95.0, alternative="greater").pvalue)
+    above, below = weigh(base, other)
     assert above + below == pytest.approx(1)
+    steady = base.mean() + (base - base.mean()) * 1e-9  # whose band is a point
+    point = scipy_stats.ttest_1samp(other, base.mean(), alternative="greater").pvalue
+    assert weigh(steady, other)[0] == pytest.approx(point, rel=1e-4)
+    assert weigh(base[:1], other) == weigh(base, other[:1]) == weigh(FP32 * 0, FP32 * 0) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("policies", [3, 10])
+def test_the_floor_of_the_band_is_an_estimate_too(policies):
+    """With the true mean exactly at the true floor; the floor taken as known, "above" came to 9 and 14%."""
+    rng = np.random.default_rng(0)
+    cells = [weigh(rng.normal(100, 10, policies), rng.normal(90, 10, policies)) for _ in range(2000)]
+    above, below = (np.mean([weights[side] < 0.05 for weights in cells]) for side in (0, 1))
+    assert above < 0.05
+    assert below < 0.1
 
 
 def test_a_match_can_be_below_fp32():
@@ -236,6 +248,9 @@ def test_published_files_are_checked(tmp_path):
     (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,1,12.6\n")
     with pytest.raises(StoreError, match="line 3: seed 1 of this configuration comes twice"):
         read_published(tmp_path)
+    (tmp_path / "sac_fp.csv").write_text(f"env,seed,return\nHopper-v4,1,{'1' * 200_000}\n")
+    with pytest.raises(StoreError, match="field larger"):
+        read_published(tmp_path)
     (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\n")
     (tmp_path / "sac_quant.csv").write_text("size,env\n16,Hopper-v4\n")
     with pytest.raises(StoreError, match="columns"):
@@ -252,11 +267,11 @@ def tiny(monkeypatch):
 
 
 def test_a_search_trains_what_it_needs_once(tmp_path, tiny, monkeypatch):
-    steps = list_steps(core=(2, 3), widths=(8, 256), inputs=(4,))
+    steps = list_steps(core=(2, 3), widths=(16, 256), inputs=(4,))
     ours = Search(tiny, "pendulum", (0, 1), tmp_path, steps=steps, full=True)
     trained = []
-    real = search.train_seeds
-    monkeypatch.setattr(search, "train_seeds", lambda *a: (trained.append(a[0].scheme), real(*a)))
+    real = train.train_seeds
+    monkeypatch.setattr(train, "train_seeds", lambda *a: (trained.append(a[0].scheme), real(*a))[1])
     found = ours.run(Options())
     assert trained[0] == "fp32"
     assert len(trained) == len(set(trained)) == 1 + len({d.configuration for d in found.decisions})
@@ -302,6 +317,9 @@ def test_a_search_that_died_between_two_policies_goes_on(tmp_path, tiny, monkeyp
         ("sac hopperv4 --seeds 0,1 --output o --core 1..3", "core"),
         ("sac hopperv4 --seeds 0,1 --output o --widths 0", "width"),
         ("sac hopperv4 --published nowhere", "nowhere"),
+        ("sac hopperv4 --published nowhere --steps 10", "--steps"),
+        ("sac hopprv4 --seeds 0,1 --output o", "hopprv4"),
+        ("sac cartpole --seeds 0,1 --output o", "vectors"),
     ],
 )
 def test_what_cannot_be_selected_ends_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
@@ -310,6 +328,35 @@ def test_what_cannot_be_selected_ends_in_one_line(tmp_path, monkeypatch, capsys,
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+    assert not (tmp_path / "o" / "grid.json").exists()
+
+
+@pytest.mark.parametrize("content", ["[1]", "{"])
+def test_a_damaged_grid_is_one_line(tmp_path, tiny, content):
+    (tmp_path / "grid.json").write_text(content)
+    with pytest.raises(StoreError, match=r"grid\.json"):
+        Search(tiny, "pendulum", (0, 1), tmp_path).run(Options())
+
+
+def test_policies_of_another_recipe_stop_a_search_before_it_trains(tmp_path, tiny, monkeypatch):
+    train.train_seeds(tiny, "pendulum", [0], tmp_path)
+    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained"))
+    with pytest.raises(StoreError, match=r"lqcc-seed0 was trained by another recipe"):
+        Search(replace(tiny, gamma=0.9), "pendulum", (0, 1), tmp_path).run(Options())
+
+
+@needs_runs
+@pytest.mark.parametrize(
+    ("arguments", "scheme", "step"),
+    [("hopperv4 --inputs 2,3", "i8c2o8h16", "input bits"), ("halfcheetahv4 --widths 16,32", "i8c3o8", "hidden width")],
+)
+def test_a_later_step_without_a_match_keeps_what_matched(capsys, tmp_path, arguments, scheme, step):
+    output = tmp_path / "result"
+    assert main(["select", "sac", *arguments.split(), "--published", str(RUNS), "--output", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert f"selected {scheme} " in said
+    assert f"{step}: nothing tried matches; what was chosen before stays" in said
+    assert json.loads((output / "selection.json").read_text())["matched"] is True
 
 
 @needs_runs

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -23,25 +24,35 @@ from quarl_bench.errors import SpecError
 from quarl_bench.spec import Measurement, Outcome, Verdict
 from quarl_bench.stats import Floats, Interval
 
+Caps = Mapping[str, float | None]  # highest possible returns by cell, where there are
+NO_CAPS: Caps = MappingProxyType({})
+
 
 def judge_mean_error(
-    cells: Mapping[str, tuple[Measurement, Measurement]], *, threshold: float = 0.05, missing: Sequence[str] = ()
+    cells: Mapping[str, tuple[Measurement, Measurement]],
+    *,
+    threshold: float = 0.05,
+    caps: Caps = NO_CAPS,
+    missing: Sequence[str] = (),
 ) -> Verdict:
     """Judge "the mean over tasks of the signed relative drop is below `threshold`".
 
     `cells` maps a cell's id to (reference, candidate). Estimate, interval and threshold are that mean drop, positive
-    when candidates are worse. With several policies per task the tasks are fixed (stratified Welch); with one, only t
-    over tasks is left. `policies` and `episodes` are the fewest of any cell. With cells `missing` the outcome is
-    partial and the numbers are those of the cells that are there. Raises SpecError and QuarlError as
-    `judge_retention`, and SpecError when there is no cell at all.
+    when candidates are worse; `caps` are the highest possible returns, where there are. With several policies per task
+    the tasks are fixed (stratified Welch); with one, only t over tasks is left. `policies` and `episodes` are the
+    fewest of any cell. With cells `missing` the outcome is partial and the numbers are those of the cells that are
+    there. Raises SpecError and QuarlError as `judge_retention`, and SpecError when there is no cell at all.
     """
-    return _judge_average(cells, -math.inf, threshold, missing, lambda got: pair_up(got[0], got[1], got[0]))
+    return _judge_average(
+        cells, -math.inf, threshold, missing, lambda name, got: pair_up(got[0], got[1], got[0], caps.get(name))
+    )
 
 
 def judge_equivalence(
     cells: Mapping[str, tuple[Measurement, Measurement, Measurement]],
     *,
     margin: float = 0.05,
+    caps: Caps = NO_CAPS,
     missing: Sequence[str] = (),
 ) -> Verdict:
     """Judge "two schemes have the same mean relative error": the mean difference lies within +-margin.
@@ -50,7 +61,12 @@ def judge_equivalence(
     the first minus error of the second, threshold is `margin`. Two one-sided tests: supported when the whole interval
     lies within +-margin, refuted when it lies wholly outside. Otherwise, and in its errors, as `judge_mean_error`.
     """
-    return _judge_average(cells, -margin, margin, missing, lambda got: pair_up(got[2], got[1], got[0]))
+
+    def pair(name: str, got: tuple[Floats, ...]) -> Pairs:
+        pairs = pair_up(got[2], got[1], got[0], caps.get(name))
+        return replace(pairs, unseen_gain=pairs.unseen_loss)  # the cap is no limit to what one scheme gains on another
+
+    return _judge_average(cells, -margin, margin, missing, pair)
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,7 @@ def _judge_average(
     lower: float,
     upper: float,
     missing: Sequence[str],
-    pair: Callable[[tuple[Floats, ...]], Pairs],
+    pair: Callable[[str, tuple[Floats, ...]], Pairs],
 ) -> Verdict:
     if not cells and not missing:
         raise SpecError("no cells to average; name at least one")
@@ -112,7 +128,7 @@ def _judge_average(
     drops, caveats = [], []
     for name, measurements in cells.items():
         arrays = align(*measurements, cell=name)
-        pairs = pair(arrays) if arrays[0].shape[1] > 1 else None
+        pairs = pair(name, arrays) if arrays[0].shape[1] > 1 else None
         if pairs is None or not is_anchored(pairs):
             reason = "one distinct episode" if pairs is None else f"mean return within {ANCHOR:g} standard errors of 0"
             caveats.append(f"no interval: {name} has {'' if pairs is None else 'a '}{reason}")

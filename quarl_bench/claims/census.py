@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from quarl_bench import stats
+from quarl_bench.claims.average import NO_CAPS, Caps
 from quarl_bench.claims.verdict import conclude, name_scope, weigh_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Measurement, Outcome, Verdict
@@ -20,17 +21,22 @@ SHARE = 0.8  # "consistently" and "in most cells" mean at least this share of th
 
 
 def judge_most_cells(
-    cells: Mapping[str, tuple[Measurement, Measurement]], *, margin: float = 0.05, missing: Sequence[str] = ()
+    cells: Mapping[str, tuple[Measurement, Measurement]],
+    *,
+    margin: float = 0.05,
+    caps: Caps = NO_CAPS,
+    missing: Sequence[str] = (),
 ) -> Verdict:
     """Judge "the candidate keeps more than 1 - margin of the return in at least 80% of the cells".
 
     The cells are a census: the verdict is about them, not about others. Partial conjunction by Simes gives the largest
     number of cells in which retention holds, and in which it fails, each at 5%; estimate and interval are shares of
-    cells. Partial with cells `missing`; SpecError when there is no cell at all.
+    cells. `caps` are highest possible returns, where there are. Partial with cells `missing`; SpecError when there is
+    no cell at all.
     """
     if not cells and not missing:
         raise SpecError("no cells to count; name at least one")
-    weights = [weigh_retention(reference, candidate, margin=margin) for reference, candidate in cells.values()]
+    weights = [weigh_retention(*pair, margin=margin, cap=caps.get(name)) for name, pair in cells.items()]
     holds, fails = (count_certain([pair[side] for pair in weights]) for side in (0, 1))
     n = len(cells)
     interval = (holds / n, 1.0 - fails / n) if n else None
@@ -78,7 +84,7 @@ def judge_wider(
     logs = np.log([*ratios.values()])
     interval = _invert_flips(logs) if len(logs) >= 5 else None
     bounds = None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
-    outcome = conclude(bounds, threshold, math.inf)
+    outcome = conclude(interval, round(math.log(threshold), DIGITS), math.inf)
     return Verdict(
         outcome=Outcome.PARTIAL if missing else outcome,
         estimate=math.exp(float(logs.mean())) if len(logs) else None,
@@ -98,8 +104,10 @@ def judge_wider(
     )
 
 
-def judge_gains(gains: Mapping[str, float], *, policies: int, missing: Sequence[str] = ()) -> Verdict:
-    """Judge "one scheme loses less than another in a typical cell".
+def judge_gains(
+    gains: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.0
+) -> Verdict:
+    """Judge "one scheme loses less than another in a typical cell", by more than `threshold`.
 
     `gains` maps a cell to the other scheme's relative error minus this one's. Exact sign-flip test on them, whose
     inversion gives the interval of the typical gain. Cells, not policies, are the units; equal cells count against
@@ -108,11 +116,11 @@ def judge_gains(gains: Mapping[str, float], *, policies: int, missing: Sequence[
     values = np.array([*gains.values()])
     interval = _invert_flips(values) if len(values) >= 5 else None
     return Verdict(
-        outcome=Outcome.PARTIAL if missing else conclude(interval, 0.0, math.inf),
+        outcome=Outcome.PARTIAL if missing else conclude(interval, threshold, math.inf),
         estimate=float(values.mean()) if len(values) else None,
         low=None if interval is None else interval[0],
         high=None if interval is None else interval[1],
-        threshold=0.0,
+        threshold=threshold,
         scope="cells like these",
         policies=policies,
         episodes=0,
@@ -123,9 +131,11 @@ def judge_gains(gains: Mapping[str, float], *, policies: int, missing: Sequence[
     )
 
 
-def judge_order(correlations: Mapping[str, float], *, policies: int, missing: Sequence[str] = ()) -> Verdict:
+def judge_order(
+    correlations: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.0
+) -> Verdict:
     """Judge "the one falls with the other in a typical cell" from a rank correlation per cell, like `judge_gains`."""
-    verdict = judge_gains(correlations, policies=policies, missing=missing)
+    verdict = judge_gains(correlations, policies=policies, missing=missing, threshold=threshold)
     values = [*correlations.values()]
     return replace(verdict, caveats=(f"positive in {sum(value > 0 for value in values)} of {len(values)} cells",))
 

@@ -42,8 +42,10 @@ def judge_convergence(runs: Runs, caps: Mapping[str, float], *, margin: float, m
     return _settle(runs, outcome, interval, margin, [*notes, *_list_times(runs, caps)], missing)
 
 
-def judge_sooner(runs: Runs, caps: Mapping[str, float], *, missing: Sequence[str] = ()) -> Verdict:
-    """Judge "the arm converges faster": fp32's steps to the level over the arm's, above 1 over paired seeds."""
+def judge_sooner(
+    runs: Runs, caps: Mapping[str, float], *, missing: Sequence[str] = (), threshold: float = 1.0
+) -> Verdict:
+    """Judge "the arm converges faster": fp32's steps to the level over the arm's, above `threshold`, paired seeds."""
     ratios = {
         cell: [math.log(a / b) for a, b in zip(*(find_times(curves, caps[cell]) for curves in pair), strict=True)]
         for cell, pair in runs.items()
@@ -51,11 +53,11 @@ def judge_sooner(runs: Runs, caps: Mapping[str, float], *, missing: Sequence[str
     logs = _average(ratios)
     interval = None if logs is None else Interval(*map(math.exp, logs))
     outcome = Outcome.INCONCLUSIVE
-    if interval is not None and interval.low > 1:
+    if interval is not None and interval.low > threshold:
         outcome = Outcome.SUPPORTED
-    elif interval is not None and interval.high < 1:
+    elif interval is not None and interval.high < threshold:
         outcome = Outcome.REFUTED
-    return _settle(runs, outcome, interval, 1.0, _list_times(runs, caps), missing)
+    return _settle(runs, outcome, interval, threshold, _list_times(runs, caps), missing)
 
 
 def find_level(curve: Curve) -> float:

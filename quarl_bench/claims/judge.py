@@ -9,6 +9,7 @@ from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.convergence import judge_convergence, judge_sooner
 from quarl_bench.claims.verdict import judge_loss, judge_retention, reverse, weigh_retention
+from quarl_bench.errors import SpecError
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
@@ -48,11 +49,13 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
     """The verdict on one sentence over many cells; the weaker one, as in `judge_case`."""
     rule, threshold = judged.claim.rule, judged.claim.threshold
     if rule == "wider":
-        return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing)
+        return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing, threshold=threshold)
     if rule == "flatter":
-        return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing, caveat=PROXY)
+        return judge_wider(
+            cells.ratios, policies=cells.policies, missing=cells.missing, threshold=threshold, caveat=PROXY
+        )
     if rule == "ordered":
-        return judge_order(cells.orders, policies=cells.policies, missing=cells.missing)
+        return judge_order(cells.orders, policies=cells.policies, missing=cells.missing, threshold=threshold)
     if rule == "count":
         return judge_count(len(judged.cases) - len(cells.missing), threshold=threshold, missing=cells.missing)
     if rule in ("converges", "sooner"):
@@ -65,33 +68,46 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
 
 def _judge_runs(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
     runs = {name: (arms[FP32], arms[judged.scheme]) for name, arms in cells.runs.items()}
-    caps = {name: find_environment(name.partition("-")[2]).cap or 0.0 for name in runs}
+    caps = {name: _find_cap(name.partition("-")[2]) for name in runs}
     if judged.claim.rule == "sooner":
-        return judge_sooner(runs, caps, missing=cells.missing)
+        return judge_sooner(runs, caps, missing=cells.missing, threshold=judged.claim.threshold)
     return judge_convergence(runs, caps, margin=judged.claim.threshold, missing=cells.missing)
+
+
+def _find_cap(environment: str) -> float:
+    """The highest return, of which levels of a learning curve are shares."""
+    cap = find_environment(environment).cap
+    if cap is None or cap <= 0:
+        raise SpecError(f"{environment}: convergence is judged as a share of the highest return; state its cap above 0")
+    return cap
 
 
 def _judge_cells(
     judged: JudgedClaim, measurements: dict[str, tuple[Measurement, ...]], cells: MeasuredCells
 ) -> Verdict:
     rule, threshold, missing = judged.claim.rule, judged.claim.threshold, cells.missing
+    caps = {case.id: find_environment(case.environment).cap for case in judged.cases}
+    if rule in ("tracks", "gains"):
+        missing += tuple(f"{name}: fp32's mean return is 0" for name, m in measurements.items() if not m[0].mean)
+        measurements = {name: m for name, m in measurements.items() if m[0].mean}
     if rule == "tracks":
         errors = {name: m[0].find_error(m[1]) for name, m in measurements.items()}
-        points = {name: (spread, errors[name]) for name, spread in cells.spreads.items()}
+        points = {name: (spread, errors[name]) for name, spread in cells.spreads.items() if name in errors}
         return judge_tracks(points, policies=cells.policies, missing=missing, threshold=threshold)
     if rule == "equivalence":
         triples = {name: (m[0], m[1], m[2]) for name, m in measurements.items()}
-        return judge_equivalence(triples, margin=threshold, missing=missing)
+        return judge_equivalence(triples, margin=threshold, caps=caps, missing=missing)
     if rule == "gains":
         gains = {name: m[0].find_error(m[2]) - m[0].find_error(m[1]) for name, m in measurements.items()}
-        return judge_gains(gains, policies=cells.policies, missing=missing)
+        return judge_gains(gains, policies=cells.policies, missing=missing, threshold=threshold)
     if rule == "loses":
-        triple = next(iter(measurements.values()), None)
-        return judge_loss(None if triple is None else (triple[2], triple[1]), margin=threshold, missing=missing)
+        name, triple = next(iter(measurements.items()), ("", None))
+        pair = None if triple is None else (triple[2], triple[1])
+        return judge_loss(pair, margin=threshold, cap=caps.get(name), missing=missing)
     pairs = {name: (m[0], m[1]) for name, m in measurements.items()}
     if rule == "most_cells":
-        return judge_most_cells(pairs, margin=threshold, missing=missing)
-    verdict = judge_mean_error(pairs, threshold=threshold, missing=missing)
+        return judge_most_cells(pairs, margin=threshold, caps=caps, missing=missing)
+    verdict = judge_mean_error(pairs, threshold=threshold, caps=caps, missing=missing)
     return reverse(verdict) if rule == "mean_loss" else verdict
 
 

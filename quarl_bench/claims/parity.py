@@ -107,14 +107,21 @@ def compare_summaries(reference: Summary, candidate: Summary) -> Difference:
     return Difference(estimate, 2 * interval.low / unit, 2 * interval.high / unit)
 
 
-def weigh(candidate: Returns, floor: float) -> tuple[float, float]:
-    """One-sided p-values (of "the true mean is above `floor`", of "below it"), by Student's t over policies.
+def weigh(reference: Returns, candidate: Returns) -> tuple[float, float]:
+    """One-sided p-values: of "the true mean is above the floor of fp32's band", and of "below it".
 
-    `floor` is in units of return and taken as known; (1, 1) for one policy or without spread.
+    Welch's t. The floor, mean - SD, is estimated too, from as few policies: its variance is that of the mean plus that
+    of a normal sample's SD, SD^2 / 2(n - 1). (1, 1) for one policy on a side, or without spread.
     """
-    values = stats.check_finite(candidate, "returns")
-    error = values.std(ddof=1) / math.sqrt(values.size) if values.size > 1 else 0.0
-    return stats.split_t((float(values.mean()) - floor) / error, values.size - 1) if error else (1.0, 1.0)
+    base, values = Summary.of(reference, "fp32 returns"), Summary.of(candidate)
+    if min(base.policies, values.policies) < 2:
+        return 1.0, 1.0
+    floor = base.variance + base.sd**2 / (2 * (base.policies - 1))
+    error = math.sqrt(values.variance + floor)
+    if not error:
+        return 1.0, 1.0
+    dof = error**4 / (values.variance**2 / (values.policies - 1) + floor**2 / (base.policies - 1))
+    return stats.split_t((values.mean - (base.mean - base.sd)) / error, dof)
 
 
 Group = Sequence[Returns]  # cells whose means are averaged

@@ -53,7 +53,7 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, Configur
         with path.open(newline="") as stream:
             reader = csv.DictReader(stream)
             rows = list(reader)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path}: {error}; name the folder of {FP32_FILE} and {QUANTIZED_FILE}") from error
     if not set(columns) <= set(reader.fieldnames or ()):
         raise StoreError(f"{path}: its columns are not {', '.join(columns)}; restore it")

@@ -41,7 +41,11 @@ def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
 def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
     """Judge "the selected configurations match fp32" on those tasks that were run; partial without the others."""
     found = {task: (tasks[task][0], tasks[task][1](configuration)) for task, configuration in chosen.items()}
-    cells = {task: (base, other) for task, (base, other) in found.items() if base.size > 1 and other is not None}
+    cells = {
+        task: (base, other)
+        for task, (base, other) in found.items()
+        if other is not None and min(base.size, other.size) > 1
+    }
     missing = tuple(f"{task}: fp32 and {chosen[task].scheme}" for task in found.keys() - cells.keys())
     if not cells:
         return leave_open(SHARE, sorted(missing))
@@ -50,12 +54,12 @@ def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict
 
 
 def _judge_cells(cells: Mapping[str, tuple[Returns, Returns]]) -> Verdict:
-    """Of (fp32, quantized) returns: whether the true mean lies above the floor of the fp32 band, taken as known.
+    """Of (fp32, quantized) returns: whether the true mean lies above the floor of the true fp32 band.
 
     Partial conjunction by Simes, as everywhere: estimate and interval are shares of cells, threshold 80%.
     """
     rule = Parity()
-    weights = [weigh(returns, rule.find_band(reference)[0]) for reference, returns in cells.values()]
+    weights = [weigh(*pair) for pair in cells.values()]
     matched = sum(rule.matches(*pair) for pair in cells.values())
     differences = {name: compare(*pair) for name, pair in cells.items()}
     below = [f"{name} ({found.estimate:+.0%})" for name, found in differences.items() if found.below]
@@ -143,7 +147,7 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     missing += [f"{task}: {gap.scheme}" for task, found in selections.items() for gap in found.absent]
     if missing:
         return leave_open(1.0, missing)
-    equal = [selections[task].configuration == configuration for task, configuration in printed.items()]
+    equal = [selections[task].is_printed(configuration) for task, configuration in printed.items()]
     share = float(np.mean(equal))
     differences = {task: found.chosen.difference for task, found in selections.items()}
     above, under = stats.flip_signs([found.estimate for found in differences.values()])
@@ -191,16 +195,13 @@ def _gather(find: Finder, scope: str, bits: Sequence[int]) -> list[Returns]:
 
 
 def _list_missing(tasks: Tasks, scopes: Sequence[str], bits: Sequence[int]) -> list[str]:
-    """What a sentence needs and was not run: fp32, and every one of `bits` in the scopes."""
+    """What a sentence needs and has no two policies: fp32, and every one of `bits` in the scopes."""
     wanted = [Configuration.of_scope(scope, width) for scope in scopes for width in bits]
     return [
         f"{task}: {name}"
         for task, (reference, find) in tasks.items()
-        for name, there in (
-            ("fp32", reference.size > 1),
-            *((configuration.scheme, find(configuration) is not None) for configuration in dict.fromkeys(wanted)),
-        )
-        if not there
+        for name, returns in (("fp32", reference), *((wish.scheme, find(wish)) for wish in dict.fromkeys(wanted)))
+        if returns is None or returns.size < 2
     ]
 
 

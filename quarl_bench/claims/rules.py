@@ -72,13 +72,13 @@ RULES: dict[str, Rule] = {
         against=Meaning.SCHEMES,
     ),
     "gains": Rule(
-        AGGREGATE, "per cell, loss under the other scheme minus loss under this one; supported above 0",
-        against=Meaning.SCHEMES,
+        AGGREGATE, "per cell, loss under the other scheme minus loss under this one; supported above the threshold",
+        against=Meaning.SCHEMES, share=False,
     ),
     "most_cells": Rule(AGGREGATE, "share of cells that keep 1 - threshold of the return"),
     "wider": Rule(
         AGGREGATE, "ratio of a statistic of weights between two kinds of policy, over tasks; supported above the "
-        "threshold", Meaning.STATISTICS, against=Meaning.ALGORITHM,
+        "threshold", Meaning.STATISTICS, against=Meaning.ALGORITHM, share=False,
     ),
     "loses": Rule(
         AGGREGATE, "ratio of mean returns of one cell; supported below 1 - threshold", against=Meaning.SCHEMES
@@ -90,13 +90,15 @@ RULES: dict[str, Rule] = {
     "count": Rule(AGGREGATE, "how many cases there are", share=False, whole=True),
     "flatter": Rule(
         AGGREGATE, "the ratio of `wider`, of the variance of action probabilities along learning curves",
-        against=Meaning.STATES, curves=True,
+        against=Meaning.STATES, share=False, curves=True,
     ),
     "ordered": Rule(
-        AGGREGATE, "rank agreement of learning curves with the order of the bits",
-        against=Meaning.STATES, whole=True, curves=True,
+        AGGREGATE, "rank agreement of learning curves with the order of the bits; supported above the threshold",
+        against=Meaning.STATES, share=False, whole=True, curves=True,
     ),
-    "published": Rule(AGGREGATE, "a rule of the paper's own, replayed on the runs that its authors published"),
+    "published": Rule(
+        AGGREGATE, "a rule of the paper's own, replayed on the runs that its authors published", share=False
+    ),
     "hardware": Rule(AGGREGATE, "a property of a design: cycles, resources, equality with the golden model"),
     "grows": Rule(
         AGGREGATE, "ratio of two policies' speed-ups on one board, the larger policy's over the smaller one's",

@@ -1,7 +1,7 @@
 """Selection on policies that are trained as the rule asks for them, and found again when it asks a second time."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ from quarl_bench.atomic import write_file
 from quarl_bench.claims.parity import Parity, Returns
 from quarl_bench.claims.selection import Configuration, Selection, Step, list_steps, select
 from quarl_bench.errors import SpecError, StoreError
-from quarl_bench.policy.stored import load_stored
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.lqcc.recipe import Recipe, name_policy
-from quarl_bench.rl.lqcc.train import Run, train_seeds
+from quarl_bench.rl.lqcc.train import complete_seeds, make_controlled
 from quarl_bench.rl.run import Options
 
 GRID, RESULT = "grid.json", "selection.json"
@@ -40,6 +39,7 @@ class Search:
         """
         if len(self.seeds) < 2:
             raise SpecError(f"seeds {list(self.seeds)}: a band of standard deviations needs at least two policies")
+        make_controlled(find_environment(self.environment), self.recipe.algo)[0].close()
         self._claim_folder()
         reference = self._find_returns(self.recipe, options, note)
 
@@ -47,7 +47,7 @@ class Search:
             return self._find_returns(self.recipe.quantize(configuration.scheme), options, note)
 
         selection = select(reference, find, rule=self.rule, steps=self.steps, full=self.full)
-        write_file(self.folder / RESULT, json.dumps(describe(selection), indent=1) + "\n")
+        write_result(self.folder, selection)
         return selection
 
     def _claim_folder(self) -> None:
@@ -64,6 +64,8 @@ class Search:
                 found = json.loads(path.read_text())
             except (OSError, ValueError) as error:
                 raise StoreError(f"{path} cannot be read ({error}); restore it or choose another --output") from error
+            if not isinstance(found, dict):
+                raise StoreError(f"{path}: not a grid of {RESULT}; restore it or choose another --output")
             if found != grid:
                 other = [key for key in grid if found.get(key) != grid[key]]
                 raise StoreError(f"{path}: this search has another {' and '.join(other)}; choose another --output")
@@ -75,14 +77,13 @@ class Search:
         missing = [spec.seed for spec in specs if not (self.folder / spec.name).exists()]
         if missing:
             note(f"training {specs[0].name.rsplit('-', 1)[0]}: {len(missing)} seeds, {recipe.timesteps:,} steps each")
-            # A run that died between two of its policies has a checkpoint of them all.
-            together = Run(recipe, find_environment(self.environment), self.seeds, self.folder, options)
-            train_seeds(recipe, self.environment, self.seeds if together.unfinished else missing, self.folder, options)
-        abouts: Sequence[dict[str, Any]] = [load_stored(self.folder / spec.name).about for spec in specs]
-        for spec, about in zip(specs, abouts, strict=True):
-            if about["recipe"]["sha256"] != recipe.sha256:
-                raise StoreError(f"{self.folder / spec.name} was trained by another recipe; choose another --output")
-        return np.array([about["return"]["mean"] for about in abouts])
+        trained = complete_seeds(recipe, self.environment, self.seeds, self.folder, options)
+        return np.array([stored.about["return"]["mean"] for _, stored in trained])
+
+
+def write_result(folder: Path, selection: Selection) -> None:
+    """`selection.json`, whole or not at all."""
+    write_file(folder / RESULT, json.dumps(describe(selection), indent=1) + "\n")
 
 
 def describe(selection: Selection) -> dict[str, Any]:

@@ -95,18 +95,26 @@ class Decision:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen; `matched` is False where no core precision matched, and the best of them is returned."""
+    """What was chosen; `matched` is False where no core precision matched, and the best of them is returned.
+
+    A later step without a match keeps what was chosen before it, and is named in `idle`.
+    """
 
     configuration: Configuration
     matched: bool
     rule: Parity
     decisions: tuple[Decision, ...] = field(repr=False)
     absent: tuple[Configuration, ...] = ()  # asked for, and not there
+    idle: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> Decision:
         """The last decision about the chosen configuration."""
         return next(d for d in reversed(self.decisions) if d.configuration == self.configuration)
+
+    def is_printed(self, configuration: Configuration) -> bool:
+        """Whether this one was selected, and not only returned for want of a match."""
+        return self.matched and self.configuration == configuration
 
     def explain(self) -> list[str]:
         """Every decision, and the outcome."""
@@ -114,7 +122,8 @@ class Selection:
         last = f"selected {end}" if self.matched else f"nothing matches fp32; the best is {end}"
         names = ", ".join(configuration.scheme for configuration in self.absent)
         without = f", without {names}, which were not run" if names else ""
-        return [*(decision.explain() for decision in self.decisions), f"{last} ({self.rule.name}{without})"]
+        kept = [f"{title}: nothing tried matches; what was chosen before stays" for title in self.idle]
+        return [*(decision.explain() for decision in self.decisions), *kept, f"{last} ({self.rule.name}{without})"]
 
 
 Finder = Callable[[Configuration], Returns | None]  # None: not run
@@ -130,13 +139,15 @@ def select(
 ) -> Selection:
     """Apply the rule. A step tries its values upwards and ends at the first match; with `full` it tries them all.
 
-    Configurations that were not run are left out and listed. SpecError when a step has none at all.
+    Configurations that were not run are left out and listed. SpecError when a step has none at all. The first step has
+    to match; a later one without a match leaves what was chosen.
     """
     rule = rule or Parity()
     chosen = Configuration()
     decisions: list[Decision] = []
     absent: list[Configuration] = []
-    for step in steps or list_steps():
+    idle: list[str] = []
+    for number, step in enumerate(steps or list_steps()):
         tried: list[Decision] = []
         for value in step.values:
             configuration = replace(chosen, **{step.field: value})
@@ -151,11 +162,14 @@ def select(
             raise SpecError(f"{step.title}: none of the configurations around {chosen.scheme} was run")
         decisions += tried
         matching = [decision for decision in tried if decision.matches]
-        if not matching:
+        if matching:
+            chosen = matching[0].configuration
+        elif number:
+            idle.append(step.title)
+        else:
             best = max(tried, key=lambda decision: decision.mean)
             return Selection(best.configuration, False, rule, tuple(decisions), tuple(absent))
-        chosen = matching[0].configuration
-    return Selection(chosen, True, rule, tuple(decisions), tuple(absent))
+    return Selection(chosen, True, rule, tuple(decisions), tuple(absent), tuple(idle))
 
 
 def vary_rule(
@@ -170,7 +184,7 @@ def vary_rule(
         for rule in VARIANTS
     }
     return {
-        rule: {task: chosen for task, chosen in chosens.items() if chosen.configuration != printed[task]}
+        rule: {task: chosen for task, chosen in chosens.items() if not chosen.is_printed(printed[task])}
         for rule, chosens in found.items()
     }
 

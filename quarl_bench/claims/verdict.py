@@ -80,7 +80,11 @@ def judge_retention(
 
 
 def judge_loss(
-    pair: tuple[Measurement, Measurement] | None, *, margin: float = 0.05, missing: Sequence[str] = ()
+    pair: tuple[Measurement, Measurement] | None,
+    *,
+    margin: float = 0.05,
+    cap: float | None = None,
+    missing: Sequence[str] = (),
 ) -> Verdict:
     """Judge "the candidate loses more than `margin` of the reference's return" on one cell; see `judge_retention`.
 
@@ -88,7 +92,7 @@ def judge_loss(
     """
     if pair is None:
         return Verdict(Outcome.PARTIAL, None, None, None, 1.0 - margin, name_scope(0), 0, 0, 0, missing=tuple(missing))
-    return reverse(judge_retention(*pair, margin=margin))
+    return reverse(judge_retention(*pair, margin=margin, cap=cap))
 
 
 def reverse(verdict: Verdict) -> Verdict:

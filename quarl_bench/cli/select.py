@@ -30,7 +30,9 @@ def add_command(commands: Any) -> None:
     source.add_argument("--seeds", type=read_seeds, metavar="LIST", help="train these seeds, as 0..9, where missing.")
     source.add_argument("--published", type=Path, metavar="FOLDER", help="replay the authors' runs, two CSV files.")
     command.add_argument("--output", type=Path, help="folder of what is trained, and of the result. Default: none.")
-    command.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
+    command.add_argument(
+        "--steps", type=read_positive, help="environment steps per seed, with --seeds. Default: the recipe's."
+    )
     command.add_argument("--two-sided", action="store_true", help="too good does not match. Default: it does.")
     command.add_argument("--population", action="store_true", help="SD of the population. Default: of a sample.")
     command.add_argument("--full", action="store_true", help="try every value of a step. Default: up to a match.")
@@ -43,7 +45,7 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Select, and explain every decision."""
     from quarl_bench.claims.parity import Parity
-    from quarl_bench.claims.search import describe
+    from quarl_bench.claims.search import describe, write_result
     from quarl_bench.claims.selection import list_steps
     from quarl_bench.rl.run import Interrupted
 
@@ -55,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     except Interrupted as reason:
         say(str(reason))
         return STOPPED
+    if options.published and options.output is not None:
+        write_result(options.output, selection)
     print_result(options, describe(selection), "\n".join(selection.explain()))
     return 0
 
@@ -63,6 +67,8 @@ def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...
     from quarl_bench.claims.published import read_published
     from quarl_bench.claims.selection import select
 
+    if options.steps:
+        raise SpecError("--steps: published runs have theirs; leave it out, or train with --seeds")
     runs = read_published(options.published)
     if options.algo != "sac" or options.environment not in runs.fp32:
         raise SpecError(f"{options.published}: holds SAC on {', '.join(runs.fp32)}; choose one of them")

@@ -60,13 +60,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, and say how well it plays."""
-    from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.quant.scheme import Family, Scheme
-    from quarl_bench.rl.recipes import Recipe, find_recipe
-    from quarl_bench.rl.run import Interrupted, Options
-    from quarl_bench.rl.train import train_policy
-    from quarl_bench.spec import PolicySpec
-    from quarl_bench.store import Places, Store, Train
+    from quarl_bench.rl.run import Options
 
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
@@ -75,6 +70,20 @@ def run(options: argparse.Namespace) -> int:
         return train_arms(options, settings)
     if options.seeds is not None or (options.scheme and Scheme.parse(options.scheme).family is Family.LEARNED):
         return train_many(options, settings)
+    return train_one(options, settings)
+
+
+def train_one(options: argparse.Namespace, settings: "Options") -> int:
+    """Train one policy by the recipe of its cell."""
+    from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.rl.recipes import Recipe, find_recipe
+    from quarl_bench.rl.run import Interrupted
+    from quarl_bench.rl.train import train_policy
+    from quarl_bench.spec import PolicySpec
+    from quarl_bench.store import Places, Store, Train
+
+    if options.steps or options.width or options.raw:
+        raise SpecError("--steps, --width and --raw are of LQCC's recipe: pass --seeds too, as --seeds 0..9")
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
     recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     if options.quant_delay is not None:
@@ -167,25 +176,28 @@ def warn_of_emulation(precision: str) -> None:
 def train_many(options: argparse.Namespace, settings: "Options") -> int:
     """Train all seeds in this process, and say how well each plays."""
     from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.quant.scheme import Family, Scheme
     from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
-    from quarl_bench.rl.lqcc.train import train_seeds
+    from quarl_bench.rl.lqcc.train import complete_seeds, train_seeds
     from quarl_bench.rl.run import Interrupted
 
     if options.output is None or options.origin or options.quant_delay is not None:
         raise SpecError("LQCC's recipe: pass --output, the folder of the policies' folders; no --origin, --quant-delay")
     seeds = options.seeds or (options.seed,)
-    if options.width and options.scheme:
+    learned = bool(options.scheme) and Scheme.parse(options.scheme).family is Family.LEARNED
+    if options.width and learned:
         raise SpecError(f"--width is an fp32 actor's; write --scheme {options.scheme}h{options.width}")
     changes = {"timesteps": options.steps, "actor_width": options.width, "precision": options.precision}
     recipe = find_recipe(options.algo).quantize(options.scheme or "fp32")
     recipe = recipe.override(normalize=not options.raw, **{key: value for key, value in changes.items() if value})
     taken = [name_policy(recipe, options.environment, seed).name for seed in seeds]
     taken = [name for name in taken if (options.output / name).exists()]
-    if taken and not (options.force or options.resume):  # a run may die between two of its policies
+    if taken and not (options.force or options.resume):
         raise StoreError(f"{options.output / taken[0]} exists; pass --force to replace it, or another --output")
     warn_of_emulation(recipe.precision)
     try:
-        trained = train_seeds(recipe, options.environment, seeds, options.output, settings)
+        train = complete_seeds if options.resume and not options.force else train_seeds
+        trained = train(recipe, options.environment, seeds, options.output, settings)
     except Interrupted as reason:
         say(str(reason))
         return STOPPED

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.resources
 import json
+import re
 import tomllib
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -14,6 +15,7 @@ from quarl_bench.spec import PolicySpec
 
 ORIGIN = "lqcc"  # of every policy trained so
 PRECISIONS = ("fp32", "bf16")  # of matrix products in training; parameters and the quantized forward are always fp32
+ARM = re.compile(rf"{ORIGIN}(raw)?({'|'.join(PRECISIONS[1:])})?(?:h(\d+))?")
 SOURCE = "Kresse and Lampert 2025, tables 4 and 5"
 
 
@@ -59,11 +61,14 @@ class Recipe:
         parsed = Scheme.parse(scheme)
         if parsed.family not in (Family.FP32, Family.LEARNED):
             raise SpecError(f"scheme {scheme!r} is not trained with many seeds; use fp32 or i<bits>c<bits>o<bits>")
-        return replace(self, scheme=parsed.name, actor_width=parsed.width)
+        named = replace(parsed, width=0) if parsed.width == self.width else parsed
+        return replace(self, scheme=named.name, actor_width=named.width)
 
     def override(self, **changes: Any) -> Self:
         """This recipe with other values; SpecError for one that cannot be trained."""
         recipe = replace(self, **changes)
+        if recipe.actor_width == recipe.width:
+            recipe = replace(recipe, actor_width=0)  # one name for one thing, and one hash
         if recipe.timesteps <= recipe.learning_starts:
             raise SpecError(
                 f"{recipe.timesteps:,} steps: learning starts after {recipe.learning_starts:,}; train longer"
@@ -96,6 +101,19 @@ def name_policy(recipe: Recipe, environment: str, seed: int) -> PolicySpec:
         "" if quantized or recipe.hidden == recipe.width else f"h{recipe.hidden}",
     )
     return PolicySpec(recipe.algo, environment, seed, "".join(parts), recipe.scheme if quantized else "")
+
+
+def list_options(origin: str, scheme: str) -> list[str]:
+    """What `quarl train --seeds LIST` has to be told for a policy of this origin, the inverse of `name_policy`."""
+    arm = ARM.fullmatch(origin)
+    raw, precision, width = (None, None, None) if arm is None else arm.groups()
+    parts = (
+        "--raw" if raw else "",
+        f"--precision {precision}" if precision else "",
+        f"--width {width}" if width else "",
+        f"--scheme {scheme}" if scheme else "",
+    )
+    return [part for part in parts if part]
 
 
 @cache

@@ -29,17 +29,19 @@ class Replay:
     """A ring of `capacity` transitions per seed, mapped into memory from files in `folder`.
 
     Files grow as they are written. The system keeps what a killed process wrote; a row behind the checkpoint's count is
-    written again.
+    written again. With `resume` the files have to be there, as they were: StoreError where one is not.
     """
 
-    def __init__(self, folder: Path, seeds: int, capacity: int, observation: int, action: int) -> None:
+    def __init__(
+        self, folder: Path, seeds: int, capacity: int, observation: int, action: int, *, resume: bool = False
+    ) -> None:
         self.capacity, self.count = capacity, 0  # rows written so far, beyond the capacity too
         widths = {"observations": observation, "next_observations": observation, "actions": action, "ends": 2}
         shapes = {folder / f"replay-{name}.f32": (seeds, capacity, width) for name, width in widths.items()}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _check_space(folder, shapes)
-            self._maps = {name: _map(*item) for name, item in zip(widths, shapes.items(), strict=True)}
+            self._maps = {name: _map(*item, resume=resume) for name, item in zip(widths, shapes.items(), strict=True)}
         except OSError as error:
             raise StoreError(
                 f"cannot write {folder}: {error.strerror or error}; choose a place with free space"
@@ -87,6 +89,7 @@ def _count_bytes(shape: tuple[int, int, int]) -> int:
     return 4 * int(np.prod(shape))
 
 
-def _map(path: Path, shape: tuple[int, int, int]) -> Any:
-    mode = "r+" if path.exists() and path.stat().st_size == _count_bytes(shape) else "w+"
-    return np.memmap(path, np.float32, mode, shape=shape)  # type: ignore[call-overload]
+def _map(path: Path, shape: tuple[int, int, int], *, resume: bool) -> Any:
+    if resume and not (path.exists() and path.stat().st_size == _count_bytes(shape)):
+        raise StoreError(f"{path} is missing or was cut, and nothing goes on without it; delete {path.parent}")
+    return np.memmap(path, np.float32, "r+" if resume else "w+", shape=shape)

@@ -5,6 +5,7 @@ restored; episodes begin anew, because a simulator's inner state is not kept. Th
 paper; validation episodes draw the learning curve and select nothing.
 """
 
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -14,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -29,7 +30,7 @@ from quarl_bench.policy.clipping import count_clipped
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
-from quarl_bench.policy.stored import Stored, save_stored
+from quarl_bench.policy.stored import Stored, load_stored, save_stored
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
@@ -47,6 +48,7 @@ ACTION_STREAM, REPLAY_STREAM = 103, 104  # of a seed's generators
 PATIENCE = 500  # steps between two questions whether to stop, or to save
 SAVE_SECONDS = 180.0  # between two checkpoints, at most about
 LIBRARIES = ("torch", "gymnasium", "mujoco", "numpy")
+LONGEST = 60  # characters for the seeds in the name of a checkpoint
 
 
 def train_seeds(
@@ -57,20 +59,35 @@ def train_seeds(
     Raises SpecError for seeds or environments that cannot be trained on, StoreError when an unfinished run is there and
     `options.resume` is not set, when it is another run or another process trains it, Interrupted when asked to stop.
     """
-    options = options or Options()
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise SpecError(f"seeds {list(seeds)}: name at least one, and each once")
-    run = Run(recipe, find_environment(environment), tuple(seeds), folder, options)
-    check_unfinished(run.checkpoint, options)
-    torch.set_num_threads(options.workers)
+    run = Run.plan(recipe, environment, seeds, folder, options)
+    check_unfinished(run.checkpoint, run.options)
+    torch.set_num_threads(run.options.workers)
     with hold_run(run.checkpoint):
-        loop = Loop(run)
-        if run.unfinished:
-            loop.restore()
+        loop = Loop(run, run.read_checkpoint() if run.unfinished else None)
         loop.learn()
         stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
         shutil.rmtree(run.checkpoint, ignore_errors=True)
     return stored
+
+
+def complete_seeds(
+    recipe: Recipe, environment: str, seeds: Sequence[int], folder: Path, options: Options | None = None
+) -> list[tuple[PolicySpec, Stored]]:
+    """Policies of all `seeds`: an unfinished run of theirs goes on, else those in `folder` are kept, others trained.
+
+    StoreError, before anything is trained, where one of them is there and was trained by another recipe; otherwise as
+    `train_seeds`.
+    """
+    run = Run.plan(recipe, environment, seeds, folder, options)
+    kept = [(spec, load_stored(folder / spec.name)) for spec in run.specs if (folder / spec.name).exists()]
+    for spec, stored in kept:
+        if stored.about["recipe"]["sha256"] != recipe.sha256:
+            raise StoreError(f"{folder / spec.name} was trained by another recipe; choose another --output")
+    done = {} if run.unfinished else {spec.seed: (spec, stored) for spec, stored in kept}
+    missing = [seed for seed in run.seeds if seed not in done]
+    if missing:
+        done |= {new[0].seed: new for new in train_seeds(recipe, environment, missing, folder, options)}
+    return [done[seed] for seed in run.seeds]
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,15 @@ class Run:
     seeds: tuple[int, ...]
     folder: Path
     options: Options
+
+    @classmethod
+    def plan(
+        cls, recipe: Recipe, environment: str, seeds: Sequence[int], folder: Path, options: Options | None
+    ) -> Self:
+        """SpecError for seeds or environments that cannot be trained on."""
+        if not seeds or len(set(seeds)) != len(seeds):
+            raise SpecError(f"seeds {list(seeds)}: name at least one, and each once")
+        return cls(recipe, find_environment(environment), tuple(seeds), folder, options or Options())
 
     @property
     def specs(self) -> list[PolicySpec]:
@@ -97,6 +123,8 @@ class Run:
     def checkpoint(self) -> Path:
         """The folder of an unfinished run."""
         numbers = "-".join(map(str, self.seeds))
+        if len(numbers) > LONGEST:  # of what a file's name may hold
+            numbers = f"-{len(self.seeds)}-{hashlib.sha256(numbers.encode()).hexdigest()[:12]}"
         return self.folder / f"{self.name}-seeds{numbers}.checkpoint"
 
     @property
@@ -109,27 +137,39 @@ class Run:
         """What a checkpoint has to agree with."""
         return {"recipe": self.recipe.sha256, "environment": self.environment.id, "seeds": list(self.seeds)}
 
+    def read_checkpoint(self) -> dict[str, Any]:
+        """What `Loop.restore` goes on from; StoreError when it is another run's or damaged, and nothing was touched."""
+        path = self.checkpoint / STATE
+        try:
+            state: dict[str, Any] = torch.load(path, weights_only=True)
+            state["facts"] = json.loads(state["facts"])
+        except Exception as error:
+            raise StoreError(f"{path} cannot be read ({error}); delete its folder to start over") from error
+        if state["facts"]["identity"] != self.identity:
+            raise StoreError(f"{path} was made by another run (recipe, environment or seeds); delete its folder")
+        return state
+
 
 class Loop:
-    """Acting and learning, one environment step of every seed at a time."""
+    """Acting and learning, one environment step of every seed at a time; it goes on from `state`, if there is one."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, state: dict[str, Any] | None = None) -> None:
         self.run, recipe, seeds = run, run.recipe, run.seeds
-        made = [make_environment(run.environment) for _ in seeds]
+        made = [make_controlled(run.environment, recipe.algo) for _ in seeds]
         self.environments, self.limit = [bare for bare, _ in made], made[0][1]
-        observed, acted = self.environments[0].observation_space, self.environments[0].action_space
-        if not isinstance(acted, gymnasium.spaces.Box) or observed.shape is None or len(observed.shape) != 1:
-            raise SpecError(f"{run.environment.slug}: {recipe.algo} needs vectors as observations and as actions")
-        self.low, self.high, self.width = acted.low, acted.high, observed.shape[0]
+        acted = self.environments[0].action_space
+        self.low, self.high, self.width = acted.low, acted.high, self.environments[0].observation_space.shape[0]
         self.agent: Agent = AGENTS[recipe.algo](recipe, seeds, self.low, self.high, self.width)
         self.drawing = [np.random.default_rng([seed, ACTION_STREAM]) for seed in seeds]
         self.sampling = [np.random.default_rng([seed, REPLAY_STREAM]) for seed in seeds]
         capacity = min(recipe.replay, recipe.timesteps)
-        self.replay = Replay(run.checkpoint, len(seeds), capacity, self.width, len(self.low))
+        self.replay = Replay(run.checkpoint, len(seeds), capacity, self.width, len(self.low), resume=state is not None)
         self.curves: list[list[dict[str, Any]]] = [[] for _ in seeds]
         self.steps = 0
         self._observations: NDArray[Any] | None = None
         self._ages = np.zeros(len(seeds), dtype=np.int64)  # steps into the episodes
+        if state is not None:
+            self._restore(state)
 
     def learn(self) -> None:
         """Go on to the end, evaluating `CURVE_POINTS` times, and saving then and every `SAVE_SECONDS`."""
@@ -236,17 +276,18 @@ class Loop:
         torch.save(state, buffer)
         write_file(self.run.checkpoint / STATE, buffer.getvalue())
 
-    def restore(self) -> None:
-        """Continue the run of the checkpoint; StoreError when it is another run's or damaged."""
-        path = self.run.checkpoint / STATE
-        try:
-            state = torch.load(path, weights_only=True)
-            facts = json.loads(state["facts"])
-        except Exception as error:
-            raise StoreError(f"{path} cannot be read ({error}); delete its folder to start over") from error
-        if facts["identity"] != self.run.identity:
-            raise StoreError(f"{path} was made by another run (recipe, environment or seeds); delete its folder")
+    def _restore(self, state: dict[str, Any]) -> None:
+        facts = state["facts"]
         self.steps, self.replay.count, self.curves = state["steps"], state["rows"], facts["curves"]
         for generator, saved in zip((*self.drawing, *self.sampling), facts["generators"], strict=True):
             generator.bit_generator.state = saved
         self.agent.restore(state["agent"])
+
+
+def make_controlled(environment: Environment, algo: str) -> tuple[Any, int]:
+    """An environment and its limit of steps; SpecError unless observations and actions are vectors."""
+    made, limit = make_environment(environment)
+    observed, acted = made.observation_space, made.action_space
+    if not isinstance(acted, gymnasium.spaces.Box) or observed.shape is None or len(observed.shape) != 1:
+        raise SpecError(f"{environment.slug}: {algo} needs vectors as observations and as actions")
+    return made, limit
