@@ -17,7 +17,11 @@ GAMES = 3  # the same for Atari
 # published steps; 18 with sampled actions counts as won.
 BARS = {"mountaincarcontinuous": 90.0, "ppo-pong": 18.0}
 # Cells whose mean is lower: a finding, which README shows; it stands here until further seeds lift it.
-BELOW = {"a2c-halfcheetahbullet"}  # 2179 and 1944, mean 2061.5: 9.9 under the bar
+BELOW = {
+    "a2c-bipedalwalker",  # 260.5: 16.3 under the bar; it falls in some episodes (SD 96)
+    "a2c-halfcheetahbullet",  # 2179 and 1944, mean 2061.5: 9.9 under the bar
+    "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
+}
 SEEDS = 3  # whose mean is compared with the published score; further ones are there to decide close verdicts
 
 
