@@ -160,8 +160,8 @@ def test_an_interval_decides_about_speed_unless_the_times_are_void(fp32, int8, s
 def test_the_explanation_names_size_instructions_runtime_and_threads():
     line = explain_speed(compare(1.0, 2.0))
     assert line == (
-        "10,000 parameters; Raspberry Pi 3 (aarch64), no int8 dot product instruction; r: fp32 in k, int8 in k "
-        "kernels; 1 thread"
+        "10,000 parameters; Raspberry Pi 3 (aarch64), no int8 dot product instruction; fp32 by r in k kernels, int8 by "
+        "r in k kernels; 1 thread"
     )
     assert "int8 dot product (asimddp)" in explain_speed(compare(1.0, 2.0, features=("asimd", "asimddp")))
     assert "40,000 -> 10,000 bytes" in explain_size(compare(1.0, 2.0))

@@ -182,9 +182,18 @@ class TestQuantize:
         states = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float32)
         evaluated = quantize_again(folder / "policy", scheme)
         np.testing.assert_array_equal(loaded.policy.outputs(states), evaluated.outputs(states))
-        code, _, err = quarl("evaluate", "integers")
+        code, _, err = quarl("sweep", "integers")
         assert code == 2
         assert "holds integers, which are not quantized again; pass the fp32 policy" in err
+        played = quarl_json("evaluate", "integers", "--episodes", 3)
+        assert (played["scheme"], played["measured"]["episodes"]) == (scheme, 3)
+        code, _, err = quarl("evaluate", "integers", "--scheme", "int6")
+        assert (code, "no fp32 policy beside it" in err) == (2, True)
+
+    def test_the_environment_that_was_named_is_kept(self, folder, quarl_json):
+        save_policy(BALANCER, folder / "homeless", {"algo": "ppo"})
+        quarl_json("quantize", "homeless", "--scheme", "w4", "--environment", "cartpole", "--output", "w4")
+        assert quarl_json("evaluate", "w4", "--episodes", 3)["environment"] == "CartPole-v1"
 
     def test_a_damaged_integer_folder_is_named(self, folder, quarl_json):
         quarl_json("quantize", "policy", "--scheme", "int8", "--output", "integers")
@@ -378,6 +387,31 @@ def test_deploy_writes_an_artefact_that_proved_itself(folder, quarl_json):
     result = quarl_json("deploy", "policy", "--scheme", "int8", "--output", "artefact")
     assert result["golden_pairs"] > 0
     assert (folder / "artefact" / "model.tflite").stat().st_size == result["bytes"]
+
+
+@pytest.mark.parametrize("backend", ["c", "dump"])
+def test_integers_deploy_as_they_are(backend, folder, quarl, quarl_json):
+    save_policy(make_policy(HeadKind.ARGMAX, normalized=True), folder / "policy", ABOUT)
+    made = quarl_json("quantize", "policy", "--scheme", "int8", "--output", "integers")
+    result = quarl_json("deploy", "integers", "--backend", backend, "--output", "ours")
+    assert (result["scheme"], result["golden_pairs"] > 0) == ("int8", True)
+    manifest = json.loads((folder / "ours" / "manifest.json").read_text())
+    assert made["sha256"] in json.dumps(manifest)
+    code, _, err = quarl("deploy", "integers", "--backend", backend, "--scheme", "int6", "--output", "other")
+    assert (code, "which are not quantized again" in err) == (2, True)
+
+
+def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, capsys):
+    """1 is what `quarl check` returns for a refuted claim."""
+    monkeypatch.setattr(cli.check, "run", Mock(side_effect=RuntimeError("the simulator broke")))
+    try:
+        code = cli.main(["check", "policy"])
+    except SystemExit as stop:
+        code = stop.code
+    error = capsys.readouterr().err
+    assert code == 2
+    assert "RuntimeError: the simulator broke" in error
+    assert error.endswith("quarl check: an error in an environment or policy of yours, or in quarl\n")
 
 
 @pytest.mark.parametrize("backend", ["c", "onnx", "dump"])

@@ -161,7 +161,8 @@ def test_nothing_is_trained_twice(project, workers):
             return replace(recipe, timesteps=256, environments=1)
         quarl_bench.store.find_recipe = shorten
     """)
-    arguments = ("-n", workers, "--quarl-json", "rows.json", "--quarl-episodes", "2", "--quarl-baselines", "nowhere")
+    project.mkdir("nothing")
+    arguments = ("-n", workers, "--quarl-json", "rows.json", "--quarl-episodes", "2", "--quarl-baselines", "nothing")
     skipped = run(project, *arguments)
     assert skipped.parseoutcomes() == {"skipped": 2, "partial": 1}
     skipped.stdout.fnmatch_lines(["skipped 2: no baseline for ppo-cartpole-seed0: train it with*"])
@@ -235,7 +236,8 @@ def test_an_aggregate_with_missing_cells_is_partial_and_lists_them(project):
 
 
 def test_required_baselines_fail_instead_of_skipping(project):
-    options = ("-k", "cell", "--quarl-baselines", "nowhere")
+    project.mkdir("nothing")
+    options = ("-k", "cell", "--quarl-baselines", "nothing")
     assert run(project, *options).parseoutcomes()["skipped"] == 2
     result = run(project, *options, "--quarl-require", "baselines")
     assert result.parseoutcomes()["errors"] == 2
@@ -251,6 +253,8 @@ def test_required_baselines_fail_instead_of_skipping(project):
         (("--quarl-train", "maybe"), "*invalid choice: 'maybe'*"),
         (("--quarl-cache-dir", "claims.toml/x"), "*--quarl-cache-dir claims.toml/x: Not a directory; name a folder*"),
         (("--quarl-json", "no/such/rows.json"), "*no/such does not exist; make it*"),
+        (("--quarl-json", "."), "*--quarl-json .: a folder; name the file to write in it*"),
+        (("--quarl-baselines", "nowhere"), "*--quarl-baselines nowhere: no such folder*"),
         (("--quarl-claims", "no-such.toml"), "*claims file no-such.toml: *No such file*"),
         (("--quarl-claims", "bad.toml"), "*claims file bad.toml, line 1, key 'id': is missing*"),
         (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of smoke, nightly, paper*"),

@@ -189,7 +189,7 @@ def test_an_agent_is_stored_and_loaded(tmp_path: Path) -> None:
 
 CONFIGS = {
     "raw": ("{}", "", None),
-    "no_folder": (None, "", "no CartPole-v1/config.yml tells whether .* pass normalization=None"),
+    "no_folder": (None, "", "no CartPole-v1/config.yml tells whether .* pass --normalization none"),
     "no_statistics": ("normalize: true", "", "vecnormalize.pkl is missing; without it the policy is unknown"),
     "no_statistics_either": ("normalize: \"{'norm_obs': True}\"", "", "vecnormalize.pkl is missing"),
     "contradiction": ("n_envs: 8", "statistics", "says raw observations, but vecnormalize.pkl lies beside it"),

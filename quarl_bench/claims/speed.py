@@ -70,7 +70,7 @@ def explain_speed(compared: Comparison) -> str:
     parts = [
         f"{fp32.check.parameters:,} parameters",
         f"{state.processor} ({state.architecture}), {dot}",
-        f"{int8.check.runtime}: fp32 in {fp32.check.kernel}, int8 in {int8.check.kernel} kernels",
+        ", ".join(f"{t.check.scheme} by {t.check.runtime} in {t.check.kernel} kernels" for t in (fp32, int8)),
         f"{compared.board.threads} thread{'s' if compared.board.threads > 1 else ''}",
     ]
     if int8.check.kernel == "builtin" and fp32.check.kernel != "builtin":

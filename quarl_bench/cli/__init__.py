@@ -6,6 +6,7 @@ One module per command; each imports what is heavy only when it runs, so that `-
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from quarl_bench import __version__
@@ -44,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception:  # noqa: BLE001 (1 is a verdict, of check for one)
+        traceback.print_exc()
+        print(f"quarl {options.command}: an error in an environment or policy of yours, or in quarl", file=sys.stderr)
+        return 2
     return code
 
 

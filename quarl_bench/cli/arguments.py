@@ -39,7 +39,8 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     command.add_argument("--algo", help="algorithm of a .zip, for example ppo. Default: what the file says.")
     command.add_argument(
         "--normalization", metavar="FILE",
-        help="saved VecNormalize, or `none` for raw observations. Default: from the folder beside a .zip, else none.",
+        help="saved VecNormalize, or `none` for raw observations. Default: of a .zip, what the folder beside it says, "
+        "agent/config.yml and agent/vecnormalize.pkl of agent.zip; else none.",
     )  # fmt: skip
     command.add_argument(
         "--arch", metavar="CHAIN",

@@ -2,12 +2,15 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
-from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import print_result
+
+if TYPE_CHECKING:
+    from quarl_bench.policy.policy import Policy
 
 BACKENDS = ("litert", "litert-dynamic", "c", "onnx", "dump")
 DEFAULTS = {"litert-dynamic": "w8symnarrowpc"}  # schemes, where they are not int8
@@ -22,7 +25,8 @@ def add_command(commands: Any) -> None:
     add_environment(command)
     command.add_argument(
         "--scheme",
-        help="fp32, fp16, w2..w32 or int8. Default: int8; of litert-dynamic, w8symnarrowpc, its weights' own.",
+        help="fp32, fp16, w2..w32 or int8. Default: int8; of litert-dynamic, w8symnarrowpc, its weights' own; of a "
+        "folder of integers, as training with --scheme writes it, theirs.",
     )
     command.add_argument("--backend", default="litert", choices=BACKENDS, help="form of the artefact. Default: litert.")
     command.add_argument(
@@ -34,20 +38,30 @@ def run(options: argparse.Namespace) -> int:
     """Export, load again, and re-run the golden pairs."""
     from quarl_bench.deploy.deployed import load_artefact, verify
     from quarl_bench.deploy.export import export_policy
+    from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme or DEFAULTS.get(options.backend, "int8"))
-    stored, environment = open_task(options)
-    quantized = quantize_policy(stored, environment, scheme)
-    golden = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)
+    player: Policy
+    quantized: Policy
+    integers = find_integers(options)
+    if integers is None:
+        stored, environment = open_task(options)
+        player, quantized, sha256 = stored.policy, quantize_policy(stored, environment, scheme), stored.sha256
+    else:
+        kept, name, environment = integers
+        if options.scheme and scheme.name != name:
+            raise SpecError(f"{options.policy}: holds integers of {name}, which are not quantized again; no --scheme")
+        player, quantized, sha256, scheme = kept.policy, kept.policy, kept.sha256, Scheme.parse(name)
+    golden = collect_observations(player, environment, STATES, CALIBRATION_SEEDS)
     export_policy(
         quantized,
         options.output,
         golden,
         scheme=scheme.name,
-        source_sha256=stored.sha256,
+        source_sha256=sha256,
         backend=options.backend,
     )
     deployed = load_artefact(options.output)

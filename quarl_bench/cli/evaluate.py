@@ -2,12 +2,16 @@
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
-from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import describe_returns, print_result
+
+if TYPE_CHECKING:
+    from quarl_bench.policy.integers import StoredIntegers
+    from quarl_bench.rl.environments import Environment
 
 
 def add_command(commands: Any) -> None:
@@ -42,6 +46,9 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.rl.states import SOFTMAX, compare_states
 
     use_one_thread()
+    integers = find_integers(options)
+    if integers is not None:
+        return play_integers(options, *integers)
     scheme = Scheme.parse(options.scheme)
     stored, environment = open_task(options)
     if options.sampled and not (stored.policy.head.discrete and stored.about.get("algo") in SOFTMAX):
@@ -81,4 +88,33 @@ def run(options: argparse.Namespace) -> int:
         kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"
         lines.append(f"  in {found.states} states of the fp32 policy: same action in {found.agreement:.2%}; {kl}")
     print_result(options, result, "\n".join(lines))
+    return 0
+
+
+def play_integers(
+    options: argparse.Namespace, stored: "StoredIntegers", scheme: str, environment: "Environment"
+) -> int:
+    """Play integers, which have no fp32 self to be judged against."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.policy.clipping import count_clipped
+    from quarl_bench.report.rows import summarise
+    from quarl_bench.rl.evaluate import TEST_SEEDS, measure
+
+    if options.sampled or options.states or options.scheme not in ("fp32", scheme):
+        raise SpecError(
+            f"{options.policy}: holds integers of {scheme} and no fp32 policy beside it; --scheme, --sampled and "
+            "--states compare the two"
+        )
+    policy, counter = count_clipped(stored.policy)
+    seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
+    measured = measure([(stored.sha256, policy)], environment, seeds)
+    lines = [
+        f"{environment.id}, {options.episodes} episodes, deterministic, measured on this machine",
+        f"  {scheme:<9} return {describe_returns(measured.returns[0])}",
+    ]
+    if counter.clipped:
+        lines.append(f"  note: {counter.describe()}")
+    result = {"scheme": scheme, "environment": environment.id, "measured": summarise(measured)}
+    clipped = {"share": counter.share, "values": counter.seen}
+    print_result(options, result | {"clipped": clipped}, "\n".join(lines))
     return 0

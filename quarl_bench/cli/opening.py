@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # torch takes seconds to import; `--help` and usage errors do without
     from quarl_bench.policy.files import StoredPolicy
+    from quarl_bench.policy.integers import StoredIntegers
     from quarl_bench.policy.policy import Policy
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.rl.environments import Environment
@@ -23,6 +24,31 @@ def open_task(options: argparse.Namespace) -> "tuple[StoredPolicy, Environment]"
     from quarl_bench import task
 
     return task.open_task(_name(options))
+
+
+def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, Environment] | None":
+    """The integers that the folder holds, their scheme, and where they play; None where it holds none.
+
+    Such are what `quarl train --scheme` and `quarl quantize --scheme int<bits>` wrote.
+    """
+    from quarl_bench.errors import SpecError
+    from quarl_bench.policy.integers import INTEGERS, load_integers
+    from quarl_bench.rl.environments import identify_environment
+    from quarl_bench.task import find_baseline
+
+    folder = find_baseline(options.policy)
+    if not (folder / INTEGERS).exists():
+        return None
+    kept = load_integers(folder)
+    parts = [kept.about.get(part) for part in ("recipe", "quantization")]
+    scheme = next((part["scheme"] for part in parts if isinstance(part, dict) and "scheme" in part), None)
+    if not isinstance(scheme, str):
+        raise SpecError(f"{folder}: its manifest names no scheme; pass the policy that it was quantized from")
+    name = options.environment or kept.about.get("environment")
+    if not isinstance(name, str):
+        raise SpecError(f"{folder}: the policy names no environment; pass --environment")
+    time_feature = bool(kept.about.get("time_feature", False))
+    return kept, scheme, identify_environment(name, time_feature=time_feature)
 
 
 def quantize_policy(stored: "StoredPolicy", environment: "Environment", scheme: "Scheme") -> "Policy":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
-from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import format_table, print_result
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
@@ -85,27 +85,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Environment]":
     """The integers, their scheme, the hash that names them, and where they play."""
-    from quarl_bench.policy.integers import INTEGERS, load_integers
     from quarl_bench.policy.policy import require_integer
     from quarl_bench.quant.scheme import Scheme
-    from quarl_bench.rl.environments import identify_environment
-    from quarl_bench.task import find_baseline
 
-    folder = find_baseline(options.policy)
-    if not (folder / INTEGERS).exists():
-        scheme = Scheme.parse(options.scheme)
-        if not scheme.integer:
-            raise SpecError(f"--scheme {scheme.name}: only integers can be equal everywhere; use int<bits>, 2 to 8")
-        stored, environment = open_task(options)
-        return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
-    kept = load_integers(folder)
-    trained = kept.about.get("recipe", {}).get("scheme")
-    if not isinstance(trained, str):
-        raise SpecError(f"{folder}: its manifest names no scheme; pass the policy that it was quantized from")
-    name = options.environment or kept.about.get("environment")
-    if not isinstance(name, str):
-        raise SpecError(f"{folder}: the policy names no environment; pass --environment")
-    return kept.policy, trained, kept.sha256, identify_environment(name)
+    found = find_integers(options)
+    if found is not None:
+        kept, trained, environment = found
+        return kept.policy, trained, kept.sha256, environment
+    scheme = Scheme.parse(options.scheme)
+    if not scheme.integer:
+        raise SpecError(f"--scheme {scheme.name}: only integers can be equal everywhere; use int<bits>, 2 to 8")
+    stored, environment = open_task(options)
+    return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
 
 
 def _write_rows(rows: "list[Row]") -> list[str]:

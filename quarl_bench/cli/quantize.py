@@ -38,11 +38,15 @@ def run(options: argparse.Namespace) -> int:
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
-    if scheme.integer and scheme.calibrated:
+    home = {}
+    if (scheme.integer and scheme.calibrated) or options.environment:
         stored, environment = open_task(options)
-        policy, states = quantize_policy(stored, environment, scheme), count_calibration(environment)
+        home = {"environment": environment.id}
     else:  # needs no environment
         stored = open_policy(options)
+    if scheme.integer and scheme.calibrated:
+        policy, states = quantize_policy(stored, environment, scheme), count_calibration(environment)
+    else:
         policy, states = deployable(stored.policy.quantize(scheme)), 0
     if options.output.resolve() == options.policy.resolve():
         raise StoreError(f"{options.output} is the policy itself; choose another --output")
@@ -55,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         "levels": levels,
         "calibration_states": states,
     }
-    about = {key: stored.about[key] for key in KEPT if key in stored.about} | {"quantization": quantization}
+    about = {key: stored.about[key] for key in KEPT if key in stored.about} | home | {"quantization": quantization}
     if isinstance(policy, IntegerPolicy):
         name, sha256 = INTEGERS, save_integers(policy, options.output, about).sha256
     elif isinstance(policy, PolicyNet):

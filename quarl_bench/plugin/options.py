@@ -129,7 +129,10 @@ def read_settings(config: pytest.Config) -> Settings:
         count = PROFILES[profile] if episodes is None else positive(str(episodes))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
-    baselines = Path(_choose(config, "baselines") or config.rootpath / "baselines")
+    named = _choose(config, "baselines")
+    if named and not Path(named).is_dir():
+        raise pytest.UsageError(f"--quarl-baselines {named}: no such folder; name one with policies/<policy>/")
+    baselines = Path(named or config.rootpath / "baselines")
     return Settings(
         profile=profile,
         train=train,
@@ -179,6 +182,8 @@ def _choose_file(config: pytest.Config, name: str) -> Path | None:
     path = Path(chosen).absolute()
     if not path.parent.is_dir():
         raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
+    if path.is_dir():
+        raise pytest.UsageError(f"--quarl-{name} {chosen}: a folder; name the file to write in it")
     return path
 
 

@@ -77,7 +77,7 @@ def _read_shape(fields: dict[str, Any], where: str) -> tuple[int, ...]:
 
 
 def _read_integer(value: Any, where: str) -> int:
-    if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII):
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value, re.ASCII):
         return int(value)
     if type(value) is not int:
         raise PolicyError(f"{where} has no number of actions that can be read; restore the zip")

@@ -222,7 +222,8 @@ def _find_statistics(
     if training.normalized is None and not present:
         raise PolicyError(
             f"{where}: no {folder.name}/{CONFIG} tells whether it was trained on normalized observations: pass "
-            "normalization=None for raw ones, or the statistics or the path of its saved VecNormalize"
+            '--normalization none (in a test normalization="none", to read_zip None) for raw ones, or the path of its '
+            "saved VecNormalize"
         )
     if training.normalized and not present:
         raise PolicyError(
