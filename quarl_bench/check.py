@@ -192,6 +192,10 @@ def recommend(check: Check) -> str:
     )
     there = [cost for cost in check.costs if cost.scheme == kept.scheme.name and cost.bytes]
     cost = min(there, key=lambda cost: cost.bytes, default=None)
+    known = {line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.SUPPORTED}
+    least = min((c for c in check.costs if c.scheme in known and c.bytes), key=lambda c: c.bytes, default=None)
+    if cost and least and least.bytes < cost.bytes:  # runtimes store fewer bits than eight in bytes
+        further += f" {least.scheme} takes less: {least.bytes:,} bytes as {least.backend}."
     return f"{small}{f', in {cost.bytes:,} bytes as {cost.backend}' if cost else ''}.{further}"
 
 

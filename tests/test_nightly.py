@@ -111,6 +111,24 @@ def test_a_run_in_parts_merges_to_the_whole(project, capsys):
     assert "name each part once" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_an_interrupted_part_says_so_and_is_not_merged(project, capsys, workers):
+    project.makeconftest("""
+        import pytest
+        @pytest.hookimpl(trylast=True)
+        def pytest_runtest_logreport(report):
+            if "case4" in report.nodeid and report.when == "call":
+                raise KeyboardInterrupt
+    """)
+    result = run(project, "--quarl-json", "1.json", "-n", workers)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    part = read(project, "1.json")
+    assert part["interrupted"] is True
+    assert any("interrupted" in note for note in part["notes"])
+    assert main(["report", "merge", str(project.path / "1.json"), "--output", str(project.path / "all.json")]) == 2
+    assert "1.json: its run was interrupted" in capsys.readouterr().err
+
+
 def test_changed_verdicts_fail_and_moves_are_told_in_standard_errors(project):
     run(project, "--quarl-json", "last.json", "-n", "2")
     options = ("--quarl-compare", "last.json", "--quarl-json", "now.json")

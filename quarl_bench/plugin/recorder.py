@@ -16,6 +16,7 @@ RECORDER = "quarl_recorder"
 ROW = "quarl_row"  # property: the row of a judged item
 CASE = "quarl_case"  # property: the id of an item of the catalog, judged or not
 NOTE = "quarl_note"  # property: something the store trained or repaired
+FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 VERDICT, LINE = "quarl_verdict", "quarl_line"  # properties: what remains of a row for other reports, as junit XML
 
 
@@ -67,12 +68,14 @@ class Recorder:
             return
         from quarl_bench.report.results import build_results, write_results
 
+        cut = self._note_cut(session)
         lists: dict[str, list[Any]] = {"skipped": self.skipped, "notes": self.notes}
         if self.compared is not None:
             lists["changes"] = self.compared.as_dicts()
         try:
             results = build_results(self.rows, settings.as_dict(), self._config.rootpath, **lists)
             results["durations"] = {nodeid: round(seconds, 3) for nodeid, seconds in sorted(self.durations.items())}
+            results |= cut
             if settings.shard is not None:
                 results["shard"] = "{}/{}".format(*settings.shard)
             if settings.json is not None:
@@ -84,6 +87,13 @@ class Recorder:
                 write_report(settings.html, [Document("this run", results)])
         except QuarlError as error:
             raise pytest.UsageError(str(error)) from error
+
+    def _note_cut(self, session: pytest.Session) -> dict[str, bool]:
+        """What results say of a run that ended early, and a note for the reader."""
+        if session.exitstatus in FINISHED and not (session.shouldfail or session.shouldstop):
+            return {}
+        self.notes.append("the run was interrupted: what is not listed was not run")
+        return {"interrupted": True}
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The sections "quarl claims" and, beside the last run, "quarl changes"."""

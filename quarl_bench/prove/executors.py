@@ -130,7 +130,7 @@ def open_microcontroller(subject: Subject, stack: ExitStack) -> Execution:
 
     def price() -> Cost:
         report = json.loads(make_for_microcontroller(folder, "test", f"CALLS={INSTRUCTIONS}"))
-        return Cost(float(report["mean_ns"]), "instructions", Source.EMULATED)  # a nanosecond is one
+        return Cost(float(report["mean_instructions"]), "instructions", Source.EMULATED)
 
     return _wrap(subject, runner, text + data, price)
 

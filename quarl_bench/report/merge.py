@@ -17,14 +17,18 @@ ALIKE = ("commit", "settings")  # what parts of one run have in common
 def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
     """One results file of the parts; the order of `documents` makes no difference.
 
-    StoreError where they are not parts of one run: another commit, other settings, a shard that is missing or given
-    twice, or a row that two of them tell differently. What one part skipped and another judged was not skipped.
+    StoreError where they are not parts of one run: another commit, other settings, a shard that is missing, given twice
+    or interrupted, or a row that two of them tell differently. What one part skipped and another judged was not
+    skipped.
     """
     first = documents[0]
     for document in documents[1:]:
         for key in ALIKE:
             if document.data.get(key) != first.data.get(key):
                 raise StoreError(f"{document.name}: another {key} than {first.name}; merge the parts of one run")
+    for document in documents:
+        if document.data.get("interrupted"):
+            raise StoreError(f"{document.name}: its run was interrupted, so cases are missing; run it again")
     _check_shards(documents)
     rows = _merge_rows(documents)
     judged = {row["nodeid"] for row in rows}
