@@ -86,7 +86,7 @@ def _judge_cells(
     judged: JudgedClaim, measurements: dict[str, tuple[Measurement, ...]], cells: MeasuredCells
 ) -> Verdict:
     rule, threshold, missing = judged.claim.rule, judged.claim.threshold, cells.missing
-    caps = {case.id: find_environment(case.environment).cap for case in judged.cases}
+    caps = {case.id: find_environment(case.environment).cap for case in judged.cases if case.id in measurements}
     if rule in ("tracks", "gains"):
         missing += tuple(f"{name}: fp32's mean return is 0" for name, m in measurements.items() if not m[0].mean)
         measurements = {name: m for name, m in measurements.items() if m[0].mean}
