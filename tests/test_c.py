@@ -207,6 +207,34 @@ def test_one_call_is_the_whole_policy(kind: HeadKind, tmp_path: Path) -> None:
     assert library.policy_act(*(array.ctypes.data_as(ctypes.c_void_p) for array in (broken, action))) == -1
 
 
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
+@pytest.mark.parametrize("kind", [*HeadKind, "limited", "image"])
+def test_one_call_is_the_whole_policy_in_floats_too(kind: str, kernel: str, tmp_path: Path) -> None:
+    """Also where the compiler may assume that there is no NaN."""
+    if kind == "image":
+        policy, states = make_image_policy(), np.random.default_rng(0).integers(0, 256, (40, 2, 9, 7), dtype=np.uint8)
+        rows = np.ascontiguousarray(np.moveaxis(states, 1, -1))
+    else:
+        policy = make_policy(HeadKind.TANH if kind == "limited" else HeadKind(kind), normalized=True)
+        if kind == "limited":
+            policy = replace(policy, head=replace(policy.head, mean_limit=0.3))
+        states = rows = STATES[:100]
+    files = write_model(policy)
+    library = ctypes.CDLL(str(compile_library(files, FLOAT_KERNELS[kernel], tmp_path)))
+    for row, expected in zip(rows, policy.act(states), strict=True):
+        action = np.empty(2, np.float32)
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (row, action)]
+        code = library.policy_act(*pointers[: 1 if policy.head.discrete else 2])
+        if policy.head.discrete:
+            assert code == expected
+        else:
+            assert code == 0
+            np.testing.assert_allclose(action, expected, rtol=1e-5, atol=1e-6)
+    if kind != "image":
+        broken = np.float32([0, np.nan, 0, 0])
+        assert library.policy_act(*(array.ctypes.data_as(ctypes.c_void_p) for array in (broken, np.empty(2)))) == -1
+
+
 @pytest.mark.parametrize("kind", HeadKind)
 def test_actions_are_those_of_the_head(kind: HeadKind, tmp_path: Path) -> None:
     policy = quantize(make_policy(kind))

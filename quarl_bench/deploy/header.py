@@ -41,11 +41,12 @@ typedef {_c_type(output)} policy_output_t;
 
 void policy_run(const policy_input_t *input, policy_output_t *output);
 """
-    if integer and head.discrete:
+    if head.discrete:
         text += "\n/* The action: index of the largest output; the lowest index wins ties. */\n"
         text += "int policy_argmax(const policy_output_t *output);\n"
-    elif integer:
-        text += f"\n/* The action: POLICY_OUTPUTS numbers by table, one for each output (head: {head.kind}). */\n"
+    else:
+        by = "by table, " if integer else ""
+        text += f"\n/* The action: POLICY_OUTPUTS numbers, {by}one for each output (head: {head.kind}). */\n"
         text += "void policy_action(const policy_output_t *output, float *action);\n"
     return text + "\n#endif\n"
 
