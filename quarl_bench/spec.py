@@ -5,6 +5,7 @@ Everything here holds built-in types only and survives JSON and xdist's serializ
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -81,6 +82,11 @@ class Case:
     def id(self) -> str:
         """The pytest id, which is also the name of the regression file."""
         return "-".join(part for part in dataclasses.astuple(self) if part)
+
+
+def name_seeds(seeds: Iterable[int]) -> tuple[str, ...]:
+    """Names of episodes where every environment seed is an episode of its own."""
+    return tuple(f"seed-{seed}" for seed in seeds)
 
 
 @dataclass(frozen=True)

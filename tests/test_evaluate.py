@@ -351,6 +351,40 @@ def test_a_sampled_measurement_has_an_episode_per_seed() -> None:
     assert measure([("a", LEFT)], CARTPOLE, [3]).deterministic
 
 
+class Corridor(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """Starts where it always starts; the observation shows the distance walked, and not the ice."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, *, slippery: bool = False, hidden: bool = False) -> None:
+        self._slippery, self._hidden = slippery, hidden
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._walked, self._ice = 0, self._hidden and bool(self.np_random.integers(2))
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        slips = self._ice or (self._slippery and self.np_random.random() < 0.3)
+        self._walked += 0 if slips else 2 * int(action) - 1
+        observation = np.full(4, self._walked, np.float32)
+        return observation, float(self._walked), abs(self._walked) > 3, False, {}
+
+
+for name, arguments in {"Dry": {}, "Icy": {"slippery": True}, "Dark": {"hidden": True}}.items():
+    gymnasium.register(f"{name}Corridor-v0", entry_point=Corridor, max_episode_steps=30, kwargs=arguments)
+
+
+@pytest.mark.parametrize(("name", "distinct"), [("Dry", 1), ("Icy", 20), ("Dark", 20)])
+def test_equal_starts_are_one_episode_unless_equal_actions_lead_apart(name: str, distinct: int) -> None:
+    corridor = Environment("corridor", f"{name}Corridor-v0")
+    apart = [measure([("a", policy)], corridor, range(20)) for policy in (LEFT, UNSTEADY)]
+    assert apart[0].distinct_episodes == distinct
+    assert apart[0].episodes == apart[1].episodes  # whoever plays: cells are paired by name
+    assert distinct > 1 or len(set(apart[0].returns[0])) == 1
+
+
 def test_a_deterministic_measurement_of_games_names_their_starts(breakout: Environment) -> None:
     measurement = measure([("a", make_image_policy(2))], breakout, [1, 20_000])
     assert measurement.episodes == (f"noops-{count_noops(1)}",) * 2

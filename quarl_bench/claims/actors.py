@@ -18,7 +18,7 @@ from quarl_bench.actorq.evaluator import find_time
 from quarl_bench.actorq.record import RECORD, Record, read_acting, read_record
 from quarl_bench.claims.verdict import conclude, judge_retention, name_scope
 from quarl_bench.rl.environments import find_environment
-from quarl_bench.spec import Measurement, Outcome, Verdict
+from quarl_bench.spec import Measurement, Outcome, Verdict, name_seeds
 
 Pair = tuple[Record, Record]  # the run in the precision that is compared with, and the one that is judged
 FEWEST = 3  # pairs that a plan asks for
@@ -116,7 +116,7 @@ def _measure(records: Sequence[Record]) -> Measurement:
     return Measurement(
         policies=tuple(f"seed{record['settings']['seed']}" for record in records),
         environment_seeds=seeds,
-        episodes=tuple(f"seed-{seed}" for seed in seeds),
+        episodes=name_seeds(seeds),
         returns=tuple(tuple(score["returns"]) for score in scores),
         lengths=tuple((0,) * count for _ in scores),  # not recorded, and not judged
     )

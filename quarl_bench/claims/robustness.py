@@ -9,7 +9,7 @@ from quarl_bench.cells import Cells, PolicySet, find_home
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.evaluate import TEST_SEEDS
 from quarl_bench.rl.lqcc.noise import SIGMAS, play_noisy
-from quarl_bench.spec import Measurement
+from quarl_bench.spec import Measurement, name_seeds
 from quarl_bench.stats import Floats
 from quarl_bench.store import code_epoch
 
@@ -73,7 +73,7 @@ def _measure(cells: Cells, policies: PolicySet, seeds: range, sigma: float) -> M
             return Measurement(
                 policies=(member.stored.sha256,),  # noqa: B023
                 environment_seeds=tuple(seeds),
-                episodes=tuple(f"seed-{seed}" for seed in seeds),
+                episodes=name_seeds(seeds),
                 returns=(tuple(played.returns.tolist()),),
                 lengths=(tuple(played.lengths.tolist()),),
             )

@@ -5,6 +5,8 @@ starts from a scalar environment, and its dynamics are step-equal, so that an ep
 others run beside it.
 """
 
+import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -15,6 +17,11 @@ from numpy.typing import NDArray
 from quarl_bench.rl.atari import GAMES, count_noops
 from quarl_bench.rl.dynamics import DYNAMICS, Bools, Rewards, State
 from quarl_bench.rl.environments import ENVIRONMENTS, Environment, make_environment
+from quarl_bench.spec import name_seeds
+
+PROBED = 16  # episodes of equal starts that are compared
+PROBE_STEPS = 1000
+PROBE_SEED = 40_000  # of the actions with which they are compared
 
 
 class Episodes(Protocol):
@@ -39,6 +46,43 @@ def name_starts(environment: Environment, seeds: Sequence[int]) -> tuple[str, ..
     Without sticky actions an Atari game depends on its number of no-ops alone: equal names, equal games.
     """
     return tuple(f"noops-{count_noops(int(seed))}" for seed in seeds) if environment.atari else None
+
+
+def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[str, ...]) -> tuple[str, ...]:
+    """What distinguishes the episodes of `seeds`, of which `starts` name the first observations.
+
+    Episodes that begin alike are the same to a deterministic policy, unless chance goes on during play, or the
+    observation does not show everything: then equal actions lead them apart, and every seed is an episode. That is
+    tried with random actions on episodes of the most frequent start, before any policy plays, so that the names are the
+    same for all policies of a cell.
+    """
+    start, count = Counter(starts).most_common(1)[0]
+    alike = [seed for seed, name in zip(seeds, starts, strict=True) if name == start]
+    alike = alike[: environment.side_by_side or PROBED]
+    if environment.atari or count == 1 or len(set(_trace(environment, alike))) == 1:
+        return starts
+    return name_seeds(seeds)
+
+
+def _trace(environment: Environment, seeds: Sequence[int]) -> list[str]:
+    """Hashes of what the episodes of `seeds` show when all of them get the same random actions."""
+    space = make_environment(environment)[0].action_space
+    space.seed(PROBE_SEED)
+    traces = [hashlib.sha256() for _ in seeds]
+    episodes = start_episodes(environment, seeds)
+    try:
+        episodes.reset()
+        active = np.arange(len(seeds))
+        for _ in range(PROBE_STEPS):
+            observations, rewards, done = episodes.step(active, np.stack([space.sample()] * len(active)))
+            for place, observation, reward in zip(active, observations, rewards, strict=True):
+                traces[place].update(np.ascontiguousarray(observation).tobytes() + reward.tobytes())
+            active = active[~done]
+            if not len(active):
+                break
+    finally:
+        episodes.close()
+    return [trace.hexdigest() for trace in traces]
 
 
 def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:

@@ -21,9 +21,9 @@ from quarl_bench.policy.head import ActionHead
 from quarl_bench.policy.policy import Policy
 from quarl_bench.rl.atari import STACK
 from quarl_bench.rl.environments import Environment
-from quarl_bench.rl.episodes import Episodes, name_starts, start_episodes
+from quarl_bench.rl.episodes import Episodes, name_episodes, name_starts, start_episodes
 from quarl_bench.rl.noise import Noise
-from quarl_bench.spec import Measurement
+from quarl_bench.spec import Measurement, name_seeds
 
 # Disjoint ranges of environment seeds: what selects or calibrates a policy never scores it.
 TEST_SEEDS = 10_000
@@ -95,7 +95,11 @@ def measure(
     *,
     sampled: bool = False,
 ) -> Measurement:
-    """Returns of several policies, given as (name, policy), on the same environment seeds."""
+    """Returns of several policies, given as (name, policy), on the same environment seeds.
+
+    Sampled episodes differ by their noise: each seed is an episode. So it is where chance goes on during play.
+    """
+    seeds = [int(seed) for seed in seeds]
     rollouts = [
         roll_out(
             policy,
@@ -108,9 +112,8 @@ def measure(
     ]
     return Measurement(
         policies=tuple(name for name, _ in policies),
-        environment_seeds=tuple(int(seed) for seed in seeds),
-        # Sampled episodes differ by their noise: a seed is an episode.
-        episodes=tuple(f"seed-{seed}" for seed in seeds) if sampled else rollouts[0].starts,
+        environment_seeds=tuple(seeds),
+        episodes=name_seeds(seeds) if sampled else name_episodes(environment, seeds, rollouts[0].starts),
         returns=tuple(tuple(r.returns.tolist()) for r in rollouts),
         lengths=tuple(tuple(r.lengths.tolist()) for r in rollouts),
         agreement=None if references is None else tuple(float(r.agreement or 0.0) for r in rollouts),
