@@ -22,6 +22,7 @@ from quarl_bench.boards.board import LOCAL, THIS_MACHINE, Board, Transport, find
 from quarl_bench.boards.session import find_runner, open_session
 from quarl_bench.boards.timing import Block, Comparison, GoldenCheck, Plan, State, Timing, find_faults
 from quarl_bench.claims.speed import judge_growth
+from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
 from tests.artefacts import exchange_output, export_pair
 
@@ -160,6 +161,23 @@ def test_a_divergence_is_the_first_pair_expected_and_got(board, pair, tmp_path_f
         assert found.first.expected - found.first.got == pytest.approx(1)
         assert found.output_sha256 != found.golden_sha256
         assert re.search(r"1 of \d+ outputs differ, by 1 at most; first pair 7, element \[2\]: expected", str(found))
+
+
+def test_the_exit_code_tells_a_divergence_and_void_times(board, pair, tmp_path, monkeypatch, capsys):
+    """A release script reads no lines: 0 is equal and timed, 1 differs, 3 is to be timed again."""
+    other = exchange_output(pair[1], tmp_path / "other")
+    monkeypatch.setattr("quarl_bench.boards.board.THIS_MACHINE", board)
+    monkeypatch.setattr("quarl_bench.boards.session.Plan", lambda: FEW)
+    assert main(["board", "local", str(pair[1])]) == 0
+    assert "all equal" in capsys.readouterr().out
+    assert main(["board", "local", str(pair[0])]) == 0
+    assert re.search(r"golden pairs re-run, outputs within \S+\n", capsys.readouterr().out)
+    assert main(["board", "local", str(other)]) == 1
+    assert main(["board", "local", str(pair[0]), str(other)]) == 1
+    capsys.readouterr()
+    monkeypatch.setattr("quarl_bench.boards.timing.find_faults", lambda *_: ["others were at work"])
+    assert main(["board", "local", str(pair[0]), str(pair[1])]) == 3
+    assert "VOID: others were at work" in capsys.readouterr().out
 
 
 def test_a_damaged_or_missing_artefact_is_one_line(board, pair, tmp_path_factory):

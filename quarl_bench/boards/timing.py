@@ -89,7 +89,8 @@ class GoldenCheck:
         """One line."""
         what = f"{self.scheme} in {self.runtime} ({self.kernel})"
         if self.first is None:
-            return f"{what}: {self.pairs} golden pairs re-run, all equal"
+            found = "all equal" if self.exact else f"outputs within {self.largest:.2g}"
+            return f"{what}: {self.pairs} golden pairs re-run, {found}"
         first = self.first
         return (
             f"{what}: {self.wrong} of {self.elements} outputs differ, by {self.largest:g} at most; first pair "

@@ -11,11 +11,18 @@ from quarl_bench.cli.printing import print_result, say
 if TYPE_CHECKING:
     from quarl_bench.boards.timing import Comparison, State
 
+DIFFERS, VOID = 1, 3
+EXIT_CODES = (
+    "exit codes: 0 equal, and times that count; 1 outputs differ from the golden ones; 2 wrong input, or no board; "
+    "3 times are void; 130 interrupted"
+)
+
 
 def add_command(commands: Any) -> None:
     """`board` and its options."""
     command = add(commands, "board", run, "Look at a board; check an artefact there, or time two of them in turns.",
                   "quarl board raspi3b --boards boards.toml fp32-artefact int8-artefact")  # fmt: skip
+    command.epilog = f"example: quarl board raspi3b --boards boards.toml fp32-artefact int8-artefact\n\n{EXIT_CODES}"
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(
         "artefacts", nargs="*", type=Path, metavar="ARTEFACT",
@@ -27,7 +34,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Describe the state; check or compare the artefacts."""
+    """Describe the state; check or compare the artefacts: 1 where outputs differ, 3 where times are void."""
     from quarl_bench.boards.board import find_board
     from quarl_bench.boards.session import open_session
     from quarl_bench.errors import SpecError
@@ -35,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if len(options.artefacts) > 2:
         raise SpecError(f"{len(options.artefacts)} artefacts; one is checked, two are compared")
     board = find_board(options.name, options.boards)
+    code = 0
     with open_session(board) as session:
         result: dict[str, Any] = {"board": board.name, "source": str(board.source), "state": asdict(session.state)}
         lines = [f"{board.name}: {_describe_state(session.state)}"]
@@ -42,12 +50,15 @@ def run(options: argparse.Namespace) -> int:
             check = session.check(options.artefacts[0])
             result["check"] = asdict(check)
             lines.append(str(check))
+            code = DIFFERS if check.first else 0
         elif options.artefacts:
             compared = session.compare((options.artefacts[0], options.artefacts[1]), progress=say)
             result |= _summarise(compared)
             lines += _list_lines(compared)
+            differs = any(timing.check.first for timing in (compared.first, compared.second))
+            code = DIFFERS if differs else VOID if compared.faults else 0
     print_result(options, result, "\n".join(lines))
-    return 0
+    return code
 
 
 def _describe_state(state: "State") -> str:

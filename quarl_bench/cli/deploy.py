@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export, load again, and re-run the golden pairs."""
-    from quarl_bench.deploy.deployed import load_artefact, verify
+    from quarl_bench.deploy.deployed import TOLERANCE, load_artefact, verify
     from quarl_bench.deploy.export import export_policy
     from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Scheme
@@ -68,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
     pairs = verify(deployed)
     size = sum(len(content) for content in deployed.artefact.files.values())
     result = {"folder": str(options.output), "scheme": scheme.name, "backend": options.backend, "bytes": size}
-    text = (
-        f"{options.output}: {scheme.name}, {options.backend} of {size:,} bytes; {pairs} golden pairs re-run, all equal"
-    )
+    equal = "all equal" if deployed.net.output else f"all within {TOLERANCE:g}"
+    text = f"{options.output}: {scheme.name}, {options.backend} of {size:,} bytes; {pairs} golden pairs re-run, {equal}"
     print_result(options, result | {"golden_pairs": pairs}, text)
     return 0
