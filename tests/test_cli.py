@@ -155,7 +155,7 @@ class TestTrain:
 
 
 class TestQuantize:
-    def test_weights_make_a_policy_folder(self, folder, quarl_json):
+    def test_weights_make_a_policy_folder(self, folder, quarl_json, quarl):
         result = quarl_json("quantize", "policy", "--scheme", "w3", "--output", "w3")
         stored = load_policy(folder / "w3")
         assert stored.sha256 == result["sha256"]
@@ -169,6 +169,9 @@ class TestQuantize:
         }  # fmt: skip
         assert stored.about["algo"] == "ppo"
         assert quarl_json("evaluate", "w3", "--episodes", 5)["measured"]["episodes"] == 5
+        out = quarl("evaluate", "w3", "--episodes", 3)[1]
+        assert "w3 is rounded to w3 already" in out
+        assert re.search(r"^  w3 +return", out, re.MULTILINE)
 
     @pytest.mark.parametrize("scheme", ["int8", "int4pc", "int5uncal"])
     def test_integers_load_as_they_were(self, folder, quarl_json, quarl, scheme):

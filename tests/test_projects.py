@@ -129,6 +129,15 @@ def test_a_live_model_a_policy_and_a_module(cache):
     assert open_subject(module, "CartPole-v1").environment == find_environment("cartpole")
 
 
+def test_dropout_is_a_matter_of_training(cache):
+    first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+    with_dropout = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Dropout(0.5), second)
+    without = torch.nn.Sequential(first, torch.nn.Tanh(), second)
+    found = [open_subject(module, "CartPole-v1").stored.sha256 for module in (with_dropout, without)]
+    assert found[0] == found[1]
+    assert with_dropout.training  # left as it was
+
+
 @pytest.mark.parametrize(
     ("policy", "env", "named", "message"),
     [

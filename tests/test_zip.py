@@ -224,6 +224,14 @@ def test_what_the_folder_says_is_honoured(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_statistics_beside_a_bare_zip_are_named_and_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "CartPole-v1.zip").write_bytes(forge())
+    for name in ("vec_normalize.pkl", "replay.pkl"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(PolicyError, match=r"path of its saved VecNormalize \(vec_normalize\.pkl beside it\?\)$"):
+        read_zip(tmp_path / "CartPole-v1.zip")
+
+
 @pytest.mark.parametrize(
     "word", ["sb3_contrib.common.wrappers.TimeFeatureWrapper", "utils.wrappers.TimeFeatureWrapper"]
 )

@@ -72,9 +72,11 @@ def run(options: argparse.Namespace) -> int:
     (agreement,) = measured.agreement or (0.0,)
     how = "sampled actions" if options.sampled else "deterministic"
     alike = f"same action in {agreement:.2%}"
+    own = stored.about.get("quantization", {}).get("scheme", "fp32")  # of a folder that `quarl quantize` wrote
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
-        f"  fp32      return {describe_returns(reference.returns[0])}",
+        *([f"  note: {options.policy} is rounded to {own} already"] if own != "fp32" else []),
+        f"  {own:<9} return {describe_returns(reference.returns[0])}",
         f"  {scheme.name:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
         f"  keeps 95% of the return? {describe(verdict)}",
         *(f"  note: {caveat}" for caveat in verdict.caveats),

@@ -4,6 +4,7 @@ Neither says what stands around the network: observations are taken as the envir
 passed, and the environment's action space decides what outputs mean.
 """
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,7 +64,7 @@ def read_chain(module: torch.nn.Module, shape: tuple[int, ...], where: str) -> t
     x = np.random.default_rng(0).standard_normal((PROBES, *shape)).astype(np.float32)
     try:
         with torch.inference_mode():
-            expected = module.eval()(torch.from_numpy(x))
+            expected = copy.deepcopy(module).eval()(torch.from_numpy(x))  # the caller's goes on as it was
         found = Net(shape, layers).forward(x)
         same = np.allclose(found, expected.numpy(), rtol=TOLERANCE, atol=TOLERANCE)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:

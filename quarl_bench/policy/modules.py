@@ -36,7 +36,7 @@ def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
             if pending is None or pending.activation is not Activation.NONE:
                 raise PolicyError(f"{module} does not follow an affine layer")
             pending = replace(pending, activation=ACTIVATIONS[type(module)])
-        elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity):
+        elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity | torch.nn.Dropout):  # drops in training only
             names = ", ".join(kind.__name__ for kind in ACTIVATIONS)
             raise PolicyError(
                 f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {names}"

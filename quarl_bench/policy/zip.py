@@ -220,10 +220,12 @@ def _find_statistics(
         raise PolicyError(f"normalization={given[:40]!r} is neither statistics nor a path nor None")
     present = os.path.lexists(folder / STATISTICS)
     if training.normalized is None and not present:
+        near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
+        hint = f" ({', '.join(near)} beside it?)" if near else ""
         raise PolicyError(
             f"{where}: no {folder.name}/{CONFIG} tells whether it was trained on normalized observations: pass "
             '--normalization none (in a test normalization="none", to read_zip None) for raw ones, or the path of its '
-            "saved VecNormalize"
+            f"saved VecNormalize{hint}"
         )
     if training.normalized and not present:
         raise PolicyError(
