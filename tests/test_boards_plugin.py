@@ -72,7 +72,7 @@ def test_a_listed_board_that_is_silent_fails(project):
     assert result.parseoutcomes()["errors"] == 2
     result.stdout.fnmatch_lines(["BoardError: board 'pi4': not reached over ssh: *refused*; try `ssh*"])
     assert "Traceback" not in result.stdout.str()
-    assert not [*(project.path / "cache").rglob("*.tflite")]  # nothing was exported for it
+    assert not [*project.path.rglob("*.tflite")]  # nothing was exported for it
 
 
 @pytest.mark.parametrize(

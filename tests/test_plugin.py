@@ -228,6 +228,16 @@ def test_a_refuted_claim_says_what_where_and_by_how_much(project):
     result.stdout.fnmatch_lines(["*quarl claims*", "cell: 1 case: 1 refuted; worst ppo-cartpole-w8 refuted*"])
 
 
+def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):
+    """Asked before the run, the folder is there; a test removes it."""
+    write_synthetic(project, after="import shutil; shutil.rmtree('results', True); open('results', 'w')", **SUPPORTED)
+    (project.path / "results").mkdir()
+    result = run(project, "--quarl-json", "results/rows.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["cell: 2 cases: *supported*", "ERROR: results were not written: *results*"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
 def test_an_aggregate_with_missing_cells_is_partial_and_lists_them(project):
     result = run(project, "-v", "-k", "mean", "--quarl-json", "rows.json")
     assert result.parseoutcomes() == {"partial": 1, "deselected": 2}

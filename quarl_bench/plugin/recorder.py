@@ -31,6 +31,7 @@ class Recorder:
         self.durations: dict[str, float] = {}
         self.compared: Comparison | None = None
         self.conditions: list[str] = []  # of the last run, where they were others
+        self._lost = ""  # why the results were not written
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -85,8 +86,9 @@ class Recorder:
                 from quarl_bench.report.html import write_report
 
                 write_report(settings.html, [Document("this run", results)])
-        except QuarlError as error:
-            raise pytest.UsageError(str(error)) from error
+        except QuarlError as error:  # raised, it would take the summary along, all that is left of a night
+            self._lost = str(error)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def _note_cut(self, session: pytest.Session) -> dict[str, bool]:
         """What results say of a run that ended early, and a note for the reader."""
@@ -104,7 +106,7 @@ class Recorder:
             changes = list_changes(self.compared, verbose=self._config.get_verbosity() > 0)
             for line in (*changes, *self.conditions):
                 terminalreporter.line(line)
-        if not (self.rows or self.skipped or self.notes):
+        if not (self.rows or self.skipped or self.notes or self._lost):
             return
         from quarl_bench.report.terminal import list_lines, list_skips
 
@@ -116,6 +118,8 @@ class Recorder:
             terminalreporter.line(line)
         for note in sorted(set(self.notes)):
             terminalreporter.line(f"note: {note}")
+        if self._lost:
+            terminalreporter.line(f"ERROR: results were not written: {self._lost}", red=True)
 
 
 def to_builtin(value: Any) -> Any:
