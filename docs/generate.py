@@ -1,14 +1,17 @@
 """Pages made of data: docs/claims.md, docs/policies.md, and the claim table of README.md between its two marks.
 
 python docs/generate.py                  write them from the claims files, the baselines and docs/verdicts.json
-python docs/generate.py FILE [FILE ...]  the same, with docs/verdicts.json made anew from results files first: the
-                                         nightly's, and timings that were measured apart, on an idle machine
+python docs/generate.py FILE [FILE ...]  the same, with the verdicts of results files put into docs/verdicts.json
+                                         first: a nightly's, a part of one, or timings measured on an idle machine
+
+docs/verdicts.json holds the last verdict of every case that was run, and in which run it was.
 """
 
 import json
 import sys
 import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,11 @@ ORDER = ("supported", "refuted", "inconclusive", "partial")
 def main(arguments: list[str]) -> None:
     """Write what is named in the module's docstring."""
     claims = read_catalog()
-    if arguments:
-        paths = [Path(argument) for argument in arguments]
-        written = datetime.fromtimestamp(max(path.stat().st_mtime for path in paths), UTC)
-        files = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-        write_file(VERDICTS, json.dumps(summarise(files, f"{written:%Y-%m-%d}"), indent=1) + "\n")
+    for path in map(Path, arguments):
+        date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
+        results = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(VERDICTS.read_text(encoding="utf-8"))
+        write_file(VERDICTS, json.dumps(merge(stored, results, date, list_ids(claims)), indent=1) + "\n")
     verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
@@ -40,18 +43,30 @@ def main(arguments: list[str]) -> None:
     write_file(README, insert_table(README.read_text(encoding="utf-8"), claims, verdicts))
 
 
-def summarise(files: list[dict[str, Any]], date: str) -> dict[str, Any]:
-    """Of results files: counts of verdicts by claim, the commits, the first one's settings and machine, and the day."""
-    counts: dict[str, Counter[str]] = {}
-    for row in (row for results in files for row in results["rows"]):
+def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
+    """By claim, the ids of its cases or items."""
+    return {claim.id: {item.id for item in _expand(claim)} for claim in claims}
+
+
+def merge(stored: dict[str, Any], results: dict[str, Any], date: str, ids: dict[str, set[str]]) -> dict[str, Any]:
+    """`stored` verdicts with those of a results file of that day in their place; what has no id any more is dropped."""
+    runs = [*stored["runs"], {"date": date, **{name: results[name] for name in ("commit", "settings", "machine")}}]
+    found = {claim: dict(verdicts) for claim, verdicts in stored["verdicts"].items()}
+    for row in results["rows"]:
         known = " (known)" if row["known"] and row["verdict"] == "refuted" else ""
-        counts.setdefault(row["claim"], Counter())[row["verdict"] + known] += 1
+        found.setdefault(row["claim"], {})[row["id"]] = [row["verdict"] + known, len(runs) - 1]
+    kept = {
+        claim: {id_: verdict for id_, verdict in sorted(found[claim].items()) if id_ in ids.get(claim, ())}
+        for claim in sorted(found)
+    }
+    used = sorted({run for verdicts in kept.values() for _, run in verdicts.values()})
     return {
-        "date": date,
-        "commits": list(dict.fromkeys(results["commit"] for results in files)),
-        "settings": files[0]["settings"],
-        "machine": files[0]["machine"],
-        "claims": {claim: dict(sorted(found.items())) for claim, found in sorted(counts.items())},
+        "runs": [runs[run] for run in used],
+        "verdicts": {
+            claim: {id_: [verdict, used.index(run)] for id_, (verdict, run) in verdicts.items()}
+            for claim, verdicts in kept.items()
+            if verdicts
+        },
     }
 
 
@@ -75,7 +90,7 @@ def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
             if claim.paper == paper
         ]
         lines.append("")
-    return "\n".join([*lines, _tell_run(verdicts)])
+    return "\n".join([*lines, _tell_runs(verdicts)])
 
 
 def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
@@ -86,7 +101,7 @@ def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
         lines += ["", f"## {paper}", ""]
         for claim in (claim for claim in claims if claim.paper == paper):
             lines += list(_describe(claim, verdicts))
-    return "\n".join([*lines, "", _tell_run(verdicts), ""])
+    return "\n".join([*lines, "", _tell_runs(verdicts), ""])
 
 
 def read_manifests(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -138,30 +153,38 @@ def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
         f"{claim.locus}: {claim.sentence}.",
         "",
         f"- rule `{claim.rule}`, threshold {claim.threshold:g}{against}; {schemes}",
-        f"- {_count(claim)} {'cases' if claim.kind == 'case' else 'items'}: {_tell(claim, verdicts)}",
+        f"- {len(_expand(claim))} {'cases' if claim.kind == 'case' else 'items'}: {_tell(claim, verdicts)}",
     ]
     known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
     return [*lines, *known, ""]
 
 
-def _count(claim: Claim) -> int:
-    return len(list(expand_cases(claim) if claim.kind == "case" else expand_claims(claim)))
+def _expand(claim: Claim) -> list[Any]:
+    return list(expand_cases(claim) if claim.kind == "case" else expand_claims(claim))
 
 
 def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
-    found: dict[str, int] = verdicts["claims"].get(claim.id, {})
+    found = Counter(verdict for verdict, _ in verdicts["verdicts"].get(claim.id, {}).values())
     told = ", ".join(f"{found[name]} {name}" for name in (*ORDER, "refuted (known)") if name in found)
-    open_ = _count(claim) - sum(found.values())
+    open_ = len(_expand(claim)) - found.total()
     return told + (f"{', ' if told else ''}{open_} not run" if open_ > 0 else "")
 
 
-def _tell_run(verdicts: dict[str, Any]) -> str:
-    settings, machine = verdicts["settings"], verdicts["machine"]
-    commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(commit[:12] for commit in verdicts["commits"]))
+def _tell_runs(verdicts: dict[str, Any]) -> str:
+    runs = verdicts["runs"]
+    dates = sorted({run["date"] for run in runs})
+    commits = ", ".join(dict.fromkeys(f"`{run['commit'][:12]}`" for run in runs))
+    settings = dict.fromkeys(
+        f"profile {run['settings']['profile']}, {run['settings']['episodes']} episodes per policy" for run in runs
+    )
+    machines = dict.fromkeys(
+        f"{run['machine']['processor']} ({run['machine']['cores']} cores), Python {run['machine']['python']}"
+        for run in runs
+    )
     return (
-        f"Measured on {verdicts['date']} at {commits}, profile {settings['profile']}, "
-        f"{settings['episodes']} episodes per policy, on {machine['processor']} ({machine['cores']} cores), Python "
-        f"{machine['python']}. Not run: no policy, no board, or no runtime there; each skip says why."
+        f"Measured {'on' if len(dates) == 1 else 'from'} {' to '.join(dict.fromkeys((dates[0], dates[-1])))} at "
+        f"{commits}, {' or '.join(settings)}, on {' or '.join(machines)}; docs/verdicts.json says which case when. Not "
+        "run: no policy, no board, or no runtime there; each skip says why."
     )
 
 
