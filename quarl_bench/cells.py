@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.errors import QuarlError, SpecError
+from quarl_bench.errors import QuarlError, StoreError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.policy import Policy, PolicyNet, deployable
 from quarl_bench.policy.stored import Stored
@@ -98,11 +98,11 @@ class PolicySet:
 
 
 def check_budgets(arms: Sequence[PolicySet]) -> None:
-    """SpecError where arms that are compared were trained for different numbers of environment steps."""
+    """StoreError where arms that are compared were trained for different numbers of environment steps."""
     abouts = [member.stored.about.get("recipe", {}) for arm in arms for member in arm.members]
     steps = sorted({about["timesteps"] for about in abouts if "timesteps" in about})
     if len(steps) > 1:
-        raise SpecError(
+        raise StoreError(
             f"{arms[-1].case.id}: compared with policies of other training, {' and '.join(f'{n:,}' for n in steps)} "
             "environment steps; train all for as many"
         )
@@ -126,7 +126,7 @@ class Cells:
     def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
         """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>.
 
-        SpecError where policies that were trained under it were trained longer, or less long, than those in fp32.
+        StoreError where policies that were trained under it were trained longer, or less long, than those in fp32.
         """
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)

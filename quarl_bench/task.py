@@ -99,7 +99,7 @@ def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
     if isinstance(policy, torch.nn.Module):
         if named.environment is None:
             raise SpecError(f"{where}: {ALONE}; pass its environment")
-        return _adopt_module(policy, _identify(named.environment), _read_statistics(named.normalization), where)
+        return _adopt_module(policy, identify(named.environment), _read_statistics(named.normalization), where)
     if isinstance(policy, BaseAlgorithm):
         named_statistics = named.normalization is not None
         net = extract(policy, _read_statistics(named.normalization) if named_statistics else FROM_ENVIRONMENT)
@@ -140,7 +140,7 @@ def _open_foreign(named: Named) -> tuple[StoredPolicy, Environment]:
             f"{where}: {named.arch} is trained on normalized observations, and the file has no statistics; pass "
             "--normalization FILE of a saved VecNormalize, or --normalization none if it was trained without"
         )
-    environment, statistics = _identify(named.environment), _read_statistics(named.normalization)
+    environment, statistics = identify(named.environment), _read_statistics(named.normalization)
     if named.arch is None:
         return _adopt_module(_import_module(where), environment, statistics, where)
     weights = read_weights(read_file(named.policy, LIMIT, follow=True), where)
@@ -175,7 +175,7 @@ def _find_home(stored: StoredPolicy, named: Home, where: str) -> Environment:
     chosen = named or stored.about.get("environment")
     if chosen is None:
         raise SpecError(f"{where}: the policy names no environment; pass --environment")
-    environment = _identify(chosen)
+    environment = identify(named) if named else recognise(str(chosen))
     algo, time_feature = str(stored.about.get("algo", "")), bool(stored.about.get("time_feature", False))
     try:
         home = find_home(ZooAgent(stored.policy, algo, environment.id, time_feature, stored.sha256))
@@ -184,8 +184,14 @@ def _find_home(stored: StoredPolicy, named: Home, where: str) -> Environment:
     return replace(home, custom=environment.custom)
 
 
-def _identify(named: Any) -> Environment:
-    """The environment that is meant; `custom` where it is none of this package's own."""
+def recognise(name: str) -> Environment:
+    """The environment of this name or id, `custom` where it is none of this package's own; nothing is imported."""
+    known = identify_environment(name)
+    return replace(known, custom=not _is_listed(known))
+
+
+def identify(named: Any) -> Environment:
+    """The environment that a user means; a module that is named is imported."""
     found = import_attribute(named) if isinstance(named, str) and SEPARATOR in named else named
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
         return _register(found)
@@ -196,8 +202,7 @@ def _identify(named: Any) -> Environment:
         if name not in gymnasium.registry:
             raise SpecError(f"environment {named!r}: {module} has no environment class, and registers no id, {name!r}")
         return replace(identify_environment(name), custom=True)
-    known = identify_environment(named)
-    return replace(known, custom=not _is_listed(known))
+    return recognise(named)
 
 
 def _is_listed(environment: Environment) -> bool:

@@ -21,7 +21,7 @@ from quarl_bench.deploy.export import export_policy, find_divergence, run_intege
 from quarl_bench.errors import DeploymentError
 from quarl_bench.net import Activation, Conv2d, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
-from quarl_bench.policy.observation import ObservationTransform
+from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.quant.affine import IntegerFormat
 from quarl_bench.quant.integer import IntegerNet
@@ -205,6 +205,22 @@ def test_one_call_is_the_whole_policy(kind: HeadKind, tmp_path: Path) -> None:
     broken = np.float32([0, np.nan, 0, 0])
     action = np.empty(2, np.float32)
     assert library.policy_act(*(array.ctypes.data_as(ctypes.c_void_p) for array in (broken, action))) == -1
+
+
+@pytest.mark.parametrize("integers", [True, False], ids=["integers", "floats"])
+def test_statistics_of_any_size_stand_in_the_file_that_uses_them(integers: bool, tmp_path: Path) -> None:
+    """Large arrays of weights lie in a binary file, which observe.c does without."""
+    rng, size = np.random.default_rng(0), 5000
+    layer = Linear(rng.normal(size=(2, size)).astype(np.float32) / 50, np.zeros(2, np.float32))
+    statistics = Normalization(rng.normal(size=size), rng.uniform(0.5, 2, size), 10.0, 1e-8)
+    policy = PolicyNet(
+        ObservationTransform((size,), normalization=statistics), Net((size,), (layer,)), ActionHead(HeadKind.ARGMAX)
+    )
+    states = rng.normal(size=(20, size)).astype(np.float32)
+    played: Any = quantize(policy, states=states) if integers else policy
+    library = ctypes.CDLL(str(compile_library(write_model(played), (), tmp_path)))
+    found = [library.policy_act(row.ctypes.data_as(ctypes.c_void_p)) for row in states]
+    assert found == played.act(states).tolist()
 
 
 @pytest.mark.parametrize("kernel", FLOAT_KERNELS)

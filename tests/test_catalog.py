@@ -102,6 +102,26 @@ def test_an_ill_formed_entry_is_named_by_file_line_and_key(old, new, line, key):
     assert "\n" not in message
 
 
+@pytest.mark.parametrize("threshold", ["0.0", "-1.0"])
+def test_a_ratio_of_nothing_is_refused(threshold):
+    """Intervals on ratios are judged by their logarithms."""
+    text = f"""{GOOD}
+[[claim]]
+id = "third"
+locus = "Figure 1"
+kind = "aggregate"
+rule = "wider"
+threshold = {threshold}
+sentence = "weights spread wider"
+schemes = ["range"]
+against = "ppo"
+cells = [{{ algo = "dqn", environments = ["cartpole"] }}]
+"""
+    with pytest.raises(SpecError, match=r"'threshold'.*must be a ratio above 0; 1 is equality"):
+        parse_claims("mine.toml", text)
+    assert parse_claims("mine.toml", text.replace(f"= {threshold}\n", "= 1.0\n"))[2].threshold == 1
+
+
 def test_broken_toml_is_named_by_file_and_line():
     with pytest.raises(SpecError, match=r"claims file mine.toml: not TOML: .*line 3"):
         parse_claims("mine.toml", "[paper]\ntitle = 'x'\nid = = 3\n")

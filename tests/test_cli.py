@@ -417,6 +417,37 @@ def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, ca
     assert error.endswith("quarl check: an error in an environment or policy of yours, or in quarl\n")
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError("the simulator has gone"), SystemExit(0), SystemExit(1)])
+def test_neither_is_one_that_looks_like_an_end_of_ours(error, folder, monkeypatch, capsys):
+    """A pipe of the user's own that breaks, and code that ends the process: 0 would be "supported"."""
+    monkeypatch.setattr(cli.check, "run", Mock(side_effect=error))
+    assert cli.main(["check", "policy"]) == 2
+    assert "in an environment or policy of yours" in capsys.readouterr().err
+
+
+def test_an_environment_of_ones_own_is_named_each_time(folder, quarl, quarl_json):
+    """Its id is this process's own: a manifest that names it could not be played by any other."""
+    (folder / "mine.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv as Base\n\nclass Mine(Base):\n    max_episode_steps = 50\n"
+    )
+    mine = ("--environment", "mine:Mine")
+    for scheme in ("int8", "w4"):
+        quarl_json("quantize", "policy", "--scheme", scheme, *mine, "--output", scheme)
+        assert json.loads((folder / scheme / "manifest.json").read_text())["environment"] == "CartPole-v1"
+        assert quarl_json("evaluate", scheme, "--episodes", 2, *mine)["environment"] == "mine.Mine-v0"
+        assert quarl_json("evaluate", scheme, "--episodes", 2)["environment"] == "CartPole-v1"
+    manifest = folder / "w4" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("CartPole-v1", "mine:Mine"))
+    code, _, err = quarl("evaluate", "w4", "--episodes", 2)
+    assert (code, "unknown environment 'mine:Mine'" in err) == (2, True)  # a file's word imports nothing
+
+
+def test_many_seeds_options_are_refused_for_several_schemes(folder, quarl):
+    for option in (("--steps", 1000), ("--width", 16), ("--raw",)):
+        code, _, err = quarl("train", "ppo", "cartpole", "--scheme", "qat8,qat4", "--output", "arms", *option)
+        assert (code, "pass --seeds too" in err) == (2, True)
+
+
 @pytest.mark.parametrize("backend", ["c", "onnx", "dump"])
 def test_deploy_to_other_backends(backend, folder, quarl, quarl_json):
     if backend == "onnx":

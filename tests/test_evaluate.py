@@ -372,7 +372,7 @@ class Corridor(gymnasium.Env[NDArray[np.float32], np.int64]):
         return observation, float(self._walked), abs(self._walked) > 3, False, {}
 
 
-for name, arguments in {"Dry": {}, "Icy": {"slippery": True}, "Dark": {"hidden": True}}.items():
+for name, arguments in {"Dry": {}, "Still": {}, "Icy": {"slippery": True}, "Dark": {"hidden": True}}.items():
     gymnasium.register(f"{name}Corridor-v0", entry_point=Corridor, max_episode_steps=30, kwargs=arguments)
 
 
@@ -383,6 +383,30 @@ def test_equal_starts_are_one_episode_unless_equal_actions_lead_apart(name: str,
     assert apart[0].distinct_episodes == distinct
     assert apart[0].episodes == apart[1].episodes  # whoever plays: cells are paired by name
     assert distinct > 1 or len(set(apart[0].returns[0])) == 1
+
+
+def test_equal_starts_are_compared_once_and_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's simulator may be slow, and may be a process."""
+    opened, steps, real = [0], [0], Corridor.step
+
+    def init(corridor: Corridor) -> None:
+        opened[0] += 1
+        corridor._slippery = corridor._hidden = False
+
+    def step(corridor: Corridor, action: np.int64) -> Any:
+        steps[0] += 1
+        return real(corridor, action)
+
+    monkeypatch.setattr(Corridor, "__init__", init)
+    monkeypatch.setattr(Corridor, "step", step)
+    monkeypatch.setattr(Corridor, "close", lambda _: opened.__setitem__(0, opened[0] - 1))
+    counts = []
+    for _ in range(2):
+        begin = steps[0]
+        measure([("a", LEFT)], Environment("corridor", "StillCorridor-v0"), range(20))
+        counts.append(steps[0] - begin)
+    assert counts[0] > counts[1]
+    assert opened == [0]
 
 
 def test_a_deterministic_measurement_of_games_names_their_starts(breakout: Environment) -> None:

@@ -262,6 +262,27 @@ def test_finished_policies_are_kept_and_missing_ones_trained(tmp_path, few_episo
         train.complete_seeds(replace(recipe, timesteps=90), "pendulum", (0, 1), tmp_path, Options(resume=True))
 
 
+def test_a_part_that_died_while_it_published_goes_on(tmp_path, few_episodes, monkeypatch):
+    """Seed 0 was there, 1 and 2 were trained together, and only 1 was published."""
+    recipe = make_recipe(timesteps=80, learning_starts=40, width=8)
+    start(tmp_path, recipe, (0,))
+    publish = train.Loop.publish
+
+    def die(loop, index, spec):
+        if spec.seed == 2:
+            raise KeyboardInterrupt
+        return publish(loop, index, spec)
+
+    monkeypatch.setattr(train.Loop, "publish", die)
+    with pytest.raises(KeyboardInterrupt):
+        train.complete_seeds(recipe, "pendulum", (0, 1, 2), tmp_path, Options(resume=True))
+    monkeypatch.setattr(train.Loop, "publish", publish)
+    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained again"))
+    done = train.complete_seeds(recipe, "pendulum", (0, 1, 2), tmp_path, Options(resume=True))
+    assert [spec.seed for spec, _ in done] == [0, 1, 2]
+    assert not [*tmp_path.glob("*.checkpoint")]
+
+
 def test_a_long_list_of_seeds_still_makes_a_name(tmp_path):
     runs = [train.Run.plan(make_recipe(), "pendulum", seeds, tmp_path, None) for seeds in (range(99), range(1, 100))]
     assert all(len(run.checkpoint.name) < 100 for run in runs)

@@ -136,6 +136,11 @@ def test_dropout_is_a_matter_of_training(cache):
     found = [open_subject(module, "CartPole-v1").stored.sha256 for module in (with_dropout, without)]
     assert found[0] == found[1]
     assert with_dropout.training  # left as it was
+    normed = torch.nn.Sequential(torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4)).eval(), second)
+    normed(torch.ones(1, 4))  # its weight is the result of a computation now
+    first, second = (part.training for part in normed)
+    open_subject(normed, "CartPole-v1")
+    assert [part.training for part in normed] == [first, second] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from quarl_bench.claims.catalog import read_catalog
 from quarl_bench.claims.parity import VARIANTS, Parity, average_differences, compare, weigh
 from quarl_bench.claims.published import TASKS, read_published
 from quarl_bench.claims.replay import (
+    judge_bottleneck,
     judge_output,
     judge_parity,
     judge_selected,
     judge_sensitivity,
     judge_table,
+    judge_two_bit_output,
     read_printed,
 )
 from quarl_bench.claims.search import Search
@@ -281,12 +284,67 @@ def test_a_search_trains_what_it_needs_once(tmp_path, tiny, monkeypatch):
     trained.clear()
     assert ours.run(Options()).configuration == found.configuration
     assert not trained
-    with pytest.raises(StoreError, match="another steps"):
+    with pytest.raises(StoreError, match=r"search has core \[2, 3\] instead of \[2, 3, 4, 5, 6, 7, 8\] and width"):
         replace(ours, steps=list_steps()).run(Options())
-    with pytest.raises(StoreError, match="another recipe and seeds"):
+    with pytest.raises(StoreError, match=r"another recipe \(--steps is a part of it\) and seeds"):
         replace(ours, seeds=(0, 2), recipe=replace(tiny, gamma=0.9)).run(Options())
     with pytest.raises(SpecError, match="at least two"):
         replace(ours, seeds=(0,)).run(Options())
+
+
+@needs_runs
+def test_the_table_needs_what_the_rule_asks_for_and_no_more(tasks, printed):
+    """So that what `quarl select` trains settles it; tasks of which something lacks are left out and listed."""
+    asked = {task: {d.configuration for d in select(*tasks[task]).decisions} for task in TASKS}
+
+    def limit(task, wanted):
+        reference, find = tasks[task]
+        return reference, lambda configuration: find(configuration) if configuration in wanted else None
+
+    enough = {task: limit(task, asked[task]) for task in TASKS}
+    assert sum(map(len, asked.values())) < 5 * 7
+    assert judge_table(enough, printed) == judge_table(tasks, printed)
+    some = judge_table(
+        enough | {"antv4": limit("antv4", set()), "hopperv4": (np.empty(0), tasks["hopperv4"][1])}, printed
+    )
+    assert (some.outcome, some.estimate, some.missing[-1]) == (Outcome.PARTIAL, 1.0, "hopperv4: fp32")
+    assert some.missing[0] == "antv4: i8c2o8"
+    assert len(some.caveats) == len(judge_table(tasks, printed).caveats) - 2
+    assert judge_sensitivity(enough | {"antv4": limit("antv4", set())}, printed).estimate is None
+
+
+@needs_runs
+def test_sentences_are_judged_on_the_tasks_that_are_whole(tasks):
+    two = {task: tasks[task] for task in ("hopperv4", "antv4")}
+    gap = {"walker2dv4": (tasks["walker2dv4"][0], lambda _: None)}
+    for judge in (
+        partial(judge_parity, scope="core", bits=range(3, 9)),
+        partial(judge_bottleneck, other="core"),
+        judge_output,
+        judge_two_bit_output,
+    ):
+        whole, some = judge(two), judge(two | gap)
+        assert some.outcome is Outcome.PARTIAL
+        assert replace(some, outcome=whole.outcome, missing=()) == whole
+        assert some.missing[0].startswith("walker2dv4: i8c")
+
+
+@needs_runs
+def test_the_authors_runs_are_not_written_into_a_search_of_ones_own(tmp_path, capsys):
+    (tmp_path / "grid.json").write_text("{}")
+    arguments = ["select", "sac", "hopperv4", "--published", str(RUNS), "--output", str(tmp_path)]
+    assert main(arguments) == 2
+    assert "holds a search that trains; choose another folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.json"]
+
+
+def test_a_search_that_is_stopped_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
+    """It has no --resume: what is there is kept whenever the command is typed."""
+    monkeypatch.setattr(
+        Search, "run", Mock(side_effect=rl_run.Interrupted("stopped at 5 of 9 steps; --resume goes on"))
+    )
+    assert main(["select", "sac", "pendulum", "--seeds", "0,1", "--output", str(tmp_path)]) == 3
+    assert capsys.readouterr().err == "stopped at 5 of 9 steps; the same command goes on\n"
 
 
 def test_a_search_that_died_between_two_policies_goes_on(tmp_path, tiny, monkeypatch):

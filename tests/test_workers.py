@@ -118,6 +118,14 @@ def test_processes_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> No
     assert not any(is_running(pid) for pid in children)
 
 
+def test_a_vector_that_nobody_closed_does_not_keep_its_process(tmp_path: Path) -> None:
+    """As after Ctrl-C: at its end Python waits for daemons, which ignore what it sends them."""
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.replace("    while True:\n        vector.reset()\n", "    raise KeyboardInterrupt\n"))
+    ended = subprocess.run([sys.executable, str(script)], check=False, capture_output=True, timeout=60)
+    assert b"KeyboardInterrupt" in ended.stderr
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     try:

@@ -156,6 +156,12 @@ def open_session(board: Board, run: str = "", wait: float = 0.0) -> Iterator[Ses
         channel.close()
 
 
+def ask_state(board: Board) -> State:
+    """What `board` says about itself, without a lease; BoardError, in one line, as `open_session`."""
+    with contextlib.closing(open_channel(board)) as channel:
+        return read_board_state(channel)
+
+
 def read_board_state(channel: Channel) -> State:
     """What the board says about itself, held against the board file; nothing is written on it."""
     board = channel.board

@@ -2,11 +2,11 @@
 
 Each verdict comes with the paper's rule (a mean inside the fp32 band) and with an interval, because the two disagree:
 the rule asks whether a mean lies less than one SD of a policy below fp32, an interval whether it lies below at all.
-With configurations missing a verdict is partial and lists them.
+Where a task lacks configurations, the verdict is on the others, partial, and lists what lacks.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +15,9 @@ from quarl_bench import stats
 from quarl_bench.claims.catalog import Claim
 from quarl_bench.claims.census import SHARE, count_certain
 from quarl_bench.claims.parity import VARIANTS, Parity, Returns, average_differences, compare, leave_open, settle, weigh
-from quarl_bench.claims.selection import BITS, Configuration, Finder, select, vary_rule
+from quarl_bench.claims.selection import Configuration, Finder, Selection, select, vary_rule
 from quarl_bench.claims.verdict import conclude
+from quarl_bench.errors import SpecError
 from quarl_bench.spec import Outcome, Verdict
 
 Tasks = Mapping[str, tuple[Returns, Finder]]  # by task: fp32 returns, none if not run; and those of a configuration
@@ -26,16 +27,17 @@ FLAT = range(3, 8)  # output bits that do not matter
 
 def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
     """Judge "quantized policies match fp32 in most cells" over all tasks and `bits` of a scope."""
-    missing = _list_missing(tasks, (scope,), bits)
-    if missing:
-        return leave_open(SHARE, missing)
-    return _judge_cells(
-        {
-            f"{task} at {width}": (reference, returns)
-            for task, (reference, find) in tasks.items()
-            for width, returns in zip(bits, _gather(find, scope, bits), strict=True)
-        }
-    )
+
+    def judge(ready: Tasks) -> Verdict:
+        return _judge_cells(
+            {
+                f"{task} at {width}": (reference, returns)
+                for task, (reference, find) in ready.items()
+                for width, returns in zip(bits, _gather(find, scope, bits), strict=True)
+            }
+        )
+
+    return _judge_ready(tasks, (scope,), bits, SHARE, judge)
 
 
 def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
@@ -46,11 +48,8 @@ def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict
         for task, (base, other) in found.items()
         if other is not None and min(base.size, other.size) > 1
     }
-    missing = tuple(f"{task}: fp32 and {chosen[task].scheme}" for task in found.keys() - cells.keys())
-    if not cells:
-        return leave_open(SHARE, sorted(missing))
-    verdict = _judge_cells(cells)
-    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(sorted(missing))) if missing else verdict
+    missing = [f"{task}: fp32 and {chosen[task].scheme}" for task in sorted(found.keys() - cells.keys())]
+    return _limit(_judge_cells(cells), missing) if cells else leave_open(SHARE, missing)
 
 
 def _judge_cells(cells: Mapping[str, tuple[Returns, Returns]]) -> Verdict:
@@ -84,50 +83,54 @@ def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Ver
 
     Estimate and interval are the mean over tasks and bits of that advantage, as a share of the fp32 return.
     """
-    missing = _list_missing(tasks, (other, "input"), bits)
-    if missing:
-        return leave_open(0.0, missing)
-    groups = {
-        task: (reference, _gather(find, other, bits), _gather(find, "input", bits))
-        for task, (reference, find) in tasks.items()
-    }
-    found = average_differences(groups)
-    worse = [
-        f"{task} at {width}"
-        for task, (_, first, second) in groups.items()
-        for width, one, two in zip(bits, first, second, strict=True)
-        if one.mean() < two.mean()
-    ]
-    caveats = ["these tasks only"]
-    if worse:
-        caveats.append(f"the input does better in {len(worse)} of {len(groups) * len(bits)} cells: {', '.join(worse)}")
-    return settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(tasks), caveats)
+
+    def judge(ready: Tasks) -> Verdict:
+        groups = {
+            task: (reference, _gather(find, other, bits), _gather(find, "input", bits))
+            for task, (reference, find) in ready.items()
+        }
+        found = average_differences(groups)
+        worse = [
+            f"{task} at {width}"
+            for task, (_, first, second) in groups.items()
+            for width, one, two in zip(bits, first, second, strict=True)
+            if one.mean() < two.mean()
+        ]
+        caveats = ["these tasks only"]
+        if worse:
+            cells = f"{len(worse)} of {len(groups) * len(bits)} cells"
+            caveats.append(f"the input does better in {cells}: {', '.join(worse)}")
+        return settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(ready), caveats)
+
+    return _judge_ready(tasks, (other, "input"), bits, 0.0, judge)
 
 
 def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     """Judge "from 3 bits on, output bits do not matter": 3 to 7 against 8, on average within +-`margin` of fp32."""
-    missing = _list_missing(tasks, ("output",), (*FLAT, 8))
-    if missing:
-        return leave_open(margin, missing)
-    groups = _contrast_outputs(tasks, FLAT)
-    found, rule = average_differences(groups), Parity()
-    outside = [
-        f"{task} at {width}"
-        for task, (reference, first, _) in groups.items()
-        for width, returns in zip(FLAT, first, strict=True)
-        if not rule.matches(reference, returns)
-    ]
-    caveats = [f"the paper's rule does not match {', '.join(outside)}"] if outside else []
-    return settle(conclude(found[1:], -margin, margin), found, margin, _fewest(tasks), caveats)
+
+    def judge(ready: Tasks) -> Verdict:
+        groups = _contrast_outputs(ready, FLAT)
+        found, rule = average_differences(groups), Parity()
+        outside = [
+            f"{task} at {width}"
+            for task, (reference, first, _) in groups.items()
+            for width, returns in zip(FLAT, first, strict=True)
+            if not rule.matches(reference, returns)
+        ]
+        caveats = [f"the paper's rule does not match {', '.join(outside)}"] if outside else []
+        return settle(conclude(found[1:], -margin, margin), found, margin, _fewest(ready), caveats)
+
+    return _judge_ready(tasks, ("output",), (*FLAT, 8), margin, judge)
 
 
 def judge_two_bit_output(tasks: Tasks) -> Verdict:
     """Judge "two output bits do matter": on average they lose against 8. Estimate and interval are that difference."""
-    missing = _list_missing(tasks, ("output",), (2, 8))
-    if missing:
-        return leave_open(0.0, missing)
-    found = average_differences(_contrast_outputs(tasks, (2,)))
-    return settle(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, _fewest(tasks), [])
+
+    def judge(ready: Tasks) -> Verdict:
+        found = average_differences(_contrast_outputs(ready, (2,)))
+        return settle(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, _fewest(ready), [])
+
+    return _judge_ready(tasks, ("output",), (2, 8), 0.0, judge)
 
 
 def _contrast_outputs(tasks: Tasks, bits: Sequence[int]) -> dict[str, tuple[Returns, list[Returns], list[Returns]]]:
@@ -140,14 +143,13 @@ def _contrast_outputs(tasks: Tasks, bits: Sequence[int]) -> dict[str, tuple[Retu
 def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     """Judge "the rule selects what Table 1 prints" by replaying it: exact, without an interval.
 
-    Estimate is the share of tasks. Caveats say what the interval says about each selected configuration.
+    Estimate is the share of tasks. Caveats say what the interval says about each selected configuration. What the rule
+    asked for has to be there, and no more: a step ends at its first match.
     """
-    missing = _list_missing({task: tasks[task] for task in printed}, ("core",), BITS)
-    selections = {} if missing else {task: select(*tasks[task]) for task in printed}
-    missing += [f"{task}: {gap.scheme}" for task, found in selections.items() for gap in found.absent]
-    if missing:
+    selections, missing = _replay({task: tasks[task] for task in printed})
+    if not selections:
         return leave_open(1.0, missing)
-    equal = [selections[task].is_printed(configuration) for task, configuration in printed.items()]
+    equal = [found.is_printed(printed[task]) for task, found in selections.items()]
     share = float(np.mean(equal))
     differences = {task: found.chosen.difference for task, found in selections.items()}
     above, under = stats.flip_signs([found.estimate for found in differences.values()])
@@ -161,7 +163,7 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     lines.append(f"{lower} of {len(differences)} selected average below fp32 (sign flips p = {min(above, under):.3f})")
     policies = min(found.chosen.policies for found in selections.values())
     outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
-    return settle(outcome, (share, share, share), 1.0, policies, lines)
+    return _limit(settle(outcome, (share, share, share), 1.0, policies, lines), missing)
 
 
 def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
@@ -169,14 +171,15 @@ def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Ver
 
     Exact; estimate is the share of variants that do. Caveats say which variant changes which task.
     """
-    missing = _list_missing({task: tasks[task] for task in printed}, ("core",), BITS)
+    chosen = {task: tasks[task] for task in printed}
+    missing = _replay(chosen)[1]
     if missing:
         return leave_open(1 / len(VARIANTS), missing)
-    changes = vary_rule({task: tasks[task] for task in printed}, printed)
+    changes = vary_rule(chosen, printed)
     share = sum(not others for others in changes.values()) / len(changes)
     caveats = [
         f"{rule.name}: selects otherwise for "
-        + (", ".join(f"{task} ({other.configuration.scheme})" for task, other in others.items()) or "no task")
+        + (", ".join(f"{task} ({_tell(other)})" for task, other in others.items()) or "no task")
         for rule, others in changes.items()
     ]
     alone = [rule for rule, others in changes.items() if not others] == [Parity()]
@@ -189,20 +192,63 @@ def read_printed(claim: Claim) -> dict[str, Configuration]:
     return {task: Configuration(**{k: int(v) for k, v in row.items()}) for (_, task), row in claim.values.items()}
 
 
+def _replay(tasks: Tasks) -> tuple[dict[str, Selection], list[str]]:
+    """By task what the rule selects; and everything it asked for without finding two policies, those tasks left out."""
+    selections: dict[str, Selection] = {}
+    missing: list[str] = []
+    for task, (reference, find) in tasks.items():
+        gaps = [] if reference.size > 1 else ["fp32"]
+
+        def ask(configuration: Configuration) -> Returns | None:
+            returns = find(configuration)  # noqa: B023 (called at once)
+            if returns is not None and returns.size > 1:
+                return returns
+            gaps.append(configuration.scheme)  # noqa: B023
+            return None
+
+        if not gaps:
+            try:
+                found = select(reference, ask)
+            except SpecError:  # of a step without any
+                if not gaps:
+                    raise
+            if not gaps:
+                selections[task] = found
+        missing += [f"{task}: {gap}" for gap in gaps]
+    return selections, missing
+
+
+def _tell(selection: Selection) -> str:
+    absent = f", {len(selection.absent)} that it asks for not run" if selection.absent else ""
+    return f"{selection.configuration.scheme}{absent}"
+
+
+def _judge_ready(
+    tasks: Tasks, scopes: Sequence[str], bits: Sequence[int], threshold: float, judge: Callable[[Tasks], Verdict]
+) -> Verdict:
+    """`judge` the tasks of which nothing is missing: two policies of fp32, and of every one of `bits` in the scopes."""
+    wanted = [Configuration.of_scope(scope, width) for scope in scopes for width in bits]
+    missing = {
+        task: [
+            name
+            for name, returns in (("fp32", reference), *((wish.scheme, find(wish)) for wish in dict.fromkeys(wanted)))
+            if returns is None or returns.size < 2
+        ]
+        for task, (reference, find) in tasks.items()
+    }
+    gaps = [f"{task}: {name}" for task, names in missing.items() for name in names]
+    ready = {task: found for task, found in tasks.items() if not missing[task]}
+    return _limit(judge(ready), gaps) if ready else leave_open(threshold, gaps)
+
+
+def _limit(verdict: Verdict, missing: Sequence[str]) -> Verdict:
+    """The verdict, partial and with its gaps where there are any."""
+    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
+
+
 def _gather(find: Finder, scope: str, bits: Sequence[int]) -> list[Returns]:
     found = (find(Configuration.of_scope(scope, width)) for width in bits)
     return [returns for returns in found if returns is not None]
-
-
-def _list_missing(tasks: Tasks, scopes: Sequence[str], bits: Sequence[int]) -> list[str]:
-    """What a sentence needs and has no two policies: fp32, and every one of `bits` in the scopes."""
-    wanted = [Configuration.of_scope(scope, width) for scope in scopes for width in bits]
-    return [
-        f"{task}: {name}"
-        for task, (reference, find) in tasks.items()
-        for name, returns in (("fp32", reference), *((wish.scheme, find(wish)) for wish in dict.fromkeys(wanted)))
-        if returns is None or returns.size < 2
-    ]
 
 
 def _fewest(tasks: Tasks) -> int:

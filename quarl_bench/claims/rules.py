@@ -45,6 +45,7 @@ class Rule:
     schemes: Meaning = Meaning.SCHEMES
     against: Meaning | None = None  # what `against` is, which the rule then needs
     share: bool = True  # whether the threshold is a share, between 0 and 1
+    ratio: bool = False  # whether it is a ratio, above 0
     whole: bool = False  # whether one item is about all cells and schemes
     boards: bool = False  # whether cells are measured on boards
     curves: bool = False  # whether learning curves are judged
@@ -78,7 +79,7 @@ RULES: dict[str, Rule] = {
     "most_cells": Rule(AGGREGATE, "share of cells that keep 1 - threshold of the return"),
     "wider": Rule(
         AGGREGATE, "ratio of a statistic of weights between two kinds of policy, over tasks; supported above the "
-        "threshold", Meaning.STATISTICS, against=Meaning.ALGORITHM, share=False,
+        "threshold", Meaning.STATISTICS, against=Meaning.ALGORITHM, share=False, ratio=True,
     ),
     "loses": Rule(
         AGGREGATE, "ratio of mean returns of one cell; supported below 1 - threshold", against=Meaning.SCHEMES
@@ -90,7 +91,7 @@ RULES: dict[str, Rule] = {
     "count": Rule(AGGREGATE, "how many cases there are", share=False, whole=True),
     "flatter": Rule(
         AGGREGATE, "the ratio of `wider`, of the variance of action probabilities along learning curves",
-        against=Meaning.STATES, share=False, curves=True,
+        against=Meaning.STATES, share=False, ratio=True, curves=True,
     ),
     "ordered": Rule(
         AGGREGATE, "rank agreement of learning curves with the order of the bits; supported above the threshold",

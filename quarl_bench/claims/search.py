@@ -1,6 +1,7 @@
 """Selection on policies that are trained as the rule asks for them, and found again when it asks a second time."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -67,8 +68,7 @@ class Search:
             if not isinstance(found, dict):
                 raise StoreError(f"{path}: not a grid of {RESULT}; restore it or choose another --output")
             if found != grid:
-                other = [key for key in grid if found.get(key) != grid[key]]
-                raise StoreError(f"{path}: this search has another {' and '.join(other)}; choose another --output")
+                raise StoreError(f"{path}: {_contrast(found, grid)}; choose another --output")
         else:
             write_file(path, json.dumps(grid, indent=1) + "\n")
 
@@ -79,6 +79,19 @@ class Search:
             note(f"training {specs[0].name.rsplit('-', 1)[0]}: {len(missing)} seeds, {recipe.timesteps:,} steps each")
         trained = complete_seeds(recipe, self.environment, self.seeds, self.folder, options)
         return np.array([stored.about["return"]["mean"] for _, stored in trained])
+
+
+def _contrast(found: dict[str, Any], grid: dict[str, Any]) -> str:
+    """What another search's grid has otherwise."""
+    names = {"recipe": "recipe (--steps is a part of it)", "rule": "parity rule"}
+    others = [names.get(key, key) for key in grid if key != "steps" and found.get(key) != grid[key]]
+    parts = [f"another {' and '.join(others)}"] if others else []
+    tried = found.get("steps")
+    for name, values in grid["steps"].items():
+        other = tried.get(name) if isinstance(tried, dict) else None
+        if other != values:
+            parts.append(f"{name} {other} instead of {values}")
+    return f"this folder's search has {' and '.join(parts)}"
 
 
 def write_result(folder: Path, selection: Selection) -> None:
@@ -93,6 +106,7 @@ def describe(selection: Selection) -> dict[str, Any]:
         "matched": selection.matched,
         "rule": selection.rule.name,
         "absent": [configuration.scheme for configuration in selection.absent],
+        "idle": list(selection.idle),  # steps in which nothing matched: what was chosen before stays
         "decisions": [
             {
                 "step": decision.step,
@@ -100,6 +114,7 @@ def describe(selection: Selection) -> dict[str, Any]:
                 "mean": decision.mean,
                 "policies": decision.policies,
                 "floor": decision.band[0],
+                "ceiling": decision.band[1] if math.isfinite(decision.band[1]) else None,
                 "matches": decision.matches,
                 "difference": decision.difference.estimate,
                 "interval": [decision.difference.low, decision.difference.high],

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from select import POLLERR, POLLHUP, poll
 
 from quarl_bench import __version__
 from quarl_bench.cli import (
@@ -42,14 +43,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read stdout has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception:  # noqa: BLE001 (1 is a verdict, of check for one)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (0 and 1 are verdicts, of check for one)
+        if isinstance(error, BrokenPipeError) and _is_unread():
+            return 0
         traceback.print_exc()
         print(f"quarl {options.command}: an error in an environment or policy of yours, or in quarl", file=sys.stderr)
         return 2
     return code
+
+
+def _is_unread() -> bool:
+    """Whether it is our own pipe that broke: whoever read stdout has seen enough. What is left of it is dropped."""
+    asked = poll()
+    try:
+        asked.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # no file at all
+        return False
+    unread = any(event & (POLLERR | POLLHUP) for _, event in asked.poll(0))
+    if unread:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return unread
 
 
 def _build_parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """From a command's options to a policy, its environment, and its quantized form."""
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # torch takes seconds to import; `--help` and usage errors do without
@@ -33,8 +34,7 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
     """
     from quarl_bench.errors import SpecError
     from quarl_bench.policy.integers import INTEGERS, load_integers
-    from quarl_bench.rl.environments import identify_environment
-    from quarl_bench.task import find_baseline
+    from quarl_bench.task import find_baseline, identify, recognise
 
     folder = find_baseline(options.policy)
     if not (folder / INTEGERS).exists():
@@ -47,8 +47,8 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
     name = options.environment or kept.about.get("environment")
     if not isinstance(name, str):
         raise SpecError(f"{folder}: the policy names no environment; pass --environment")
-    time_feature = bool(kept.about.get("time_feature", False))
-    return kept, scheme, identify_environment(name, time_feature=time_feature)
+    environment = identify(name) if options.environment else recognise(name)
+    return kept, scheme, replace(environment, time_feature=bool(kept.about.get("time_feature", False)))
 
 
 def quantize_policy(stored: "StoredPolicy", environment: "Environment", scheme: "Scheme") -> "Policy":

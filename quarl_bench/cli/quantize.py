@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     home = {}
     if (scheme.integer and scheme.calibrated) or options.environment:
         stored, environment = open_task(options)
-        home = {"environment": environment.id}
+        home = {} if environment.custom else {"environment": environment.id}  # a class's id is this process's own
     else:  # needs no environment
         stored = open_policy(options)
     if scheme.integer and scheme.calibrated:

@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     steps = list_steps(**grid)
     try:
         selection = _replay(options, rule, steps) if options.published else _search(options, rule, steps)
-    except Interrupted as reason:
-        say(str(reason))
+    except Interrupted as reason:  # it names the option of `quarl train`
+        say(f"{str(reason).partition(';')[0]}; the same command goes on")
         return STOPPED
     if options.published and options.output is not None:
         write_result(options.output, selection)
@@ -65,10 +65,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":
     from quarl_bench.claims.published import read_published
+    from quarl_bench.claims.search import GRID
     from quarl_bench.claims.selection import select
 
     if options.steps:
         raise SpecError("--steps: published runs have theirs; leave it out, or train with --seeds")
+    if options.output is not None and (options.output / GRID).exists():
+        raise SpecError(f"--output {options.output}: holds a search that trains; choose another folder")
     runs = read_published(options.published)
     if options.algo != "sac" or options.environment not in runs.fp32:
         raise SpecError(f"{options.published}: holds SAC on {', '.join(runs.fp32)}; choose one of them")

@@ -60,17 +60,20 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, and say how well it plays."""
+    from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Family, Scheme
     from quarl_bench.rl.run import Options
 
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     settings = Options(options.resume, sys.stderr.isatty(), lambda: bool(stop), options.workers)
-    if "," in options.scheme:
-        return train_arms(options, settings)
-    if options.seeds is not None or (options.scheme and Scheme.parse(options.scheme).family is Family.LEARNED):
+    several = "," in options.scheme
+    learned = options.scheme and not several and Scheme.parse(options.scheme).family is Family.LEARNED
+    if not several and (options.seeds is not None or learned):
         return train_many(options, settings)
-    return train_one(options, settings)
+    if options.steps or options.width or options.raw:
+        raise SpecError("--steps, --width and --raw are of LQCC's recipe: pass --seeds too, as --seeds 0..9")
+    return (train_arms if several else train_one)(options, settings)
 
 
 def train_one(options: argparse.Namespace, settings: "Options") -> int:
@@ -82,8 +85,6 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
-    if options.steps or options.width or options.raw:
-        raise SpecError("--steps, --width and --raw are of LQCC's recipe: pass --seeds too, as --seeds 0..9")
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
     recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     if options.quant_delay is not None:

@@ -22,13 +22,14 @@ class Arrays:
     """Declarations in the order in which they are added, and the files that the large ones lie in."""
 
     prefix: str  # of symbols that the linker sees
+    text: bool = False  # whether large ones, too, are written as text
     large: bytearray = field(default_factory=bytearray)
     symbols: list[str] = field(default_factory=list)
 
     def declare(self, name: str, values: NDArray[Any]) -> str:
         """The C declaration of a constant array."""
         kind = C_TYPES[values.dtype.name]
-        if values.nbytes <= LARGEST_TEXT:
+        if self.text or values.nbytes <= LARGEST_TEXT:
             return f"static const {kind} {name}[{values.size}] QUARL_ALIGN = {{\n{_format(values)}\n}};"
         self.large.extend(bytes(-len(self.large) % ALIGNMENT))
         begin = len(self.large)

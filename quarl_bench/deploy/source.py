@@ -47,7 +47,7 @@ def write_integer_source(policy: IntegerPolicy) -> dict[str, bytes]:
         parts.append(write_integer_layer(arrays, index, layer, source, shapes[index], thresholds=thresholds))
         source = layer.result
     body = "\n\n".join([*parts, _write_integer_run(net, shapes), _write_head(arrays, policy)]) + "\n"
-    observing = Arrays(f"{PREFIX}_observe")
+    observing = Arrays(f"{PREFIX}_observe", text=True)  # a file that stands alone
     return {
         "policy.c": body.encode(),
         "policy.h": write_header(shapes, net.input, net.output, policy.head).encode(),
@@ -63,7 +63,7 @@ def write_float_source(policy: PolicyNet) -> dict[str, bytes]:
     arrays, shapes = Arrays(PREFIX), list_shapes(policy.net)
     parts = [write_float_layer(arrays, index, layer, shapes[index]) for index, layer in enumerate(policy.net.layers)]
     body = "\n\n".join([_FLOAT_TOP, *parts, _write_float_run(shapes), _write_float_head(arrays, policy.head)]) + "\n"
-    observing = Arrays(f"{PREFIX}_observe")
+    observing = Arrays(f"{PREFIX}_observe", text=True)  # a file that stands alone
     return {
         "policy.c": body.encode(),
         "policy.h": write_header(shapes, None, None, policy.head).encode(),

@@ -45,18 +45,19 @@ def quarl_board_runs(
     runs: dict[tuple[str, str, str], BoardRun] = {}
 
     def run(board: "Board", case: "Case") -> BoardRun:
-        from quarl_bench.boards.session import open_session
+        from quarl_bench.boards.session import ask_state, open_session
         from quarl_bench.claims.flight import export_flight
 
         key = (case.environment, case.scheme, case.board)
         if key not in runs:
+            ask_state(board)  # a silent one says so before the long export, which no lease would outlast
+            pair = export_flight(quarl_cells, case)
             plan = find_plan(quarl_settings.profile)
-            # A board that is silent says so before the long export, and on `local` no export disturbs a timing.
-            with open_session(board, quarl_run, WAIT) as session:
-                pair = export_flight(quarl_cells, case)
-                with show_blocks(pytestconfig, 2 * plan.blocks, case.id) as progress:
-                    compared = session.compare((pair.fp32, pair.int8), plan, progress=progress)
-                runs[key] = BoardRun(compared, pair.trained)
+            with (
+                open_session(board, quarl_run, WAIT) as session,
+                show_blocks(pytestconfig, 2 * plan.blocks, case.id) as progress,
+            ):
+                runs[key] = BoardRun(session.compare((pair.fp32, pair.int8), plan, progress=progress), pair.trained)
         return runs[key]
 
     return run

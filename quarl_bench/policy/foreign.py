@@ -4,7 +4,6 @@ Neither says what stands around the network: observations are taken as the envir
 passed, and the environment's action space decides what outputs mean.
 """
 
-import copy
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -62,14 +61,18 @@ def read_chain(module: torch.nn.Module, shape: tuple[int, ...], where: str) -> t
     leaves = [leaf for leaf in module.modules() if not list(leaf.children())]
     layers = tuple(read_modules(leaves))
     x = np.random.default_rng(0).standard_normal((PROBES, *shape)).astype(np.float32)
+    training = {part: part.training for part in module.modules()}
     try:
         with torch.inference_mode():
-            expected = copy.deepcopy(module).eval()(torch.from_numpy(x))  # the caller's goes on as it was
+            expected = module.eval()(torch.from_numpy(x))
         found = Net(shape, layers).forward(x)
         same = np.allclose(found, expected.numpy(), rtol=TOLERANCE, atol=TOLERANCE)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         line = (str(error).splitlines() or [""])[0]
         raise PolicyError(f"{where}: cannot be called on observations of {shape} ({line}); name its actor") from error
+    finally:
+        for part, mode in training.items():
+            part.training = mode
     if not same:
         raise PolicyError(f"{where}: its forward is not the chain of its modules; pass the network alone")
     return layers

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 from itertools import chain
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ class WorkerVector(BareVector):
         context = multiprocessing.get_context("spawn")
         self._connections: list[Connection] = []
         self._processes = []
+        # Whoever forgets to close: at the end Python waits for the processes, and they wait for our end of the line.
+        Finalize(self, _hang_up, (self._connections,), exitpriority=0)
         for part in np.array_split(np.arange(count), min(workers, count)):
             ours, theirs = context.Pipe()
             arguments = (theirs, environment, range(part[0], part[-1] + 1), seed)
@@ -58,11 +61,10 @@ class WorkerVector(BareVector):
 
     def close(self) -> None:
         """End the processes."""
-        for connection in self._connections:
-            connection.close()
+        _hang_up(self._connections)
         for process in self._processes:
             process.join()
-        self._connections, self._processes = [], []
+        self._processes = []
 
     def _send(self, connection: Connection, actions: NDArray[Any] | None) -> None:
         try:
@@ -78,6 +80,11 @@ class WorkerVector(BareVector):
 
     def _mourn(self) -> SpecError:
         return SpecError(f"{self._id}: a process that stepped games has died; go on with --resume, or --workers 1")
+
+
+def _hang_up(connections: list[Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _serve(connection: Connection, environment: Environment, games: range, seed: int) -> None:

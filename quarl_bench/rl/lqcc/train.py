@@ -86,8 +86,23 @@ def complete_seeds(
     done = {} if run.unfinished else {spec.seed: (spec, stored) for spec, stored in kept}
     missing = [seed for seed in run.seeds if seed not in done]
     if missing:
-        done |= {new[0].seed: new for new in train_seeds(recipe, environment, missing, folder, options)}
+        begun = _find_begun(run, missing)
+        done |= {new[0].seed: new for new in train_seeds(recipe, environment, begun, folder, options)}
     return [done[seed] for seed in run.seeds]
+
+
+def _find_begun(run: "Run", missing: list[int]) -> list[int]:
+    """Seeds of an unfinished run that holds the `missing` ones, which was killed while it published; else those."""
+    wanted = {name: value for name, value in run.identity.items() if name != "seeds"}
+    for path in sorted(run.folder.glob(f"{run.name}-seeds*.checkpoint/{STATE}")):
+        try:
+            found = json.loads(torch.load(path, weights_only=True)["facts"])["identity"]
+            seeds: list[int] = found.pop("seeds")
+        except Exception:  # noqa: BLE001, S112 (whose checkpoint it is, and what is wrong, tells who goes on from it)
+            continue
+        if found == wanted and set(missing) <= set(seeds) <= set(run.seeds):
+            return seeds
+    return missing
 
 
 @dataclass(frozen=True)
