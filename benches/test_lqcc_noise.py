@@ -15,10 +15,11 @@ def curves(policy, quantized_policy, quarl_cells):
 
 def check(case, curves, verdict):
     from quarl_bench.claims.panels import show_noise
+    from quarl_bench.claims.robustness import compare_points
 
     fp32, quantized = curves
     panels = show_noise(case.case.environment, {"fp32": fp32, case.case.scheme: quantized})
-    verdict.check(quantized.area, reference=fp32.area, panels=panels)
+    verdict.check(quantized.area, reference=fp32.area, panels=panels, caveats=compare_points(fp32, quantized))
 
 
 @pytest.mark.claim("lqcc-noise-hopper")
@@ -39,5 +40,38 @@ def test_halfcheetah(case, curves, verdict):
 
 @pytest.mark.claim("lqcc-noise-halfcheetah-own")
 def test_halfcheetah_against_itself(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.relative_area, reference=fp32.relative_area)
+
+
+@pytest.mark.claim("lqcc-noise-walker2d")
+def test_walker2d(case, curves, verdict):
+    check(case, curves, verdict)
+
+
+@pytest.mark.claim("lqcc-noise-walker2d-own")
+def test_walker2d_against_itself(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.relative_area, reference=fp32.relative_area)
+
+
+@pytest.mark.claim("lqcc-noise-ant")
+def test_ant(case, curves, verdict):
+    check(case, curves, verdict)
+
+
+@pytest.mark.claim("lqcc-noise-ant-own")
+def test_ant_against_itself(case, curves, verdict):
+    fp32, quantized = curves
+    verdict.check(quantized.relative_area, reference=fp32.relative_area)
+
+
+@pytest.mark.claim("lqcc-noise-humanoid")
+def test_humanoid(case, curves, verdict):
+    check(case, curves, verdict)
+
+
+@pytest.mark.claim("lqcc-noise-humanoid-own")
+def test_humanoid_against_itself(case, curves, verdict):
     fp32, quantized = curves
     verdict.check(quantized.relative_area, reference=fp32.relative_area)

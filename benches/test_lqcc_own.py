@@ -41,12 +41,17 @@ def test_every_part_needs_three_bits(claim, tasks, verdict):
 
 
 @pytest.mark.claim("lqcc-core-own")
-def test_the_core_needs_three_bits(claim, tasks, verdict):
+def test_the_core_needs_three_bits(claim, tasks, quarl_cells, verdict):
     from quarl_bench.claims.panels import OURS, show_scopes
     from quarl_bench.claims.replay import judge_parity
+    from quarl_bench.claims.runs import find_runs
 
     figure = {"sac": "Figure 1 (SAC)", "ddpg": "Figure 6 (DDPG, normalized)"}[claim.algo]
-    verdict.check_result(judge_parity(tasks, "core", range(3, 9)), panels=show_scopes(figure, OURS, tasks))
+    panels = show_scopes(figure, OURS, tasks)
+    if claim.algo == "ddpg":
+        raw = find_runs(quarl_cells, claim.algo, list(tasks), f"{claim.claim.origin}raw")
+        panels += show_scopes("Figure 6 (DDPG, raw)", OURS, raw)
+    verdict.check_result(judge_parity(tasks, "core", range(3, 9)), panels=panels)
 
 
 @pytest.mark.claim("lqcc-bottleneck-own")
@@ -63,13 +68,43 @@ def test_output_bits_do_not_matter(claim, tasks, verdict):
     verdict.check_result(judge_output(tasks, claim.claim.threshold))
 
 
+@pytest.mark.claim("lqcc-two-bit-output-own")
+def test_two_output_bits_cost_return(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_cost
+
+    verdict.check_result(judge_cost(tasks, "output", (2,)))
+
+
+@pytest.mark.claim("lqcc-two-bit-core-own")
+def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_parity
+
+    verdict.check_result(judge_parity(tasks, "core", (2,)))
+
+
+@pytest.mark.claim("lqcc-halfcheetah-bits-own")
+def test_halfcheetah_needs_more_bits(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_cost
+
+    verdict.check_result(judge_cost(tasks, *{"i5c5o5": ("all", range(2, 6)), "i8c2o8": ("core", (2,))}[claim.scheme]))
+
+
+@pytest.mark.claim("lqcc-ddpg-gains-own")
+def test_quantized_ddpg_returns_more(claim, tasks, verdict):
+    from quarl_bench.claims.replay import FEW, judge_gain
+
+    verdict.check_result(judge_gain(tasks, "all", FEW))
+
+
 @pytest.mark.claim("lqcc-table1-own")
 def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
+    """Figures 4 and 5 are drawn around what the rule selects on our runs, where these settle it."""
     from quarl_bench.claims.panels import OURS, show_steps
-    from quarl_bench.claims.replay import judge_table, read_printed
+    from quarl_bench.claims.replay import judge_table, read_printed, replay
 
     printed = read_printed(claim.claim)
-    verdict.check_result(judge_table(tasks, printed), panels=show_steps(OURS, tasks, printed))
+    ours = {task: selection.configuration for task, selection in replay(tasks)[0].items()}
+    verdict.check_result(judge_table(tasks, printed), panels=show_steps(OURS, tasks, printed | ours))
 
 
 @pytest.mark.claim("lqcc-parity-own")
@@ -99,6 +134,21 @@ def test_hopper_converges_as_fp32_does(claim, arms, verdict):
 
 @pytest.mark.claim("lqcc-convergence-halfcheetah")
 def test_halfcheetah_converges_as_fp32_does(claim, arms, verdict):
+    check_convergence(claim, arms, verdict)
+
+
+@pytest.mark.claim("lqcc-convergence-walker2d")
+def test_walker2d_converges_as_fp32_does(claim, arms, verdict):
+    check_convergence(claim, arms, verdict)
+
+
+@pytest.mark.claim("lqcc-convergence-ant")
+def test_ant_converges_as_fp32_does(claim, arms, verdict):
+    check_convergence(claim, arms, verdict)
+
+
+@pytest.mark.claim("lqcc-convergence-humanoid")
+def test_humanoid_converges_as_fp32_does(claim, arms, verdict):
     check_convergence(claim, arms, verdict)
 
 

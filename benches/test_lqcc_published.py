@@ -63,9 +63,23 @@ def test_output_bits_do_not_matter(claim, tasks, verdict):
 
 @pytest.mark.claim("lqcc-two-bit-output")
 def test_two_output_bits_cost_return(claim, tasks, verdict):
-    from quarl_bench.claims.replay import judge_two_bit_output
+    from quarl_bench.claims.replay import judge_cost
 
-    verdict.check_result(judge_two_bit_output(tasks))
+    verdict.check_result(judge_cost(tasks, "output", (2,)))
+
+
+@pytest.mark.claim("lqcc-two-bit-core")
+def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_parity
+
+    verdict.check_result(judge_parity(tasks, "core", (2,)))
+
+
+@pytest.mark.claim("lqcc-halfcheetah-bits")
+def test_halfcheetah_needs_more_bits(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_cost
+
+    verdict.check_result(judge_cost(tasks, *{"i5c5o5": ("all", range(2, 6)), "i8c2o8": ("core", (2,))}[claim.scheme]))
 
 
 @pytest.mark.claim("lqcc-table1")

@@ -3,8 +3,7 @@
 import pytest
 
 
-@pytest.mark.claim("lqcc-untrained")
-def test_without_training_the_return_is_lost(claim, quarl_cells, verdict):
+def check(claim, quarl_cells, verdict):
     from dataclasses import replace
 
     from quarl_bench.claims.untrained import quantize_untrained
@@ -14,3 +13,28 @@ def test_without_training_the_return_is_lost(claim, quarl_cells, verdict):
     policies = quarl_cells.find_policies(replace(case, scheme="fp32"))
     arm = quantize_untrained(policies, claim.scheme)
     verdict.check_result(judge_loss((quarl_cells.measure(policies), quarl_cells.measure(arm))))
+
+
+@pytest.mark.claim("lqcc-untrained-humanoid")
+def test_humanoid_loses_return_without_training(claim, quarl_cells, verdict):
+    check(claim, quarl_cells, verdict)
+
+
+@pytest.mark.claim("lqcc-untrained-walker2d")
+def test_walker2d_loses_return_without_training(claim, quarl_cells, verdict):
+    check(claim, quarl_cells, verdict)
+
+
+@pytest.mark.claim("lqcc-untrained-ant")
+def test_ant_loses_return_without_training(claim, quarl_cells, verdict):
+    check(claim, quarl_cells, verdict)
+
+
+@pytest.mark.claim("lqcc-untrained-halfcheetah")
+def test_halfcheetah_loses_return_without_training(claim, quarl_cells, verdict):
+    check(claim, quarl_cells, verdict)
+
+
+@pytest.mark.claim("lqcc-untrained-hopper")
+def test_hopper_loses_return_without_training(claim, quarl_cells, verdict):
+    check(claim, quarl_cells, verdict)

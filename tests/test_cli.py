@@ -428,7 +428,8 @@ def test_neither_is_one_that_looks_like_an_end_of_ours(error, folder, monkeypatc
 def test_an_environment_of_ones_own_is_named_each_time(folder, quarl, quarl_json):
     """Its id is this process's own: a manifest that names it could not be played by any other."""
     (folder / "mine.py").write_text(
-        "from gymnasium.envs.classic_control import CartPoleEnv as Base\n\nclass Mine(Base):\n    max_episode_steps = 50\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv as Base\n\n"
+        "class Mine(Base):\n    max_episode_steps = 50\n"
     )
     mine = ("--environment", "mine:Mine")
     for scheme in ("int8", "w4"):

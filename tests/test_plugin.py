@@ -161,7 +161,7 @@ def test_nothing_is_trained_twice(project, workers):
             return replace(recipe, timesteps=256, environments=1)
         quarl_bench.store.find_recipe = shorten
     """)
-    project.mkdir("nothing")
+    (project.path / "nothing" / "policies").mkdir(parents=True)
     arguments = ("-n", workers, "--quarl-json", "rows.json", "--quarl-episodes", "2", "--quarl-baselines", "nothing")
     skipped = run(project, *arguments)
     assert skipped.parseoutcomes() == {"skipped": 2, "partial": 1}
@@ -246,7 +246,7 @@ def test_an_aggregate_with_missing_cells_is_partial_and_lists_them(project):
 
 
 def test_required_baselines_fail_instead_of_skipping(project):
-    project.mkdir("nothing")
+    (project.path / "nothing" / "policies").mkdir(parents=True)
     options = ("-k", "cell", "--quarl-baselines", "nothing")
     assert run(project, *options).parseoutcomes()["skipped"] == 2
     result = run(project, *options, "--quarl-require", "baselines")
@@ -265,6 +265,10 @@ def test_required_baselines_fail_instead_of_skipping(project):
         (("--quarl-json", "no/such/rows.json"), "*no/such does not exist; make it*"),
         (("--quarl-json", "."), "*--quarl-json .: a folder; name the file to write in it*"),
         (("--quarl-baselines", "nowhere"), "*--quarl-baselines nowhere: no such folder*"),
+        (
+            ("--quarl-baselines", "baselines/policies"),
+            "*: no policies/ in it; name one with policies/<policy>/*",
+        ),
         (("--quarl-claims", "no-such.toml"), "*claims file no-such.toml: *No such file*"),
         (("--quarl-claims", "bad.toml"), "*claims file bad.toml, line 1, key 'id': is missing*"),
         (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of smoke, nightly, paper*"),

@@ -109,7 +109,7 @@ def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     """Judge "from 3 bits on, output bits do not matter": 3 to 7 against 8, on average within +-`margin` of fp32."""
 
     def judge(ready: Tasks) -> Verdict:
-        groups = _contrast_outputs(ready, FLAT)
+        groups = _contrast(ready, "output", FLAT)
         found, rule = average_differences(groups), Parity()
         outside = [
             f"{task} at {width}"
@@ -123,19 +123,35 @@ def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     return _judge_ready(tasks, ("output",), (*FLAT, 8), margin, judge)
 
 
-def judge_two_bit_output(tasks: Tasks) -> Verdict:
-    """Judge "two output bits do matter": on average they lose against 8. Estimate and interval are that difference."""
+def judge_cost(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
+    """Judge "these bits in this scope cost return against 8", on average. Estimate and interval are that difference."""
 
     def judge(ready: Tasks) -> Verdict:
-        found = average_differences(_contrast_outputs(ready, (2,)))
+        found = average_differences(_contrast(ready, scope, bits))
         return settle(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, _fewest(ready), [])
 
-    return _judge_ready(tasks, ("output",), (2, 8), 0.0, judge)
+    return _judge_ready(tasks, (scope,), (*bits, 8), 0.0, judge)
 
 
-def _contrast_outputs(tasks: Tasks, bits: Sequence[int]) -> dict[str, tuple[Returns, list[Returns], list[Returns]]]:
+def judge_gain(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
+    """Judge "with these bits in this scope the return is above fp32's", on average over tasks and bits."""
+
+    def judge(ready: Tasks) -> Verdict:
+        groups = {
+            task: (reference, _gather(find, scope, bits), [reference]) for task, (reference, find) in ready.items()
+        }
+        found = average_differences(groups)
+        above = sum(cell.mean() > reference.mean() for reference, cells, _ in groups.values() for cell in cells)
+        caveats = [f"the mean is above fp32's in {above} of {len(groups) * len(bits)} cells"]
+        return settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(ready), caveats)
+
+    return _judge_ready(tasks, (scope,), bits, 0.0, judge)
+
+
+def _contrast(tasks: Tasks, scope: str, bits: Sequence[int]) -> dict[str, tuple[Returns, list[Returns], list[Returns]]]:
+    """By task: fp32 returns, those of these bits in the scope, and those of 8."""
     return {
-        task: (reference, _gather(find, "output", bits), _gather(find, "output", (8,)))
+        task: (reference, _gather(find, scope, bits), _gather(find, scope, (8,)))
         for task, (reference, find) in tasks.items()
     }
 
@@ -146,7 +162,7 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     Estimate is the share of tasks. Caveats say what the interval says about each selected configuration. What the rule
     asked for has to be there, and no more: a step ends at its first match.
     """
-    selections, missing = _replay({task: tasks[task] for task in printed})
+    selections, missing = replay({task: tasks[task] for task in printed})
     if not selections:
         return leave_open(1.0, missing)
     equal = [found.is_printed(printed[task]) for task, found in selections.items()]
@@ -172,7 +188,7 @@ def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Ver
     Exact; estimate is the share of variants that do. Caveats say which variant changes which task.
     """
     chosen = {task: tasks[task] for task in printed}
-    missing = _replay(chosen)[1]
+    missing = replay(chosen)[1]
     if missing:
         return leave_open(1 / len(VARIANTS), missing)
     changes = vary_rule(chosen, printed)
@@ -192,7 +208,7 @@ def read_printed(claim: Claim) -> dict[str, Configuration]:
     return {task: Configuration(**{k: int(v) for k, v in row.items()}) for (_, task), row in claim.values.items()}
 
 
-def _replay(tasks: Tasks) -> tuple[dict[str, Selection], list[str]]:
+def replay(tasks: Tasks) -> tuple[dict[str, Selection], list[str]]:
     """By task what the rule selects; and everything it asked for without finding two policies, those tasks left out."""
     selections: dict[str, Selection] = {}
     missing: list[str] = []
@@ -219,7 +235,7 @@ def _replay(tasks: Tasks) -> tuple[dict[str, Selection], list[str]]:
 
 
 def _tell(selection: Selection) -> str:
-    absent = f", {len(selection.absent)} that it asks for not run" if selection.absent else ""
+    absent = f"; {len(selection.absent)} it asks for were not run" if selection.absent else ""
     return f"{selection.configuration.scheme}{absent}"
 
 

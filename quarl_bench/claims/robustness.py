@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quarl_bench.cells import Cells, PolicySet, find_home
+from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.evaluate import TEST_SEEDS
 from quarl_bench.rl.lqcc.noise import SIGMAS, play_noisy
@@ -46,6 +47,16 @@ class NoiseCurve:
         weights = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / gaps.sum()
         mean = np.tensordot(weights, returns, 1)
         return replace(self.points[0], returns=tuple(map(tuple, mean.tolist())))
+
+
+def compare_points(reference: NoiseCurve, measured: NoiseCurve) -> list[str]:
+    """The ratio of mean returns at every sigma above 0, each with an interval of its own, in words."""
+    lines = []
+    for sigma, base, other in list(zip(reference.sigmas, reference.points, measured.points, strict=True))[1:]:
+        found = judge_retention(base, other)
+        limits = "no interval" if found.low is None else f"[{found.low:.3g}, {found.high:.3g}]"
+        lines.append(f"under noise of SD {sigma:g} the ratio is {found.estimate:.3g} {limits}")
+    return lines
 
 
 def measure_noise(cells: Cells, policies: PolicySet, sigmas: Sequence[float] = SIGMAS) -> NoiseCurve:

@@ -130,8 +130,9 @@ def read_settings(config: pytest.Config) -> Settings:
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
     named = _choose(config, "baselines")
-    if named and not Path(named).is_dir():
-        raise pytest.UsageError(f"--quarl-baselines {named}: no such folder; name one with policies/<policy>/")
+    if named and not (Path(named) / "policies").is_dir():
+        what = "no policies/ in it" if Path(named).is_dir() else "no such folder"
+        raise pytest.UsageError(f"--quarl-baselines {named}: {what}; name one with policies/<policy>/")
     baselines = Path(named or config.rootpath / "baselines")
     return Settings(
         profile=profile,

@@ -1,6 +1,7 @@
 """The `verdict` fixture: judge, record the row, and turn the verdict into pytest's outcomes, as its kin do too."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,14 +49,21 @@ class VerdictCheck(Check):
     """Judges the item's case or claim by what policies return."""
 
     def check(
-        self, measured: Measurement, reference: Measurement, policies: Any = None, *, panels: Sequence[Any] = ()
+        self,
+        measured: Measurement,
+        reference: Measurement,
+        policies: Any = None,
+        *,
+        panels: Sequence[Any] = (),
+        caveats: Sequence[str] = (),
     ) -> Verdict:
-        """Judge `measured` against the fp32 `reference` of the same cell; `panels` go to the page.
+        """Judge `measured` against the fp32 `reference` of the same cell; `panels` go to the page, `caveats` beside it.
 
         The row of a refuted case says which layers lose what, where the cell's fp32 `policies` are given.
         """
         judged: JudgedCase = self._request.getfixturevalue("case")
-        result = judge_case(judged, reference, measured)
+        found = judge_case(judged, reference, measured)
+        result = replace(found, caveats=(*found.caveats, *caveats))
         row = build_case_row(judged, reference, measured, result)
         if policies is not None and result.outcome is Outcome.REFUTED:
             row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
