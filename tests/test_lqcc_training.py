@@ -62,10 +62,10 @@ def fill_replay(folder, seeds):
     return replay
 
 
-def learn(folder, algo, scheme, seeds):
+def learn(folder, algo, scheme, seeds, **size):
     """Every parameter of agents that learned `UPDATES` times; the statistics move on all the while."""
     low = -np.ones(ACTION, dtype=np.float32)
-    agent = AGENTS[algo](make_recipe(algo, scheme), seeds, low, -low, OBSERVATION)
+    agent = AGENTS[algo](make_recipe(algo, scheme, **size), seeds, low, -low, OBSERVATION)
     replay, sampling = fill_replay(folder, seeds), [np.random.default_rng(seed) for seed in seeds]
     for step in range(UPDATES):
         agent.statistics.update(np.stack([np.random.default_rng([s, step]).normal(size=OBSERVATION) for s in seeds]))
@@ -81,9 +81,22 @@ def list_parameters(agent, index):
                     yield f"{name}.{key}", parameter.unflatten(0, (len(agent.seeds), -1))[index]
 
 
-@pytest.mark.parametrize(("algo", "scheme"), [("sac", "fp32"), ("sac", "i6c2o8"), ("ddpg", "fp32"), ("ddpg", "i8c3o8")])
-def test_a_seed_in_a_batch_learns_what_it_learns_alone(tmp_path, algo, scheme):
-    together, alone = learn(tmp_path / "a", algo, scheme, [4, 0, 7]), learn(tmp_path / "b", algo, scheme, [7])
+@pytest.mark.parametrize(
+    ("algo", "scheme", "size"),
+    [
+        ("sac", "fp32", SMALL),
+        ("sac", "i6c2o8", SMALL),
+        ("ddpg", "fp32", SMALL),
+        ("ddpg", "i8c3o8", SMALL),
+        ("sac", "i6c2o8", {"width": 256, "batch": 256}),  # the recipe's
+    ],
+    ids=["sac", "sac-i6c2o8", "ddpg", "ddpg-i8c3o8", "whole"],
+)
+def test_a_seed_in_a_batch_learns_what_it_learns_alone(tmp_path, algo, scheme, size):
+    seeds = [4, 0, 7]
+    together, alone = (
+        learn(tmp_path / name, algo, scheme, some, **size) for name, some in (("a", seeds), ("b", seeds[2:]))
+    )
     worst = 0.0
     for (name, ours), (_, theirs) in zip(list_parameters(together, 2), list_parameters(alone, 0), strict=True):
         worst = max(worst, float((ours - theirs).abs().max()))
