@@ -80,11 +80,14 @@ def test_an_address_where_something_else_listens(tmp_path, capsys, monkeypatch):
     assert engine.KNOCK_SECONDS + engine.HEALTH_SECONDS < 18
     monkeypatch.setattr(engine, "HEALTH_SECONDS", 4.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        silent = threading.Thread(target=lambda: [server.accept() for _ in range(2)], daemon=True)
+        taken = []
+        silent = threading.Thread(target=lambda: [taken.append(server.accept()[0]) for _ in range(2)], daemon=True)
         silent.start()
         begin = time.monotonic()
         code = main(["actorq", "dqn", "cartpole", "--output", str(tmp_path / "out"),
                      "--address", f"127.0.0.1:{server.getsockname()[1]}"])  # fmt: skip
+    for connection in taken:
+        connection.close()
     assert code == 2
     assert time.monotonic() - begin < 20
     (line,) = capsys.readouterr().err.strip().splitlines()

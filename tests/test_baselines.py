@@ -20,6 +20,8 @@ BARS = {"mountaincarcontinuous": 90.0, "ppo-pong": 18.0}
 BELOW = {
     "a2c-bipedalwalker",  # 260.5: 16.3 under the bar; it falls in some episodes (SD 96)
     "a2c-halfcheetahbullet",  # 2179 and 1944, mean 2061.5: 9.9 under the bar
+    "dqn-pong",  # 17.5: 2.4 under the bar, after 11% of the published steps
+    "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
 }
 SEEDS = 3  # whose mean is compared with the published score; further ones are there to decide close verdicts
