@@ -13,7 +13,14 @@ def curves(policy, quantized_policy, quarl_cells):
     return tuple(measure_noise(quarl_cells, policies) for policies in (policy, quantized_policy))
 
 
-def check(case, curves, verdict):
+@pytest.mark.claim(
+    "lqcc-noise-humanoid",
+    "lqcc-noise-walker2d",
+    "lqcc-noise-ant",
+    "lqcc-noise-halfcheetah",
+    "lqcc-noise-hopper",
+)
+def test_a_selected_net_withstands_noise(case, curves, verdict):
     from quarl_bench.claims.panels import show_noise
     from quarl_bench.claims.robustness import compare_points
 
@@ -22,56 +29,13 @@ def check(case, curves, verdict):
     verdict.check(quantized.area, reference=fp32.area, panels=panels, caveats=compare_points(fp32, quantized))
 
 
-@pytest.mark.claim("lqcc-noise-hopper")
-def test_hopper(case, curves, verdict):
-    check(case, curves, verdict)
-
-
-@pytest.mark.claim("lqcc-noise-hopper-own")
-def test_hopper_against_itself(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.relative_area, reference=fp32.relative_area)
-
-
-@pytest.mark.claim("lqcc-noise-halfcheetah")
-def test_halfcheetah(case, curves, verdict):
-    check(case, curves, verdict)
-
-
-@pytest.mark.claim("lqcc-noise-halfcheetah-own")
-def test_halfcheetah_against_itself(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.relative_area, reference=fp32.relative_area)
-
-
-@pytest.mark.claim("lqcc-noise-walker2d")
-def test_walker2d(case, curves, verdict):
-    check(case, curves, verdict)
-
-
-@pytest.mark.claim("lqcc-noise-walker2d-own")
-def test_walker2d_against_itself(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.relative_area, reference=fp32.relative_area)
-
-
-@pytest.mark.claim("lqcc-noise-ant")
-def test_ant(case, curves, verdict):
-    check(case, curves, verdict)
-
-
-@pytest.mark.claim("lqcc-noise-ant-own")
-def test_ant_against_itself(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.relative_area, reference=fp32.relative_area)
-
-
-@pytest.mark.claim("lqcc-noise-humanoid")
-def test_humanoid(case, curves, verdict):
-    check(case, curves, verdict)
-
-
-@pytest.mark.claim("lqcc-noise-humanoid-own")
-def test_humanoid_against_itself(case, curves, verdict):
+@pytest.mark.claim(
+    "lqcc-noise-humanoid-own",
+    "lqcc-noise-walker2d-own",
+    "lqcc-noise-ant-own",
+    "lqcc-noise-halfcheetah-own",
+    "lqcc-noise-hopper-own",
+)
+def test_a_selected_net_withstands_noise_by_its_own_measure(case, curves, verdict):
     fp32, quantized = curves
     verdict.check(quantized.relative_area, reference=fp32.relative_area)

@@ -57,8 +57,9 @@ def test_the_core_needs_three_bits(claim, tasks, quarl_cells, verdict):
 @pytest.mark.claim("lqcc-bottleneck-own")
 def test_the_input_is_the_bottleneck(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_bottleneck
+    from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_bottleneck(tasks, {"i8c2o8": "core", "i8c8o2": "output"}[claim.scheme]))
+    verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
 
 
 @pytest.mark.claim("lqcc-output-own")
@@ -72,7 +73,7 @@ def test_output_bits_do_not_matter(claim, tasks, verdict):
 def test_two_output_bits_cost_return(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_cost
 
-    verdict.check_result(judge_cost(tasks, "output", (2,)))
+    verdict.check_result(judge_cost(tasks, claim.scheme))
 
 
 @pytest.mark.claim("lqcc-two-bit-core-own")
@@ -86,7 +87,7 @@ def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
 def test_halfcheetah_needs_more_bits(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_cost
 
-    verdict.check_result(judge_cost(tasks, *{"i5c5o5": ("all", range(2, 6)), "i8c2o8": ("core", (2,))}[claim.scheme]))
+    verdict.check_result(judge_cost(tasks, claim.scheme))
 
 
 @pytest.mark.claim("lqcc-ddpg-gains-own")
@@ -114,7 +115,14 @@ def test_selected_configurations_match(claim, tasks, verdict):
     verdict.check_result(judge_selected(tasks, read_printed(claim.claim)))
 
 
-def check_convergence(claim, arms, verdict):
+@pytest.mark.claim(
+    "lqcc-convergence-humanoid",
+    "lqcc-convergence-walker2d",
+    "lqcc-convergence-ant",
+    "lqcc-convergence-halfcheetah",
+    "lqcc-convergence-hopper",
+)
+def test_a_selected_net_converges_as_fp32_does(claim, arms, verdict):
     from quarl_bench.claims.arms import judge_convergence
     from quarl_bench.claims.panels import show_learning
     from quarl_bench.claims.runs import read_curves
@@ -125,31 +133,6 @@ def check_convergence(claim, arms, verdict):
     curves = {name: read_curves(arm) for name, arm in found.items()}
     result = judge_convergence(None if missing else tuple(curves.values()), claim.claim.threshold, missing)
     verdict.check_result(result, panels=show_learning(case.environment, curves))
-
-
-@pytest.mark.claim("lqcc-convergence-hopper")
-def test_hopper_converges_as_fp32_does(claim, arms, verdict):
-    check_convergence(claim, arms, verdict)
-
-
-@pytest.mark.claim("lqcc-convergence-halfcheetah")
-def test_halfcheetah_converges_as_fp32_does(claim, arms, verdict):
-    check_convergence(claim, arms, verdict)
-
-
-@pytest.mark.claim("lqcc-convergence-walker2d")
-def test_walker2d_converges_as_fp32_does(claim, arms, verdict):
-    check_convergence(claim, arms, verdict)
-
-
-@pytest.mark.claim("lqcc-convergence-ant")
-def test_ant_converges_as_fp32_does(claim, arms, verdict):
-    check_convergence(claim, arms, verdict)
-
-
-@pytest.mark.claim("lqcc-convergence-humanoid")
-def test_humanoid_converges_as_fp32_does(claim, arms, verdict):
-    check_convergence(claim, arms, verdict)
 
 
 @pytest.mark.claim("lqcc-half-precision")

@@ -50,8 +50,9 @@ def test_the_core_needs_three_bits(claim, tasks, verdict):
 @pytest.mark.claim("lqcc-bottleneck")
 def test_the_input_is_the_bottleneck(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_bottleneck
+    from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_bottleneck(tasks, {"i8c2o8": "core", "i8c8o2": "output"}[claim.scheme]))
+    verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
 
 
 @pytest.mark.claim("lqcc-output")
@@ -65,7 +66,7 @@ def test_output_bits_do_not_matter(claim, tasks, verdict):
 def test_two_output_bits_cost_return(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_cost
 
-    verdict.check_result(judge_cost(tasks, "output", (2,)))
+    verdict.check_result(judge_cost(tasks, claim.scheme))
 
 
 @pytest.mark.claim("lqcc-two-bit-core")
@@ -79,7 +80,7 @@ def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
 def test_halfcheetah_needs_more_bits(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_cost
 
-    verdict.check_result(judge_cost(tasks, *{"i5c5o5": ("all", range(2, 6)), "i8c2o8": ("core", (2,))}[claim.scheme]))
+    verdict.check_result(judge_cost(tasks, claim.scheme))
 
 
 @pytest.mark.claim("lqcc-table1")

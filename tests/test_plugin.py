@@ -132,7 +132,7 @@ def test_options_are_one_group_with_defaults(pytester):
     result = pytester.runpytest_subprocess("--help")
     result.stdout.fnmatch_lines(["quantized reinforcement learning:", "*--quarl-profile=*", "*Default: nightly*"])
     result.stdout.fnmatch_lines(["*quarl_cache_dir (string):*"])
-    assert "claim(id)" in pytester.runpytest_subprocess("--markers").stdout.str()
+    assert "claim(id, ...)" in pytester.runpytest_subprocess("--markers").stdout.str()
 
 
 @pytest.mark.parametrize("workers", ["0", "3"])
@@ -226,6 +226,19 @@ def test_a_refuted_claim_says_what_where_and_by_how_much(project):
         [r".*ClaimRefuted: ppo-cartpole-w8: it holds \(here\): refuted: 0\.\d+ .*against 0\.95.*"]
     )
     result.stdout.fnmatch_lines(["*quarl claims*", "cell: 1 case: 1 refuted; worst ppo-cartpole-w8 refuted*"])
+
+
+def test_one_function_judges_several_claims_of_a_kind(project):
+    text = CLAIMS.replace("{known}", "")
+    case = text[: text.index("[[claim]]", 5)].replace('id = "cell"', 'id = "other"').replace('["w8", "w2"]', '["w3"]')
+    (project.path / "claims.toml").write_text(text + case)
+    head, body = 'import pytest\n\n@pytest.mark.claim("cell", "{}")\n', "def test_both(case): pass\n"
+    project.makepyfile(test_bench=head.format("other") + body)
+    run(project, "-v").stdout.fnmatch_lines(
+        ["*[[]ppo-cartpole-w8] *", "*[[]ppo-cartpole-w2] *", "*[[]ppo-cartpole-w3] *"]
+    )
+    project.makepyfile(test_bench=head.format("mean") + body)
+    run(project).stdout.fnmatch_lines(["*claim 'mean' needs the argument 'claim'*"])
 
 
 def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):

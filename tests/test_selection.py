@@ -323,7 +323,7 @@ def test_sentences_are_judged_on_the_tasks_that_are_whole(tasks):
         partial(judge_parity, scope="core", bits=range(3, 9)),
         partial(judge_bottleneck, other="core"),
         judge_output,
-        partial(judge_cost, scope="all", bits=(2, 3)),
+        partial(judge_cost, scheme="i3c3o3"),
         partial(judge_gain, scope="all", bits=(2, 3)),
     ):
         whole, some = judge(two), judge(two | gap)

@@ -123,8 +123,13 @@ def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     return _judge_ready(tasks, ("output",), (*FLAT, 8), margin, judge)
 
 
-def judge_cost(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
-    """Judge "these bits in this scope cost return against 8", on average. Estimate and interval are that difference."""
+def judge_cost(tasks: Tasks, scheme: str) -> Verdict:
+    """Judge "2 bits up to these, where `scheme` has fewer than 8, cost return against 8", on average.
+
+    Estimate and interval are that difference.
+    """
+    scope, most = Configuration.find_scope(scheme)
+    bits = range(2, most + 1)
 
     def judge(ready: Tasks) -> Verdict:
         found = average_differences(_contrast(ready, scope, bits))

@@ -32,6 +32,15 @@ class Configuration:
             raise SpecError(f"unknown scope {scope!r}; known are {', '.join(SCOPES)}")
         return cls(**dict.fromkeys(SCOPES[scope], bits))
 
+    @classmethod
+    def find_scope(cls, scheme: str) -> tuple[str, int]:
+        """The scope that `scheme` limits, and its bits there; SpecError where it is none of section 3.1's."""
+        for scope in SCOPES:
+            for bits in BITS:
+                if cls.of_scope(scope, bits).scheme == scheme:
+                    return scope, bits
+        raise SpecError(f"{scheme} limits none of {', '.join(SCOPES)} alone; use Configuration")
+
     @property
     def scheme(self) -> str:
         """Its scheme's name; SpecError for impossible bits or widths."""

@@ -24,6 +24,7 @@ pytest_plugins = (
 )
 
 GPU = "cuda"  # a case's board
+ARGUMENTS = {"case": "case", "aggregate": "claim"}  # by kind of claim
 UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
 
@@ -34,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers, settings, and the recorder, which lives on the controller only."""
-    config.addinivalue_line("markers", "claim(id): run this test for every cell, or item, of the claim with this id")
+    config.addinivalue_line("markers", "claim(id, ...): run this test for every cell, or item, of these claims")
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
     config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
     config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize `case` or `claim` of tests marked `claim(id)` with the catalog's items."""
+    """Parametrize `case` or `claim` of tests marked `claim(id, ...)` with the catalog's items."""
     marker = metafunc.definition.get_closest_marker("claim")
     names = {"case", "claim"} & set(metafunc.fixturenames)
     if marker is None or not names:
@@ -54,19 +55,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from quarl_bench.claims.catalog import expand_cases, expand_claims
 
     catalog = {claim.id: claim for claim in _catalog(metafunc.config)}
-    if len(marker.args) != 1 or marker.args[0] not in catalog:
+    if not marker.args or not set(marker.args) <= catalog.keys():
         raise pytest.UsageError(
             f"{metafunc.definition.nodeid}: claim{marker.args} is not one of {', '.join(sorted(catalog))}"
         )
-    claim = catalog[marker.args[0]]
-    name = "case" if claim.kind == "case" else "claim"
-    if name not in names:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {name!r}")
-    items: list[Any]
-    if name == "case":
-        items = list(expand_cases(_place(claim, metafunc.config.stash[SETTINGS])))
-    else:
-        items = list(expand_claims(claim))
+    items: list[Any] = []
+    claims = [catalog[name] for name in marker.args]
+    name = ARGUMENTS[claims[0].kind]
+    for claim in claims:
+        needed = ARGUMENTS[claim.kind]
+        if needed not in names or needed != name:
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {needed!r}")
+        if name == "case":
+            items += expand_cases(_place(claim, metafunc.config.stash[SETTINGS]))
+        else:
+            items += expand_claims(claim)
     metafunc.parametrize(name, [pytest.param(item, id=item.id, marks=_mark(item)) for item in items])
 
 
