@@ -13,10 +13,9 @@ import pytest
 def test_without_training_the_return_is_lost(claim, quarl_cells, verdict):
     from dataclasses import replace
 
-    from quarl_bench.claims.untrained import quantize_untrained
     from quarl_bench.claims.verdict import judge_loss
 
     (case,) = claim.cases
     policies = quarl_cells.find_policies(replace(case, scheme="fp32"))
-    arm = quantize_untrained(policies, claim.scheme)
+    arm = quarl_cells.quantize(policies, claim.scheme)
     verdict.check_result(judge_loss((quarl_cells.measure(policies), quarl_cells.measure(arm))))

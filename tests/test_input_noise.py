@@ -7,21 +7,20 @@ import pytest
 
 from quarl_bench.cells import Cells, Member, PolicySet, Protocol
 from quarl_bench.claims.robustness import NoiseCurve, measure_noise
-from quarl_bench.claims.untrained import quantize_policy, quantize_untrained
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.errors import PolicyError, QuarlError, SpecError
 from quarl_bench.policy.clipping import ClipCounter, count_clipped
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.integers import StoredIntegers
 from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
-from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import roll_out
 from quarl_bench.rl.lqcc.noise import play_noisy
 from quarl_bench.spec import Case, Measurement, Outcome
 from quarl_bench.store import Places, Store
-from tests.strategies import make_net, normal
+from tests.strategies import make_net
 
 PENDULUM = find_environment("pendulum")
 LIMIT = np.full(1, 2, dtype=np.float32)
@@ -113,7 +112,7 @@ def test_the_untrained_arm_and_its_curve_go_through_the_store(tmp_path):
     stored = [StoredPolicy(make_policy(seed), f"{seed}" * 64, {}) for seed in (0, 1)]
     members = tuple(Member(one, lambda one=one: one.policy) for one in stored)
     policies = PolicySet(Case("sac", "pendulum", "fp32", "lqcch8"), members)
-    arm = quantize_untrained(policies, "i8c8o8")
+    arm = cells.quantize(policies, "i8c8o8ptq")
     assert arm.case.id == "sac-pendulum-i8c8o8ptq-lqcch8"
     assert all(isinstance(policy, IntegerPolicy) for policy in arm.policies)
     curve = measure_noise(cells, arm, (0.0, 0.5))
@@ -121,5 +120,7 @@ def test_the_untrained_arm_and_its_curve_go_through_the_store(tmp_path):
     assert curve.points[0].mean == pytest.approx(cells.measure(arm).mean)
     close = measure_noise(cells, policies, (0.0, 0.5)).points[0].mean
     assert curve.points[0].mean == pytest.approx(close, rel=0.1)
+    integers = StoredIntegers(arm.policies[0], "2" * 64, {})
+    again = cells.quantize(replace(policies, members=(Member(integers, lambda: integers.policy),)), "i8c8o8ptq")
     with pytest.raises(QuarlError, match="holds integers"):
-        quantize_policy(arm.policies[0], Scheme.parse("i8c8o8"), normal(np.random.default_rng(0), 5, 3))
+        again.policies[0]

@@ -24,6 +24,7 @@ from quarl_bench.quant.learned import (
     quantize_after,
     round_weight,
 )
+from quarl_bench.quant.ptq import quantize_net
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Family, Scheme
 from quarl_bench.quant.stacked import StackedNet, chain
@@ -43,19 +44,31 @@ def make_learned(scheme, widths=(11, 32, 32, 3), nets=2, batches=3, spread=1.0):
     return net
 
 
-@given(BITS, BITS, BITS, st.none() | st.integers(1, 4096), st.booleans())
-def test_scheme_names_survive_a_round_trip(first, core, last, width, wide):
-    name = f"i{first}c{core}o{last}" + ("" if width is None else f"h{width}") + ("wide" if wide else "")
+WIDTHS = st.none() | st.integers(1, 4096)
+
+
+@given(BITS, BITS, BITS, WIDTHS, st.booleans(), st.booleans())
+def test_scheme_names_survive_a_round_trip(first, core, last, width, wide, after):
+    options = (f"h{width}" if width and not after else "") + "wide" * wide + "ptq" * after
+    name = f"i{first}c{core}o{last}{options}"
     scheme = Scheme.parse(name)
     assert scheme.name == name
-    assert (scheme.family, scheme.bit_width, scheme.width) == (Family.LEARNED, core, width or 0)
+    assert (scheme.family, scheme.bit_width) == (Family.LEARNED, core)
+    assert scheme.width == (0 if after else width or 0)
     assert scheme.integer
-    assert scheme.trained
+    assert scheme.trained is not after
 
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("i1c3o8", "input"), ("i8c9o8", "core"), ("i8c3o16", "output"), ("i8c3o8h0", "width"), ("i8c3o8h5000", "width")],
+    [
+        ("i1c3o8", "input"),
+        ("i8c9o8", "core"),
+        ("i8c3o16", "output"),
+        ("i8c3o8h0", "width"),
+        ("i8c3o8h5000", "width"),
+        ("i8c3o8h16ptq", "leave out h16"),
+    ],
 )
 def test_impossible_bits_and_widths_are_named(name, part):
     with pytest.raises(SpecError, match=part):
@@ -222,6 +235,17 @@ def test_after_training_eight_bits_are_close_and_two_are_not():
         for name in ("i8c8o8", "i8c4o8", "i8c2o8")
     ]
     assert errors[0] < 0.05 < errors[1] < 0.5 < errors[2]
+
+
+def test_a_scheme_says_whether_it_is_trained_or_applied():
+    net, inputs = make_net(11, 16, 3), normal(np.random.default_rng(1), 500, 11)
+    scheme = Scheme.parse("i6c3o8ptq")
+    applied = IntegerNet.from_quantized(quantize_net(net, scheme, inputs))
+    expected = IntegerNet.from_quantized(quantize_after(net, scheme, inputs), Requantization.THRESHOLDS)
+    assert np.array_equal(applied.forward(inputs), expected.forward(inputs))
+    for name, other in (("i6c3o8h16wide", "i6c3o8wideptq"), ("qat4", "int4")):
+        with pytest.raises(QuantizationError, match=f"{name} is trained, not applied; use {other} "):
+            quantize_net(net, Scheme.parse(name), inputs)
 
 
 def test_the_order_of_the_inputs_hardly_matters():

@@ -16,10 +16,11 @@ from quarl_bench.claims.panels import (
     show_learning,
     show_normalization,
     show_scopes,
+    show_selection,
     show_steps,
 )
 from quarl_bench.claims.parity import Summary, compare, compare_summaries
-from quarl_bench.claims.selection import Configuration
+from quarl_bench.claims.selection import Configuration, list_steps, select
 from quarl_bench.errors import SpecError
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import Normalization, ObservationTransform
@@ -110,6 +111,21 @@ def test_panels_hold_what_was_run_and_nothing_else():
     assert [(p.x, p.mean) for p in learning.series["fp32"]] == [(10, 112), (20, 122), (30, 132)]
     assert learning.series["fp32"][0].sd == pytest.approx(np.sqrt(8))
     assert [point.mean for point in table.series["fp32"]] == [90, 100]
+
+
+def test_a_selection_is_drawn_step_by_step():
+    def by_width(configuration):
+        return FP32 - {256: 0, 16: 50, 32: 5}.get(configuration.width, 0) - (60 if configuration.input < 8 else 0)
+
+    found = select(FP32, by_width, steps=list_steps(core=(2, 3), widths=(16, 32), inputs=(4, 6)))
+    core, width, inputs = show_selection(OURS, found)
+    assert [panel.axis for panel in (core, width, inputs)] == ["core bits", "hidden width", "input bits"]
+    assert [place.x for place in core.series["tried"]] == [2]
+    assert [(place.x, place.mean) for place in width.series["tried"]] == [(16, 50), (32, 95)]
+    assert [place.x for place in width.series["chosen"]] == [32]
+    assert [place.x for place in inputs.series["tried"]] == [4, 6]
+    assert "chosen" not in inputs.series  # nothing matched; the step before stays
+    assert (inputs.band.mean, inputs.band.sd) == (100.0, 10.0)
 
 
 def test_the_page_draws_every_figure_once_and_builds_without_any():

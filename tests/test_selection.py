@@ -417,7 +417,9 @@ def test_a_later_step_without_a_match_keeps_what_matched(capsys, tmp_path, argum
     said = capsys.readouterr().out
     assert f"selected {scheme} " in said
     assert f"{step}: nothing tried matches; what was chosen before stays" in said
-    assert json.loads((output / "selection.json").read_text())["matched"] is True
+    written = json.loads((output / "selection.json").read_text())
+    assert (written["matched"], written["fp32"]["policies"]) == (True, 10)
+    assert (output / "selection.png").read_bytes().startswith(b"\x89PNG")
 
 
 @needs_runs

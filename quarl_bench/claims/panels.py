@@ -11,7 +11,7 @@ from quarl_bench.claims.catalog import Claim
 from quarl_bench.claims.parity import Returns, Summary
 from quarl_bench.claims.replay import Tasks
 from quarl_bench.claims.robustness import NoiseCurve
-from quarl_bench.claims.selection import BITS, SCOPES, WIDTHS, Configuration, Finder
+from quarl_bench.claims.selection import BITS, SCOPES, WIDTHS, Configuration, Finder, Selection
 
 AUTHORS, OURS, PRINTED = "the authors' runs", "our runs", "as printed"
 PRINTED_POLICIES = 10  # of a cell of Table 6
@@ -44,7 +44,7 @@ class Panel:
 
 def place(x: float, returns: Returns) -> Place:
     """The SD is that of a sample; 0 for a single policy."""
-    return Place(x, float(returns.mean()), float(returns.std(ddof=1)) if returns.size > 1 else 0.0)
+    return _place(x, Summary.of(returns))
 
 
 def show_scopes(figure: str, source: str, tasks: Tasks) -> list[Panel]:
@@ -65,6 +65,20 @@ def show_steps(source: str, tasks: Tasks, chosen: Mapping[str, Configuration]) -
         inputs = _sweep(find, ((bits, replace(end, input=bits)) for bits in BITS))
         panels += _panel("Figure 4", source, task, "hidden width", {f"core of {end.core} bits": widths}, reference)
         panels += _panel("Figure 5", source, task, "input bits", {replace(end, input=8).scheme: inputs}, reference)
+    return panels
+
+
+def show_selection(source: str, selection: Selection) -> list[Panel]:
+    """What a selection tried, a panel per step, and what each step chose."""
+    band = _place(0.0, selection.reference)
+    steps = dict.fromkeys(decision.step for decision in selection.decisions)
+    panels = []
+    for number, step in enumerate(steps, 1):
+        tried = [decision for decision in selection.decisions if decision.step == step]
+        matching = [decision for decision in tried if decision.matches]
+        series = {"tried": tried, "chosen": matching[:1]}
+        shown = {name: tuple(_place(d.value, d.found) for d in group) for name, group in series.items() if group}
+        panels.append(Panel("Selection", source, f"step {number}", step.title, shown, band))
     return panels
 
 
@@ -107,6 +121,10 @@ def read_normalization(claim: Claim) -> dict[str, tuple[Summary, Summary]]:
         raw, normalized = (Summary(row[n], row[f"{n}_sd"], PRINTED_POLICIES) for n in ("raw", "normalized"))
         found[task] = raw, normalized
     return found
+
+
+def _place(x: float, found: Summary) -> Place:
+    return Place(x, found.mean, found.sd if found.policies > 1 else 0.0)
 
 
 def _sweep(find: Finder, values: Iterable[tuple[int, Configuration]]) -> tuple[Place, ...]:

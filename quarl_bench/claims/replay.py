@@ -182,7 +182,7 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     ]
     lower = sum(found.estimate < 0 for found in differences.values())
     lines.append(f"{lower} of {len(differences)} selected average below fp32 (sign flips p = {min(above, under):.3f})")
-    policies = min(found.chosen.policies for found in selections.values())
+    policies = min(found.chosen.found.policies for found in selections.values())
     outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
     return _limit(settle(outcome, (share, share, share), 1.0, policies, lines), missing)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.atomic import write_file
-from quarl_bench.claims.parity import Parity, Returns
+from quarl_bench.claims.parity import Parity, Returns, Summary
 from quarl_bench.claims.selection import Configuration, Selection, Step, list_steps, select
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.rl.environments import find_environment
@@ -105,14 +105,14 @@ def describe(selection: Selection) -> dict[str, Any]:
         "scheme": selection.configuration.scheme,
         "matched": selection.matched,
         "rule": selection.rule.name,
+        "fp32": _describe_summary(selection.reference),
         "absent": [configuration.scheme for configuration in selection.absent],
         "idle": list(selection.idle),  # steps in which nothing matched: what was chosen before stays
         "decisions": [
             {
-                "step": decision.step,
+                "step": decision.step.title,
                 "scheme": decision.configuration.scheme,
-                "mean": decision.mean,
-                "policies": decision.policies,
+                **_describe_summary(decision.found),
                 "floor": decision.band[0],
                 "ceiling": decision.band[1] if math.isfinite(decision.band[1]) else None,
                 "matches": decision.matches,
@@ -123,3 +123,7 @@ def describe(selection: Selection) -> dict[str, Any]:
             for decision in selection.decisions
         ],
     }
+
+
+def _describe_summary(found: Summary) -> dict[str, Any]:
+    return {"mean": found.mean, "sd": None if math.isnan(found.sd) else found.sd, "policies": found.policies}

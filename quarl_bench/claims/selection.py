@@ -7,7 +7,7 @@ does not. Returns come from a function, so that the same rule replays published 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from quarl_bench.claims.parity import VARIANTS, Difference, Parity, Returns, compare
+from quarl_bench.claims.parity import VARIANTS, Difference, Parity, Returns, Summary, compare
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
 
@@ -81,24 +81,29 @@ def list_steps(
 class Decision:
     """One configuration held against fp32."""
 
-    step: str
+    step: Step
     configuration: Configuration
-    mean: float
-    policies: int
+    found: Summary
     band: tuple[float, float]
     matches: bool
     difference: Difference
+
+    @property
+    def value(self) -> int:
+        """What the step tried."""
+        return int(getattr(self.configuration, self.step.field))
 
     def explain(self) -> str:
         """In one line: the mean, the band, the rule's answer, and what the interval says."""
         low, high = self.band
         limits = f">= {low:.0f}" if high == float("inf") else f"in {low:.0f}..{high:.0f}"
         answer = f"{'matches' if self.matches else 'does not match'} ({limits})"
-        found = self.difference
-        says = "below fp32" if found.below else "above fp32" if found.low > 0 else "undecided"
+        difference = self.difference
+        says = "below fp32" if difference.below else "above fp32" if difference.low > 0 else "undecided"
+        found = f"mean {self.found.mean:.0f} of {self.found.policies} policies"
         return (
-            f"{self.step}: {self.configuration.scheme}: mean {self.mean:.0f} of {self.policies} policies {answer}; "
-            f"interval {found.estimate:+.1%} [{found.low:+.1%}, {found.high:+.1%}]: {says}"
+            f"{self.step.title}: {self.configuration.scheme}: {found} "
+            f"{answer}; interval {difference.estimate:+.1%} [{difference.low:+.1%}, {difference.high:+.1%}]: {says}"
         )
 
 
@@ -112,6 +117,7 @@ class Selection:
     configuration: Configuration
     matched: bool
     rule: Parity
+    reference: Summary  # fp32
     decisions: tuple[Decision, ...] = field(repr=False)
     absent: tuple[Configuration, ...] = ()  # asked for, and not there
     idle: tuple[str, ...] = ()
@@ -151,7 +157,7 @@ def select(
     Configurations that were not run are left out and listed. SpecError when a step has none at all. The first step has
     to match; a later one without a match leaves what was chosen.
     """
-    rule = rule or Parity()
+    rule, fp32 = rule or Parity(), Summary.of(reference, "fp32 returns")
     chosen = Configuration()
     decisions: list[Decision] = []
     absent: list[Configuration] = []
@@ -176,9 +182,9 @@ def select(
         elif number:
             idle.append(step.title)
         else:
-            best = max(tried, key=lambda decision: decision.mean)
-            return Selection(best.configuration, False, rule, tuple(decisions), tuple(absent))
-    return Selection(chosen, True, rule, tuple(decisions), tuple(absent), tuple(idle))
+            best = max(tried, key=lambda decision: decision.found.mean)
+            return Selection(best.configuration, False, rule, fp32, tuple(decisions), tuple(absent))
+    return Selection(chosen, True, rule, fp32, tuple(decisions), tuple(absent), tuple(idle))
 
 
 def vary_rule(
@@ -200,10 +206,9 @@ def vary_rule(
 
 def _decide(step: Step, configuration: Configuration, reference: Returns, returns: Returns, rule: Parity) -> Decision:
     return Decision(
-        step.title,
+        step,
         configuration,
-        float(returns.mean()),
-        len(returns),
+        Summary.of(returns),
         rule.find_band(reference),
         rule.matches(reference, returns),
         compare(reference, returns),

@@ -20,7 +20,7 @@ def add_command(commands: Any) -> None:
                   "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
     add_policy(command)
     add_environment(command)
-    command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8. Default: fp32.")
+    command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8, i8c3o8ptq. Default: fp32.")
     command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
     command.add_argument(
         "--sampled", action="store_true",

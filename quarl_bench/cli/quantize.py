@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
                   "quarl quantize baselines/policies/ppo-cartpole-seed0 --scheme w8 --output cartpole-w8")  # fmt: skip
     add_policy(command)
     add_environment(command)
-    command.add_argument("--scheme", default="w8", help="fp16, w2..w32, int2..int8. Default: w8.")
+    command.add_argument("--scheme", default="w8", help="fp16, w2..w32, int2..int8, i8c3o8ptq. Default: w8.")
     command.add_argument(
         "--output", type=Path, required=True, help="folder to write; a policy there is replaced. Default: none."
     )

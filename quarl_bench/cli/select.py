@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quarl_bench.claims.selection import Selection, Step
 
 STOPPED = 3
+DRAWING = "selection.png"
 
 
 def add_command(commands: Any) -> None:
@@ -45,7 +46,7 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Select, and explain every decision."""
     from quarl_bench.claims.parity import Parity
-    from quarl_bench.claims.search import describe, write_result
+    from quarl_bench.claims.search import describe
     from quarl_bench.claims.selection import list_steps
     from quarl_bench.rl.run import Interrupted
 
@@ -57,10 +58,24 @@ def run(options: argparse.Namespace) -> int:
     except Interrupted as reason:  # it names the option of `quarl train`
         say(f"{str(reason).partition(';')[0]}; the same command goes on")
         return STOPPED
-    if options.published and options.output is not None:
-        write_result(options.output, selection)
+    if options.output is not None:
+        _write(options, selection)
     print_result(options, describe(selection), "\n".join(selection.explain()))
     return 0
+
+
+def _write(options: argparse.Namespace, selection: "Selection") -> None:
+    """What was selected, and a drawing of it."""
+    from quarl_bench.atomic import write_file
+    from quarl_bench.claims.panels import AUTHORS, OURS, show_selection
+    from quarl_bench.claims.search import write_result
+    from quarl_bench.report.panels import PanelsView, draw_panels
+    from quarl_bench.report.plots import render_png
+
+    write_result(options.output, selection)
+    panels = show_selection(AUTHORS if options.published else OURS, selection)
+    view = PanelsView(options.environment, tuple(panel.as_dict() for panel in panels))
+    write_file(options.output / DRAWING, render_png(draw_panels(view)))
 
 
 def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":

@@ -9,6 +9,7 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.net import APPLY, Activation, Conv2d, Floats, Layer, Net, find_norm
 from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quant.fake import QuantizedNet
+from quarl_bench.quant.learned import quantize_after
 from quarl_bench.quant.observers import Range, observe
 from quarl_bench.quant.parameters import MARGIN_STEP, ActivationFormat, QuantizedLayer, has_margin
 from quarl_bench.quant.scheme import Family, Granularity, Scheme
@@ -20,7 +21,8 @@ SCALE_LIMIT = 128.0  # XNNPACK refuses requantization scales of 256 and more
 def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net | QuantizedNet:
     """`net` under `scheme`: a Net with rounded weights (fp32, fp16, w<n>), or a QuantizedNet (int<n>).
 
-    `inputs` (n, *input_shape) are calibration inputs in visiting order, needed by int<n> unless it is `uncal`.
+    `inputs` (n, *input_shape) are calibration inputs in visiting order, needed by int<n> unless it is `uncal`. LQCC's
+    quantizer (`i<n>c<n>o<n>ptq`) takes perceptrons with ReLUs.
     """
     if scheme.family is Family.FP32:
         return net
@@ -29,13 +31,15 @@ def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net 
     if scheme.family is Family.WEIGHT_ONLY:
         return _with_layers(net, [_round_weights(layer, scheme) for layer in net.layers])
     if scheme.trained:
-        raise QuantizationError(
-            f"{scheme.name} is trained, not applied; use int{scheme.bit_width} for a trained policy"
-        )
+        aware = scheme.family is Family.AWARE
+        other = f"int{scheme.bit_width}" if aware else replace(scheme, width=0, after=True).name
+        raise QuantizationError(f"{scheme.name} is trained, not applied; use {other} for a trained policy")
     if not scheme.calibrated:
         inputs = np.random.default_rng(0).standard_normal((1000, *net.input_shape)).astype(np.float32)
     if inputs is None or len(inputs) == 0:
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
+    if scheme.family is Family.LEARNED:
+        return quantize_after(net, scheme, inputs)
     return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs))
 
 

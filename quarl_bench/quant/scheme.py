@@ -1,9 +1,10 @@
 """A quantization scheme and its name, which is also an id part: `fp32`, `w8`, `w8floor`, `int8`, `int4pc`, ...
 
-Grammar: `fp32 | fp16 | w<2..32><options> | int<2..8><options> | qat<2..8> | i<2..8>c<2..8>o<2..8>[h<1..4096>][wide]`.
-The last is LQCC's: bits of input, core (weights and inner activations) and output, a hidden width that is not the
-recipe's, and `wide` for equation (1)'s weights, which use the lowest integer (its authors' code does not: two-bit
-weights are ternary). Options of the others, each at most once, in any order:
+Grammar: `fp32`, `fp16`, `w<2..32><options>`, `int<2..8><options>`, `qat<2..8>`, and LQCC's
+`i<2..8>c<2..8>o<2..8>[h<1..4096>][wide][ptq]`: bits of input, core (weights and inner activations) and output, a hidden
+width that is not the recipe's, `wide` for equation (1)'s weights, which use the lowest integer (its authors' code does
+not: two-bit weights are ternary), and `ptq` for the same quantizer on a finished fp32 policy of whatever width.
+Options, each at most once, in any order:
 
     sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
     narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
@@ -66,11 +67,11 @@ BITS = {
 # pct stands before pc, which is its beginning
 OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
-PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?")
+PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
     "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor), qat2..qat8, "
-    "i<bits>c<bits>o<bits> (options: h<width> wide)"
+    "i<bits>c<bits>o<bits> (options: h<width> wide ptq)"
 )
 
 
@@ -91,6 +92,7 @@ class Scheme:
     input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
     output_bits: int = 0
     width: int = 0  # of its hidden layers; 0: the recipe's
+    after: bool = False  # applied after training
 
     @classmethod
     def parse(cls, name: str) -> Self:
@@ -132,12 +134,14 @@ class Scheme:
 
     @classmethod
     def _parse_parts(cls, name: str, *parts: str | None) -> Self:
-        bits, width, wide = [int(part or 0) for part in parts[:3]], parts[3], parts[4]
+        bits, (width, wide, after) = [int(part or 0) for part in parts[:3]], parts[3:]
         for part, count in zip(("input", "core", "output"), bits, strict=True):
             if count not in BITS[Family.LEARNED]:
                 raise SpecError(f"scheme {name!r}: the {part} takes 2..8 bits, not {count}")
         if width is not None and int(width) not in WIDTHS:
             raise SpecError(f"scheme {name!r}: a hidden width is {WIDTHS[0]}..{WIDTHS[-1]}, not {width}")
+        if width is not None and after:
+            raise SpecError(f"scheme {name!r}: ptq takes the policy's own width; leave out h{width}")
         return cls(
             Family.LEARNED,
             bits[1],
@@ -145,6 +149,7 @@ class Scheme:
             input_bits=bits[0],
             output_bits=bits[2],
             width=int(width or 0),
+            after=after is not None,
         )
 
     @property
@@ -155,7 +160,8 @@ class Scheme:
         if self.family is Family.LEARNED:
             width = f"h{self.width}" if self.width else ""
             wide = "" if self.narrow_range else "wide"
-            return f"i{self.input_bits}c{self.bit_width}o{self.output_bits}{width}{wide}"
+            after = "ptq" if self.after else ""
+            return f"i{self.input_bits}c{self.bit_width}o{self.output_bits}{width}{wide}{after}"
         if self.trained:
             return f"{self.family}{self.bit_width}"
         weight_only = self.family is Family.WEIGHT_ONLY
@@ -182,7 +188,7 @@ class Scheme:
     @property
     def trained(self) -> bool:
         """True when the policy is trained with the quantizer; such a scheme cannot be applied afterwards."""
-        return self.family in (Family.AWARE, Family.LEARNED)
+        return self.family in (Family.AWARE, Family.LEARNED) and not self.after
 
     def granularity_of(self, convolution: bool) -> Granularity:
         """Per_tensor for Linear and per_channel for Conv2d (QuaRL, section 3) unless the name says otherwise."""
