@@ -27,11 +27,13 @@ EVALUATION_CODE = (
     "quant/affine.py",
     "quant/fake.py",
     "quant/integer.py",
+    "quant/learned.py",
     "quant/observers.py",
     "quant/parameters.py",
     "quant/ptq.py",
     "quant/requantize.py",
     "quant/scheme.py",
+    "quant/stacked.py",
     "rl/environments.py",
     "rl/environments.toml",
 )

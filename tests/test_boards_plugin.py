@@ -12,6 +12,7 @@ from quarl_bench.claims.speed import explain_size, explain_speed, judge_size, ju
 from quarl_bench.errors import SpecError
 from quarl_bench.plugin.boards import find_plan
 from quarl_bench.spec import Outcome
+from tests.inner import run_inside
 from tests.test_boards import CHECK, PI, STATE, make_block
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
@@ -45,8 +46,7 @@ def project(pytester, monkeypatch):
 
 
 def run(project, *arguments):
-    options = ("-p", "no:cacheprovider", "-p", "no:randomly", "--quarl-profile", "smoke")
-    return project.runpytest_subprocess(*options, *arguments)
+    return run_inside(project, "--quarl-profile", "smoke", *arguments)
 
 
 def test_without_a_board_file_hardware_is_skipped_or_required(project):

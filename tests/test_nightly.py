@@ -15,6 +15,7 @@ from quarl_bench.plugin.shard import pick_shard, split, weigh
 from quarl_bench.report.compare import compare_rows, list_changes
 from quarl_bench.report.documents import Document
 from quarl_bench.report.merge import merge_results
+from tests.inner import run_apart, run_inside
 
 BENCH = """
 import json, pathlib, pytest
@@ -42,10 +43,6 @@ def project(pytester):
 
 def write(project, **changes):
     (project.path / "numbers.json").write_text(json.dumps(NUMBERS | changes))
-
-
-def run(project, *arguments):
-    return project.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly", *arguments)
 
 
 def read(project, name):
@@ -91,9 +88,11 @@ def test_cases_of_one_cell_stay_together():
 
 
 def test_a_run_in_parts_merges_to_the_whole(project, capsys):
-    run(project, "--quarl-json", "whole.json")
+    run_inside(project, "--quarl-json", "whole.json")
     for index in (1, 2, 3):
-        run(project, "--quarl-json", f"{index}.json", "--quarl-shard", f"{index}/3", "--quarl-compare", "whole.json")
+        run_inside(
+            project, "--quarl-json", f"{index}.json", "--quarl-shard", f"{index}/3", "--quarl-compare", "whole.json"
+        )
     parts = [read(project, f"{index}.json") for index in (1, 2, 3)]
     assert all(part["rows"] for part in parts)
     assert sum(len(part["rows"]) for part in parts) == len(NUMBERS)
@@ -120,7 +119,7 @@ def test_an_interrupted_part_says_so_and_is_not_merged(project, capsys, workers)
             if "case4" in report.nodeid and report.when == "call":
                 raise KeyboardInterrupt
     """)
-    result = run(project, "--quarl-json", "1.json", "-n", workers)
+    result = run_apart(project, "--quarl-json", "1.json", "-n", workers)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     part = read(project, "1.json")
     assert part["interrupted"] is True
@@ -130,10 +129,10 @@ def test_an_interrupted_part_says_so_and_is_not_merged(project, capsys, workers)
 
 
 def test_changed_verdicts_fail_and_moves_are_told_in_standard_errors(project):
-    run(project, "--quarl-json", "last.json", "-n", "2")
+    run_inside(project, "--quarl-json", "last.json", "-n", "2")
     options = ("--quarl-compare", "last.json", "--quarl-json", "now.json")
     write(project, case3=("supported", 1.2), new=("supported", 1.0))
-    result = run(project, *options)
+    result = run_inside(project, *options)
     assert result.ret == 0
     result.stdout.fnmatch_lines([
         "*quarl changes*", "0 verdicts changed; 1 numbers moved by more than a standard error, 7 not",
@@ -142,7 +141,7 @@ def test_changed_verdicts_fail_and_moves_are_told_in_standard_errors(project):
     (change,) = read(project, "now.json")["changes"]
     assert change["errors"] == pytest.approx(0.2 / STANDARD_ERROR, rel=1e-6)
     write(project, open=("supported", 1.1))
-    result = run(project, *options)
+    result = run_inside(project, *options)
     assert result.parseoutcomes() == {"passed": 8}
     assert result.ret == 1, "a verdict that changed for the better is to be looked at, too"
     result.stdout.fnmatch_lines(
@@ -151,8 +150,8 @@ def test_changed_verdicts_fail_and_moves_are_told_in_standard_errors(project):
 
 
 def test_what_is_no_longer_judged_is_listed(project):
-    run(project, "--quarl-json", "last.json")
-    result = run(project, "--quarl-compare", "last.json", "-k", "case1", "-v", "--quarl-episodes", "7")
+    run_inside(project, "--quarl-json", "last.json")
+    result = run_inside(project, "--quarl-compare", "last.json", "-k", "case1", "-v", "--quarl-episodes", "7")
     assert result.ret == 0
     note = "note: settings of the last run were others: episodes 100 -> 7, games 100 -> 7"
     result.stdout.fnmatch_lines([note])
@@ -160,7 +159,7 @@ def test_what_is_no_longer_judged_is_listed(project):
 
 
 def test_junit_xml_has_verdicts_and_no_bulk(project):
-    result = run(project, "-W", "error", "--junitxml", "out.xml")
+    result = run_inside(project, "-W", "error", "--junitxml", "out.xml")
     assert result.parseoutcomes() == {"passed": 7, "inconclusive": 1}
     assert (project.path / "out.xml").stat().st_size < 10_000
     tree = ET.parse(project.path / "out.xml")
@@ -179,7 +178,7 @@ def test_junit_xml_has_verdicts_and_no_bulk(project):
     ],
 )
 def test_bad_options_are_one_line(project, arguments, message):
-    result = run(project, *arguments)
+    result = run_inside(project, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
 

@@ -15,6 +15,7 @@ from quarl_bench.policy.sb3 import extract
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.testing import Undecided, assert_quantizable, open_subject
 from tests.conftest import POLICIES
+from tests.inner import run_inside
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "example_project"
 BAD = """
@@ -49,14 +50,10 @@ def project(pytester, monkeypatch):
     return pytester
 
 
-def run(project, *arguments):
-    return project.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly", *arguments)
-
-
 def test_the_example_project_passes(project):
     pytest.importorskip("ai_edge_litert")
     shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
-    result = run(project, "--quarl-json", "rows.json", "--quarl-html", "page.html")
+    result = run_inside(project, "--quarl-json", "rows.json", "--quarl-html", "page.html")
     assert result.parseoutcomes() == {"passed": 5}
     result.stdout.fnmatch_lines(
         ["*quarl claims*", "quantizable: 4 cases: 1 refuted, 3 supported; worst *int2 refuted*"]
@@ -83,7 +80,7 @@ def test_an_undecided_check_is_an_outcome_of_its_own(project, options, outcomes,
             testing.assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
     """
     )
-    result = run(project, "--quarl-json", "rows.json", *options)
+    result = run_inside(project, "--quarl-json", "rows.json", *options)
     assert result.parseoutcomes() == outcomes
     assert result.ret == ret
     rows = json.loads((project.path / "rows.json").read_text())["rows"]
@@ -96,7 +93,7 @@ def test_a_failure_reads_like_a_claim(project):
     (project.path / "test_release.py").write_text(
         "def test_it(assert_quantizable):\n    assert_quantizable('rover:controller', 'rover:Dock', 'int2')\n"
     )
-    result = run(project)
+    result = run_inside(project)
     assert result.parseoutcomes() == {"failed": 1}
     line = r".*ClaimRefuted: rovercontroller-roverdockv0-int2: int2 costs rover:controller at most 5% of its return on "
     result.stdout.re_match_lines(
@@ -106,7 +103,7 @@ def test_a_failure_reads_like_a_claim(project):
 
 def test_what_cannot_be_checked_is_one_line(project):
     project.makepyfile("def test_it(assert_quantizable):\n    assert_quantizable('no-such-policy', scheme='int8')\n")
-    result = run(project)
+    result = run_inside(project)
     assert result.parseoutcomes() == {"failed": 1}
     result.stdout.fnmatch_lines(["PolicyError: *no-such-policy*"])
     assert "Traceback" not in result.stdout.str()

@@ -15,6 +15,7 @@ from quarl_bench.report.plots import Bins, Curve, Point, draw_bits, draw_weights
 from quarl_bench.report.tables import OPEN, view_tables
 from quarl_bench.report.unjudged import list_unjudged
 from quarl_bench.report.views import MOST, WIDTH, view_claims, view_failures, view_plots, view_rows
+from tests.inner import run_inside
 
 HOSTILE = """<script>alert("x")</script><img src=http://evil.example/x.png onerror='y'>&amp;$\\frac{"""
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -383,10 +384,10 @@ def test_an_ill_formed_row_is_one_line(row):
 
 def test_pytest_writes_the_page(pytester):
     pytester.makepyfile(f"def test_x(quarl_record):\n    quarl_record({ROWS[0] | {'nodeid': 'x'}!r})\n")
-    result = pytester.runpytest_subprocess("--quarl-html=page.html", "--quarl-json=rows.json", "-p", "no:cacheprovider")
+    result = run_inside(pytester, "--quarl-html=page.html", "--quarl-json=rows.json")
     assert result.ret == 0
     text = " ".join(read((pytester.path / "page.html").read_text()).text)
     assert "ppo-cartpole-w8" in text
     assert json.loads((pytester.path / "rows.json").read_text())["rows"]
-    refused = pytester.runpytest_subprocess("--quarl-html=no/such/page.html")
+    refused = run_inside(pytester, "--quarl-html=no/such/page.html")
     refused.stderr.fnmatch_lines(["*--quarl-html no/such/page.html: the folder * does not exist; make it*"])

@@ -206,7 +206,7 @@ def test_the_epoch_depends_on_the_code_it_names():
 
 
 def test_the_epoch_names_all_that_quantizes_a_policy():
-    """Training code stands beside it in quant/ and may change without measuring everything again."""
+    """Other training code stands beside it in quant/ and may change without measuring everything again."""
     line = "import sys, quarl_bench.policy.policy; print(*sorted(m for m in sys.modules if '.quant.' in m))"
     loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
     named = {name.removesuffix(".py").replace("/", ".") for name in EVALUATION_CODE}
