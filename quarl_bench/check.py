@@ -4,6 +4,7 @@ Every scheme plays the episodes of the fp32 policy (the same environment seeds) 
 cases. One policy is checked, so every sentence is about this policy.
 """
 
+import math
 import statistics
 import tempfile
 import time
@@ -37,12 +38,16 @@ CALLS = 500
 
 @dataclass(frozen=True)
 class Line:
-    """One scheme: its measurement beside fp32's, and the verdict on "it keeps 1 - margin of the return"."""
+    """One scheme: its measurement beside fp32's, and the verdict on "it keeps 1 - margin of the return".
+
+    Returns are those of the environment; the verdict counts them from `floor`.
+    """
 
     scheme: Scheme
     reference: Measurement
     measured: Measurement
     verdict: Verdict
+    floor: float = 0.0
 
     @property
     def difference(self) -> float:
@@ -52,7 +57,7 @@ class Line:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The verdict's interval of that difference; None where there is none."""
-        low, high, size = self.verdict.low, self.verdict.high, abs(self.reference.mean)
+        low, high, size = self.verdict.low, self.verdict.high, abs(self.reference.mean - self.floor)
         return None if low is None or high is None else ((low - 1.0) * size, (high - 1.0) * size)
 
     @property
@@ -84,6 +89,12 @@ class Check:
     layers: tuple[Sensitivity, ...]
     costs: tuple[Cost, ...]
     margin: float
+    floor: float = 0.0
+
+    @property
+    def share(self) -> str:
+        """What a scheme is to keep, in words."""
+        return name_share(1 - self.margin, self.floor)
 
     def find(self, scheme: str) -> Line:
         """The line of a scheme; SpecError when it was not checked."""
@@ -128,16 +139,33 @@ class Subject:
         return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
 
 
-def play_schemes(subject: Subject, schemes: Sequence[Scheme], episodes: int, margin: float = MARGIN) -> Iterator[Line]:
-    """The lines of `schemes`, one by one; fp32 is played first."""
+def name_share(share: float, floor: float) -> str:
+    """A share of the return, or of what it is above the floor."""
+    return f"{share:.0%} of the return{f' above {floor:g}' if floor else ''}"
+
+
+def play_schemes(
+    subject: Subject, schemes: Sequence[Scheme], episodes: int, margin: float = MARGIN, floor: float = 0.0
+) -> Iterator[Line]:
+    """The lines of `schemes`, one by one; fp32 is played first.
+
+    `floor` is a return that counts as nothing, a random policy's for example, for tasks whose returns lie around 0;
+    SpecError where fp32's mean return is not above it.
+    """
     if not 0 < margin < 1:
         raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
+    if not math.isfinite(floor):
+        raise SpecError(f"floor {floor}: a return that counts as nothing is a finite number")
     seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
     reference = subject.play(Scheme.parse(FP32), seeds)
+    if floor and reference.mean <= floor:
+        raise SpecError(f"floor {floor:g}: fp32 returns {reference.mean:.4g}, which is not above it; name a lower one")
+    cap = subject.environment.cap
+    top = None if cap is None else cap - floor
     for scheme in schemes:
         measured = subject.play(scheme, seeds)
-        verdict = judge_retention(reference, measured, margin=margin, cap=subject.environment.cap)
-        yield Line(scheme, reference, measured, verdict)
+        verdict = judge_retention(reference.above(floor), measured.above(floor), margin=margin, cap=top)
+        yield Line(scheme, reference, measured, verdict, floor)
 
 
 def measure_layers(subject: Subject) -> tuple[Sensitivity, ...]:
@@ -177,19 +205,17 @@ def find_fewest(lines: Sequence[Line]) -> Line | None:
 
 def recommend(check: Check) -> str:
     """What to ship, in a sentence, and what might change it in another."""
-    kept, share = find_fewest(check.lines), f"{1 - check.margin:.0%}"
+    kept, share = find_fewest(check.lines), check.share
     open_ = [line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.INCONCLUSIVE]
     further = f" {', '.join(open_)}: not decided; more episodes may." if open_ else ""
     touchy = check.touchiest
     if touchy is not None and (kept is None or not kept.scheme.integer):
         further += f" One scale per tensor is what {touchy.name} suffers from: try --scheme int8pc."
     if kept is None:
-        return f"Keep fp32: no scheme is known to keep {share} of the return.{further}"
+        return f"Keep fp32: no scheme is known to keep {share}.{further}"
     if not kept.scheme.integer:
-        return f"Ship {kept.scheme.name}: it keeps {share} of the return; no integer scheme is known to.{further}"
-    small = (
-        f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.bit_width} bits keep {share} of the return"
-    )
+        return f"Ship {kept.scheme.name}: it keeps {share}; no integer scheme is known to.{further}"
+    small = f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.bit_width} bits keep {share}"
     there = [cost for cost in check.costs if cost.scheme == kept.scheme.name and cost.bytes]
     cost = min(there, key=lambda cost: cost.bytes, default=None)
     known = {line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.SUPPORTED}

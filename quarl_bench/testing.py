@@ -29,6 +29,7 @@ def assert_quantizable(
     scheme: str = "int8",
     margin: float = MARGIN,
     *,
+    floor: float = 0.0,
     episodes: int = EPISODES,
     store: "Store | None" = None,
     **named: Any,
@@ -38,6 +39,7 @@ def assert_quantizable(
     `policy` is a stable-baselines3 model, a torch module, a PolicyNet, or what `quarl check` takes: a path of a .zip or
     a folder, the name of a baseline, `hub:...`, `module:attribute`. `env` is an environment's name, a Gymnasium id,
     `module:Class` or a class of Gymnasium; None is the policy's own. Both play the same `episodes` environment seeds.
+    `floor` is a return that counts as nothing, a random policy's for example, where returns lie around 0.
     `named` are `algo`, `normalization` and `arch` of `quarl_bench.task.Named`; `store` keeps what was measured.
 
     Raises ClaimRefuted when the interval of the ratio lies wholly below the threshold, Undecided when it contains it
@@ -50,7 +52,7 @@ def assert_quantizable(
 
     subject = open_subject(policy, env, store=store, **named)
     name = name_policy(policy)
-    (line,) = play_schemes(subject, [Scheme.parse(scheme)], episodes, margin)
+    (line,) = play_schemes(subject, [Scheme.parse(scheme)], episodes, margin, floor)
     row = build_check_row(name, subject, line, margin)
     RECORD.get(_ignore)(row)
     message = f"{name_check(name, subject, line)}: {row['sentence']}: {describe(line.verdict)}"

@@ -2,20 +2,24 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from quarl_bench.check import play_schemes
 from quarl_bench.cli import main
-from quarl_bench.errors import PolicyError
+from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.net import Activation
 from quarl_bench.policy.foreign import read_architecture, read_chain
 from quarl_bench.policy.sb3 import extract
-from quarl_bench.rl.environments import find_environment, make_environment
+from quarl_bench.quant.scheme import Scheme
+from quarl_bench.rl.environments import Environment, find_environment, make_environment
 from quarl_bench.rl.models import make_model
 from quarl_bench.rl.sensitivity import measure_sensitivity
 from quarl_bench.rl.vector import make_vector
+from quarl_bench.spec import Measurement, Outcome, name_seeds
 from quarl_bench.task import Named, open_task
 from tests.conftest import POLICIES
 from tests.test_train import make_recipe
@@ -95,6 +99,31 @@ def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):
     assert found["environment"] == f"{own}.Target-v0"
     assert found["rows"][0]["ratio"] == pytest.approx(1.0, abs=0.01)
     assert not Path("cache/measurements").exists(), "a user's environment may change: nothing is kept"
+
+
+def test_returns_around_0_are_counted_from_a_floor():
+    """fp32 returns 0 on average and the scheme 8 less, that is 40% of what fp32 has above -20."""
+    better = np.random.default_rng(0).normal(0, 5, 100)
+    returns = {"fp32": better, "int8": better - 8 + np.random.default_rng(1).normal(0, 1, 100)}
+    seeds = range(100)
+
+    def play(scheme, _):
+        row = tuple(returns[scheme.name].tolist())
+        return Measurement(("a",), tuple(seeds), name_seeds(seeds), (row,), ((1,) * len(row),))
+
+    subject = SimpleNamespace(environment=Environment("bets", "Bets-v0", cap=100.0), play=play)
+    schemes = [Scheme.parse("int8")]
+    (line,) = play_schemes(subject, schemes, 100)
+    assert line.verdict.outcome is Outcome.INCONCLUSIVE
+    assert "--floor" in line.verdict.needed
+    (line,) = play_schemes(subject, schemes, 100, floor=-20.0)
+    assert line.verdict.outcome is Outcome.REFUTED
+    assert line.verdict.estimate == pytest.approx(0.6, abs=0.03)
+    assert line.difference == pytest.approx(-8, abs=0.3)
+    assert line.interval[0] < line.difference < line.interval[1]
+    for floor, message in ((1.0, "not above"), (np.nan, "finite")):
+        with pytest.raises(SpecError, match=message):
+            next(play_schemes(subject, schemes, 100, floor=floor))
 
 
 def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):

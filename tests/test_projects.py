@@ -95,7 +95,7 @@ def test_a_failure_reads_like_a_claim(project):
     )
     result = run_inside(project)
     assert result.parseoutcomes() == {"failed": 1}
-    line = r".*ClaimRefuted: rovercontroller-roverdockv0-int2: int2 costs rover:controller at most 5% of its return on "
+    line = r".*ClaimRefuted: rovercontroller-roverdockv0-int2: int2 costs rover:controller at most 5% of the return on "
     result.stdout.re_match_lines(
         [line + r"rover.Dock-v0: refuted: 0\.\d+ \[.*\] against 0\.95, this policy, 1 x 100 .*"]
     )

@@ -54,7 +54,7 @@ def judge_retention(
         estimate = 1.0 - pairs.drop if pairs.level else None
         if not is_anchored(pairs):
             caveats.append(f"the mean reference return lies within {ANCHOR:g} standard errors of 0: no ratio is stable")
-            needed = "a declared normalised score, or a reference that is further from 0"
+            needed = "a reference further from 0, or a return that counts as nothing (quarl check --floor)"
         else:
             low, high = invert(pairs, margin)
             if math.isfinite(high - low):

@@ -34,6 +34,10 @@ def add_command(commands: Any) -> None:
     add_environment(command)
     command.add_argument("--scheme", default="int8", help="what the exit code is about. Default: int8.")
     command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
+    command.add_argument(
+        "--floor", type=float, default=0.0, metavar="RETURN",
+        help="a return that counts as nothing, as a random policy's, where returns lie around 0. Default: 0.",
+    )  # fmt: skip
     command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
     command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
     command.add_argument(
@@ -59,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     names = dict.fromkeys((*check.SCHEMES, asked.name))
     lines = []
     with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
-        for line in check.play_schemes(subject, [*map(Scheme.parse, names)], options.episodes, options.margin):
+        schemes = [*map(Scheme.parse, names)]
+        for line in check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor):
             lines.append(line)
             bar.set_postfix_str(line.scheme.name)
             bar.update()
@@ -72,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
         layers=check.measure_layers(subject),
         costs=tuple(check.price(subject, [*dict.fromkeys(("fp32", *chosen))])),
         margin=options.margin,
+        floor=options.floor,
     )
     result = describe_check(found, options.policy.name, asked.name)
     if options.html is not None:
@@ -98,6 +104,7 @@ def describe_check(found: "Check", name: str, asked: str) -> dict[str, Any]:
         "distinct_episodes": found.reference.distinct_episodes,
         "source": str(found.reference.source),
         "margin": found.margin,
+        "floor": found.floor,
         "confidence": CONFIDENCE,
         "scheme": asked,
         "fewest": None if fewest is None else fewest.scheme.name,
@@ -119,13 +126,14 @@ def print_check(found: "Check") -> list[str]:
 
     needs = [f"  {line.scheme.name}: {line.verdict.needed}" for line in found.lines if line.verdict.needed]
     missing = [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
-    fewest, share = find_fewest(found.lines), f"{1 - found.margin:.0%}"
+    fewest = find_fewest(found.lines)
+    best = "none" if fewest is None else fewest.scheme.name
     episodes, returns = len(found.reference.environment_seeds), describe_returns(found.reference.returns[0])
     return [
         f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
-        f"fp32 returns {returns}; a scheme is to keep {share} of it, on the same environment seeds",
+        f"fp32 returns {returns}; a scheme is to keep {found.share}, on the same environment seeds",
         *format_table([COLUMNS, *map(_format_line, found.lines)]),
-        f"fewest bits that keep {share} at {CONFIDENCE:.0%} confidence: {fewest.scheme.name if fewest else 'none'}",
+        f"fewest bits that keep {1 - found.margin:.0%} at {CONFIDENCE:.0%} confidence: {best}",
         *(["what would decide:", *needs] if needs else []),
         "which layers are touchy:",
         *(f"  {describe_sensitivity(layer, LAYER_BITS)}" for layer in found.layers),

@@ -3,7 +3,7 @@
 import importlib.metadata
 import re
 
-from quarl_bench.check import Line, Subject
+from quarl_bench.check import Line, Subject, name_share
 from quarl_bench.claims.verdict import weigh_retention
 from quarl_bench.report.rows import Row, state_verdict, summarise
 
@@ -20,7 +20,9 @@ def name_check(name: str, subject: Subject, line: Line) -> str:
 def build_check_row(name: str, subject: Subject, line: Line, margin: float) -> Row:
     """The row of a policy called `name`, in built-in types: what was measured, against what, and the verdict."""
     environment = subject.environment
-    weights = weigh_retention(line.reference, line.measured, margin=margin, cap=environment.cap)
+    cap = None if environment.cap is None else environment.cap - line.floor
+    before, after = line.reference.above(line.floor), line.measured.above(line.floor)
+    weights = weigh_retention(before, after, margin=margin, cap=cap)
     return {
         "kind": "case",
         "id": name_check(name, subject, line),
@@ -39,7 +41,7 @@ def build_check_row(name: str, subject: Subject, line: Line, margin: float) -> R
         "paper": None,
         "p_values": list(weights),
         "source": str(line.measured.source),
-        "sentence": f"{line.scheme.name} costs {name} at most {margin:.0%} of its return on {environment.id}",
+        "sentence": f"{line.scheme.name} costs {name} at most {name_share(margin, line.floor)} on {environment.id}",
         "locus": "this project",
         "known": "",
         "regression": "none",
