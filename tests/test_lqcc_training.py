@@ -360,6 +360,7 @@ def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
         ("sac cartpole --seeds 0 --output o", "vectors"),
         ("sac pendulum --seeds 0 --output o --steps 100", "learning starts"),
         ("sac pendulum --seeds 0 --output o --scheme qat4", "i<bits>"),
+        ("sac pendulum --seeds 0 --output o --scheme i8c3o8ptq", "is not trained with many seeds"),
         ("sac pendulum --output o --scheme i9c2o8", "input"),
         ("sac pendulum --seeds 0 --output o --scheme i8c2o8 --width 16", "i8c2o8h16"),
         ("sac pendulum --seeds 0 --output o --width 99999", "width"),

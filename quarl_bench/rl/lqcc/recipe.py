@@ -59,7 +59,7 @@ class Recipe:
     def quantize(self, scheme: str) -> Self:
         """This recipe with the actor under `scheme`: fp32, or i<bits>c<bits>o<bits>."""
         parsed = Scheme.parse(scheme)
-        if parsed.family not in (Family.FP32, Family.LEARNED):
+        if parsed.after or parsed.family not in (Family.FP32, Family.LEARNED):
             raise SpecError(f"scheme {scheme!r} is not trained with many seeds; use fp32 or i<bits>c<bits>o<bits>")
         named = replace(parsed, width=0) if parsed.width == self.width else parsed
         return replace(self, scheme=named.name, actor_width=named.width)
