@@ -4,7 +4,6 @@ Every scheme plays the episodes of the fp32 policy (the same environment seeds) 
 cases. One policy is checked, so every sentence is about this policy.
 """
 
-import math
 import statistics
 import tempfile
 import time
@@ -40,14 +39,14 @@ CALLS = 500
 class Line:
     """One scheme: its measurement beside fp32's, and the verdict on "it keeps 1 - margin of the return".
 
-    Returns are those of the environment; the verdict counts them from `floor`.
+    With a `floor`, a return that counts as nothing, the verdict is on returns above it.
     """
 
     scheme: Scheme
     reference: Measurement
     measured: Measurement
     verdict: Verdict
-    floor: float = 0.0
+    floor: float | None = None
 
     @property
     def difference(self) -> float:
@@ -57,7 +56,7 @@ class Line:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The verdict's interval of that difference; None where there is none."""
-        low, high, size = self.verdict.low, self.verdict.high, abs(self.reference.mean - self.floor)
+        low, high, size = self.verdict.low, self.verdict.high, abs(self.reference.mean - (self.floor or 0.0))
         return None if low is None or high is None else ((low - 1.0) * size, (high - 1.0) * size)
 
     @property
@@ -89,7 +88,7 @@ class Check:
     layers: tuple[Sensitivity, ...]
     costs: tuple[Cost, ...]
     margin: float
-    floor: float = 0.0
+    floor: float | None = None
 
     @property
     def share(self) -> str:
@@ -139,13 +138,13 @@ class Subject:
         return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
 
 
-def name_share(share: float, floor: float) -> str:
+def name_share(share: float, floor: float | None) -> str:
     """A share of the return, or of what it is above the floor."""
-    return f"{share:.0%} of the return{f' above {floor:g}' if floor else ''}"
+    return f"{share:.0%} of the return{'' if floor is None else f' above {floor:g}'}"
 
 
 def play_schemes(
-    subject: Subject, schemes: Sequence[Scheme], episodes: int, margin: float = MARGIN, floor: float = 0.0
+    subject: Subject, schemes: Sequence[Scheme], episodes: int, margin: float = MARGIN, floor: float | None = None
 ) -> Iterator[Line]:
     """The lines of `schemes`, one by one; fp32 is played first.
 
@@ -154,17 +153,11 @@ def play_schemes(
     """
     if not 0 < margin < 1:
         raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
-    if not math.isfinite(floor):
-        raise SpecError(f"floor {floor}: a return that counts as nothing is a finite number")
     seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
     reference = subject.play(Scheme.parse(FP32), seeds)
-    if floor and reference.mean <= floor:
-        raise SpecError(f"floor {floor:g}: fp32 returns {reference.mean:.4g}, which is not above it; name a lower one")
-    cap = subject.environment.cap
-    top = None if cap is None else cap - floor
     for scheme in schemes:
         measured = subject.play(scheme, seeds)
-        verdict = judge_retention(reference.above(floor), measured.above(floor), margin=margin, cap=top)
+        verdict = judge_retention(reference, measured, margin=margin, cap=subject.environment.cap, floor=floor)
         yield Line(scheme, reference, measured, verdict, floor)
 
 
@@ -200,7 +193,7 @@ def choose_schemes(lines: Sequence[Line], asked: str) -> tuple[str, ...]:
 def find_fewest(lines: Sequence[Line]) -> Line | None:
     """The integer scheme of fewest bits that is supported, else the weight-only or half-precision one; or None."""
     kept = [line for line in lines if line.verdict.outcome is Outcome.SUPPORTED]
-    return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.bit_width), default=None)
+    return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.widest), default=None)
 
 
 def recommend(check: Check) -> str:
@@ -215,7 +208,7 @@ def recommend(check: Check) -> str:
         return f"Keep fp32: no scheme is known to keep {share}.{further}"
     if not kept.scheme.integer:
         return f"Ship {kept.scheme.name}: it keeps {share}; no integer scheme is known to.{further}"
-    small = f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.bit_width} bits keep {share}"
+    small = f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.widest} bits keep {share}"
     there = [cost for cost in check.costs if cost.scheme == kept.scheme.name and cost.bytes]
     cost = min(there, key=lambda cost: cost.bytes, default=None)
     known = {line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.SUPPORTED}

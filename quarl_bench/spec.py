@@ -122,16 +122,6 @@ class Measurement:
         """Relative loss of `other`'s mean return against this one's: (mean - other mean) / |mean|."""
         return (self.mean - other.mean) / abs(self.mean)
 
-    def above(self, floor: float) -> "Measurement":
-        """The same with returns counted from `floor`, a return that is worth nothing."""
-        if not floor:
-            return self
-        return dataclasses.replace(
-            self,
-            returns=tuple(tuple(value - floor for value in row) for row in self.returns),
-            sampled=None if self.sampled is None else self.sampled.above(floor),
-        )
-
     def as_dict(self) -> dict[str, Any]:
         """Built-in types only, as stored in JSON; without `sampled`, which is stored as a measurement of its own."""
         data = dataclasses.asdict(self) | {"source": str(self.source)}

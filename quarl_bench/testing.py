@@ -29,7 +29,7 @@ def assert_quantizable(
     scheme: str = "int8",
     margin: float = MARGIN,
     *,
-    floor: float = 0.0,
+    floor: float | None = None,
     episodes: int = EPISODES,
     store: "Store | None" = None,
     **named: Any,

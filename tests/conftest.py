@@ -1,6 +1,7 @@
 """Hypothesis without a clock or a database, so that every machine runs the same examples; fixtures of several files."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on many threads mostly wait
+
+if shutil.which("ccache"):  # most of a build of Verilator's is its own library, the same for every design
+    os.environ.setdefault("OBJCACHE", "ccache")
 
 POLICIES = Path(__file__).parents[1] / "baselines" / "policies"
 

@@ -1,17 +1,23 @@
 """Runs of pytest inside a test: in its process, where each takes a third of a second, or in one of their own."""
 
+import importlib
 from contextlib import suppress
 
 import pytest
-import stable_baselines3  # noqa: F401
 
-import quarl_bench.check  # noqa: F401
+# A run in this process forgets the modules that it was the first to import, and neither those written in C nor
+# flatbuffers bear to be imported twice. These bring all of them.
+for name in (
+    "torch._dynamo",
+    "stable_baselines3",
+    "quarl_bench.check",
+    "quarl_bench.report.html",
+    "ai_edge_litert.interpreter",
+    "ai_edge_litert.schema_py_generated",
+):
+    with suppress(ImportError):
+        importlib.import_module(name)
 
-with suppress(ImportError):
-    import ai_edge_litert.schema_py_generated  # noqa: F401
-
-# All three are here for what they import: a run in this process forgets the modules that it was the first to import,
-# and neither those written in C nor flatbuffers bear a second time.
 ARGUMENTS = ("-p", "no:cacheprovider", "-p", "no:randomly")
 
 

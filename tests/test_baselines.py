@@ -24,14 +24,15 @@ BELOW = {
     "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
 }
+# Its argmax games go in circles until they are cut off, after 27,000 steps; it is played with sampled actions.
+CIRCLING = {"a2c-breakout-seed0"}
 SEEDS = 3  # whose mean is compared with the published score; further ones are there to decide close verdicts
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_the_return_is_the_manifests(folder):
     stored = load_stored(folder)
-    # Sampled where they say so: argmax can go in circles until a game is cut off after 27,000 steps.
-    sampled = "sampled_return" in stored.about
+    sampled = folder.name in CIRCLING
     score = stored.about["sampled_return" if sampled else "return"]
     first = score["first_environment_seed"]
     environment = identify_environment(

@@ -9,12 +9,15 @@ import pytest
 import torch
 
 from quarl_bench.check import play_schemes
+from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.net import Activation
 from quarl_bench.policy.foreign import read_architecture, read_chain
 from quarl_bench.policy.sb3 import extract
 from quarl_bench.quant.scheme import Scheme
+from quarl_bench.report.checks import build_check_row
+from quarl_bench.report.views import view_plots
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
 from quarl_bench.rl.models import make_model
 from quarl_bench.rl.sensitivity import measure_sensitivity
@@ -111,19 +114,35 @@ def test_returns_around_0_are_counted_from_a_floor():
         row = tuple(returns[scheme.name].tolist())
         return Measurement(("a",), tuple(seeds), name_seeds(seeds), (row,), ((1,) * len(row),))
 
-    subject = SimpleNamespace(environment=Environment("bets", "Bets-v0", cap=100.0), play=play)
+    environment, stored = Environment("bets", "Bets-v0", cap=float(better.max())), SimpleNamespace(about={})
+    subject = SimpleNamespace(environment=environment, stored=stored, play=play)
     schemes = [Scheme.parse("int8")]
     (line,) = play_schemes(subject, schemes, 100)
     assert line.verdict.outcome is Outcome.INCONCLUSIVE
-    assert "--floor" in line.verdict.needed
+    assert "floor" in line.verdict.needed
     (line,) = play_schemes(subject, schemes, 100, floor=-20.0)
     assert line.verdict.outcome is Outcome.REFUTED
     assert line.verdict.estimate == pytest.approx(0.6, abs=0.03)
     assert line.difference == pytest.approx(-8, abs=0.3)
     assert line.interval[0] < line.difference < line.interval[1]
-    for floor, message in ((1.0, "not above"), (np.nan, "finite")):
-        with pytest.raises(SpecError, match=message):
+    row = build_check_row("gambler", subject, line, 0.05)
+    assert row["sentence"] == "int8 costs gambler at most 5% of the return above -20 on Bets-v0"
+    assert row["p_values"][1] < 0.05
+    (plot,) = view_plots([row, row | {"scheme": "int4", "id": "gambler-bets-int4"}])
+    point = next(point for curve in plot.curves for point in curve.points if point.bits == 8)
+    assert (point.low, point.high) == pytest.approx([plot.reference + side for side in line.interval])
+    for floor in (1.0, np.nan, -np.inf):
+        with pytest.raises(SpecError, match="finite, and below what the reference returns"):
             next(play_schemes(subject, schemes, 100, floor=floor))
+
+
+def test_a_cap_is_named_as_it_is_whatever_the_floor():
+    seeds = range(50)
+    rows = [tuple(500.0 for _ in seeds), tuple(500.0 if seed % 5 else 400.0 for seed in seeds)]
+    pair = [Measurement(("a",), tuple(seeds), name_seeds(seeds), (row,), ((1,) * 50,)) for row in rows]
+    verdict = judge_retention(*pair, cap=500.0, floor=100.0)
+    assert verdict.estimate == pytest.approx(0.95)
+    assert any("its cap of 500 in 100%" in caveat for caveat in verdict.caveats)
 
 
 def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):

@@ -1,5 +1,7 @@
 """LQCC's quantizer: equation (1), both weight ranges, learned scales, integers that equal the forward bit by bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import PolicyError, QuantizationError, SpecError
-from quarl_bench.net import Activation
+from quarl_bench.net import Activation, LayerNorm, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.lookup import look_up, tabulate_actions
 from quarl_bench.policy.observation import ObservationTransform
@@ -265,8 +267,12 @@ def test_only_what_has_learned_scales_is_quantized_so():
     tanh = make_net(3, 8, 2, activation=Activation.TANH)
     with pytest.raises(QuantizationError, match="calibration"):
         quantize_after(make_net(3, 8, 2), Scheme.parse("i8c8o8"), np.zeros((0, 3), dtype=np.float32))
-    with pytest.raises(QuantizationError, match="ReLU"):
-        quantize_after(tanh, Scheme.parse("i8c8o8"), normal(np.random.default_rng(0), 10, 3))
+    net, norm = make_net(3, 8, 2), LayerNorm(np.ones(8, np.float32), np.zeros(8, np.float32))
+    normalized = Net((3,), (replace(net.layers[0], norm=norm), net.layers[1]))
+    image = Net((1, 1, 3), net.layers)
+    for other in (tanh, normalized, image):
+        with pytest.raises(QuantizationError, match=r"i8c3o6ptq: .* nothing but ReLUs .* use int8"):
+            quantize_net(other, Scheme.parse("i8c3o6ptq"), normal(np.random.default_rng(0), 10, *other.input_shape))
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])

@@ -264,6 +264,8 @@ def test_a_check_shows_layers_differences_the_fewest_bits_and_what_would_decide(
     ):  # fmt: skip
         assert part in text, part
     assert text.count("one policy,") == 1  # the figure's note; the caveat is said once, for all lines
+    floored = Document("check.json", CHECK.data | {"floor": -21.0})
+    assert "keep 95.0% of the return above -21 at" in " ".join(read(render_report([floored])).text)
 
 
 def test_memory_over_time_is_drawn_once_for_a_board():

@@ -69,8 +69,9 @@ def show_steps(source: str, tasks: Tasks, chosen: Mapping[str, Configuration]) -
 
 
 def show_selection(source: str, selection: Selection) -> list[Panel]:
-    """What a selection tried, a panel per step, and what each step chose."""
-    band = _place(0.0, selection.reference)
+    """What a selection tried, a panel per step, and what each step chose; the band's half is the rule's SD."""
+    mean = selection.reference.mean
+    band = Place(0.0, mean, mean - selection.decisions[0].band[0])
     steps = dict.fromkeys(decision.step for decision in selection.decisions)
     panels = []
     for number, step in enumerate(steps, 1):

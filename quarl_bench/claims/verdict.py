@@ -33,15 +33,18 @@ def judge_retention(
     margin: float = 0.05,
     cap: float | None = None,
     worst_loss: float | None = None,
+    floor: float | None = None,
 ) -> Verdict:
     """Judge "the candidate keeps more than 1 - margin of the reference's return" on one cell.
 
     Estimate, interval and threshold are the ratio 1 + (candidate - reference) / |reference| of mean returns. `cap` is
-    the highest possible return and `worst_loss` the most that one unseen episode can lose, both in return units.
-    Raises SpecError for measurements that are not paired or options out of range, QuarlError for NaN or infinity.
+    the highest possible return and `worst_loss` the most that one unseen episode can lose, both in return units; with
+    `floor`, a return that counts as nothing, the ratio is of returns above it. Raises SpecError for measurements that
+    are not paired or options out of range, QuarlError for NaN or infinity.
     """
     base, other = align(reference, candidate)
-    _check_options(margin, cap, worst_loss, base, other)
+    _check_options(margin, cap, worst_loss, floor, base, other)
+    base, other, top = _count_from(floor or 0.0, base, other, cap)
     policies, episodes, distinct = base.shape[0], len(reference.environment_seeds), base.shape[1]
     caveats = [] if distinct == episodes else [f"{episodes} episodes are {distinct} distinct ones, each counted once"]
     estimate: float | None = None
@@ -50,11 +53,12 @@ def judge_retention(
         caveats.append("one distinct episode gives no interval")
         needed = f"at least {_count_ties(margin, policies)} distinct episodes" if margin else "more distinct episodes"
     else:
-        pairs = pair_up(base, other, base, cap, worst_loss)
+        pairs = pair_up(base, other, base, top, worst_loss)
         estimate = 1.0 - pairs.drop if pairs.level else None
         if not is_anchored(pairs):
-            caveats.append(f"the mean reference return lies within {ANCHOR:g} standard errors of 0: no ratio is stable")
-            needed = "a reference further from 0, or a return that counts as nothing (quarl check --floor)"
+            zero = f"{ANCHOR:g} standard errors of {floor or 0:g}"
+            caveats.append(f"the mean reference return lies within {zero}: no ratio is stable")
+            needed = "a reference further from 0, or a floor, a return that counts as nothing"
         else:
             low, high = invert(pairs, margin)
             if math.isfinite(high - low):
@@ -62,7 +66,11 @@ def judge_retention(
             else:
                 caveats.append("the data give no bounded interval")
             needed = _plan(pairs, margin)
-            caveats += _list_caveats(pairs, cap)
+            caveats += _list_caveats(pairs)
+            if top is not None and (share := share_at_cap(base, top)) >= TIES:
+                caveats.append(
+                    f"the reference reaches its cap of {cap:g} in {share:.0%} of episodes, where gains cannot show"
+                )
     outcome = conclude(interval, 1.0 - margin, math.inf)
     return Verdict(
         outcome=outcome,
@@ -108,6 +116,7 @@ def weigh_retention(
     margin: float = 0.05,
     cap: float | None = None,
     worst_loss: float | None = None,
+    floor: float | None = None,
 ) -> tuple[float, float]:
     """One-sided p-values (of supported, of refuted) of the rule of `judge_retention`; the same options and errors.
 
@@ -115,10 +124,11 @@ def weigh_retention(
     to one in `stats.WEIGHT_DRAWS`.
     """
     base, other = align(reference, candidate)
-    _check_options(margin, cap, worst_loss, base, other)
+    _check_options(margin, cap, worst_loss, floor, base, other)
     if base.shape[1] < 2:
         return 1.0, 1.0
-    pairs = pair_up(base, other, base, cap, worst_loss)
+    base, other, top = _count_from(floor or 0.0, base, other, cap)
+    pairs = pair_up(base, other, base, top, worst_loss)
     if not is_anchored(pairs):
         return 1.0, 1.0
     supported, refuted = [0.0], [0.0]
@@ -166,7 +176,7 @@ def _plan(pairs: Pairs, drop: float) -> str:
     return f"{runs} x {copies * pairs.episodes} distinct episodes {ratio}"
 
 
-def _list_caveats(pairs: Pairs, cap: float | None) -> list[str]:
+def _list_caveats(pairs: Pairs) -> list[str]:
     """What a sample of this size cannot exclude."""
     episodes, policies, found = pairs.episodes, pairs.policies, []
     if not pairs.loss.any():
@@ -181,16 +191,23 @@ def _list_caveats(pairs: Pairs, cap: float | None) -> list[str]:
         found.append(f"failures in fewer than 3/{episodes} of episodes are not excluded")
     if pairs.tied:
         found.append(f"assumes that no unseen episode loses more than {pairs.unseen_loss:g}")
-    if cap is not None and (share := share_at_cap(pairs.base, cap)) >= TIES:
-        found.append(f"the reference reaches its cap of {cap:g} in {share:.0%} of episodes, where gains cannot show")
     return found
 
 
-def _check_options(margin: float, cap: float | None, worst_loss: float | None, *arrays: Floats) -> None:
+def _count_from(floor: float, base: Floats, other: Floats, cap: float | None) -> tuple[Floats, Floats, float | None]:
+    return base - floor, other - floor, None if cap is None else cap - floor
+
+
+def _check_options(
+    margin: float, cap: float | None, worst_loss: float | None, floor: float | None, *arrays: Floats
+) -> None:
     if not 0.0 <= margin < 1.0:
         raise SpecError(f"margin {margin!r}: it must be at least 0 and below 1")
     if worst_loss is not None and not (math.isfinite(worst_loss) and worst_loss > 0.0):
         raise SpecError(f"worst_loss {worst_loss!r}: it must be a positive number of return units")
+    mean = float(arrays[0].mean())
+    if floor is not None and not (math.isfinite(floor) and floor < mean):
+        raise SpecError(f"floor {floor:g}: it must be finite, and below what the reference returns, {mean:.4g}")
     top = max(float(array.max()) for array in arrays)
     if cap is not None and not (math.isfinite(cap) and top <= cap + 1e-9 * max(1.0, abs(cap))):
         raise SpecError(f"cap {cap!r}: it must be finite and not below the highest measured return, {top:g}")

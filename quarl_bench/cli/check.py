@@ -35,8 +35,8 @@ def add_command(commands: Any) -> None:
     command.add_argument("--scheme", default="int8", help="what the exit code is about. Default: int8.")
     command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
     command.add_argument(
-        "--floor", type=float, default=0.0, metavar="RETURN",
-        help="a return that counts as nothing, as a random policy's, where returns lie around 0. Default: 0.",
+        "--floor", type=float, metavar="RETURN",
+        help="a return that counts as nothing, as a random policy's; --floor=-1e3. Default: shares are of the return.",
     )  # fmt: skip
     command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
     command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     folder = None if options.export is None else open_folder(options.export)
     stored, environment = open_task(options)
     subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
-    names = dict.fromkeys((*check.SCHEMES, asked.name))
+    # One that cannot be applied says so before others are played.
+    names = check.SCHEMES if asked.name in check.SCHEMES else (asked.name, *check.SCHEMES)
     lines = []
     with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
         schemes = [*map(Scheme.parse, names)]
@@ -133,7 +134,7 @@ def print_check(found: "Check") -> list[str]:
         f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
         f"fp32 returns {returns}; a scheme is to keep {found.share}, on the same environment seeds",
         *format_table([COLUMNS, *map(_format_line, found.lines)]),
-        f"fewest bits that keep {1 - found.margin:.0%} at {CONFIDENCE:.0%} confidence: {best}",
+        f"fewest bits that keep {found.share} at {CONFIDENCE:.0%} confidence: {best}",
         *(["what would decide:", *needs] if needs else []),
         "which layers are touchy:",
         *(f"  {describe_sensitivity(layer, LAYER_BITS)}" for layer in found.layers),
@@ -163,7 +164,7 @@ def _describe_line(line: "Line") -> dict[str, Any]:
     return {
         "scheme": line.scheme.name,
         "family": str(line.scheme.family),
-        "bits": line.scheme.bit_width,
+        "bits": line.scheme.widest,
         "return": line.measured.mean,
         "difference": line.difference,
         "difference_interval": None if line.interval is None else list(line.interval),

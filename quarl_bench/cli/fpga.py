@@ -38,7 +38,9 @@ def add_command(commands: Any) -> None:
                   "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
     add_policy(command)
     add_environment(command)
-    command.add_argument("--scheme", default="int8", help="of an fp32 policy: int<bits>. Default: int8.")
+    command.add_argument(
+        "--scheme", default="int8", help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8."
+    )
     command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
     command.add_argument("--clock", default=100.0, type=read_clock, help="such as 100MHz. Default: 100MHz.")
     command.add_argument(

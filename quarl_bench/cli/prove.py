@@ -31,7 +31,9 @@ def add_command(commands: Any) -> None:
                   "quarl prove ppo-cartpole-qat8-seed0")  # fmt: skip
     add_policy(command)
     add_environment(command)
-    command.add_argument("--scheme", default="int8", help="of an fp32 policy: int<bits>. Default: int8.")
+    command.add_argument(
+        "--scheme", default="int8", help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8."
+    )
     command.add_argument(
         "--episodes", type=read_positive, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
     )

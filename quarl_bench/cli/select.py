@@ -65,17 +65,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, selection: "Selection") -> None:
-    """What was selected, and a drawing of it."""
+    """What was selected, and a drawing of it; a search has written its decisions already."""
     from quarl_bench.atomic import write_file
     from quarl_bench.claims.panels import AUTHORS, OURS, show_selection
     from quarl_bench.claims.search import write_result
     from quarl_bench.report.panels import PanelsView, draw_panels
     from quarl_bench.report.plots import render_png
 
-    write_result(options.output, selection)
-    panels = show_selection(AUTHORS if options.published else OURS, selection)
-    view = PanelsView(options.environment, tuple(panel.as_dict() for panel in panels))
-    write_file(options.output / DRAWING, render_png(draw_panels(view)))
+    if options.published:
+        write_result(options.output, selection)
+    source = AUTHORS if options.published else OURS
+    panels = show_selection(source, selection)
+    view = PanelsView("", tuple(panel.as_dict() for panel in panels))
+    drawing = draw_panels(view)
+    drawing.suptitle(f"{options.algo} on {options.environment}, {source}: {selection.configuration.scheme}")
+    write_file(options.output / DRAWING, render_png(drawing))
 
 
 def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":

@@ -186,10 +186,10 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
         raise SpecError("LQCC's recipe: pass --output, the folder of the policies' folders; no --origin, --quant-delay")
     seeds = options.seeds or (options.seed,)
     learned = bool(options.scheme) and Scheme.parse(options.scheme).family is Family.LEARNED
-    if options.width and learned:
-        raise SpecError(f"--width is an fp32 actor's; write --scheme {options.scheme}h{options.width}")
     changes = {"timesteps": options.steps, "actor_width": options.width, "precision": options.precision}
     recipe = find_recipe(options.algo).quantize(options.scheme or "fp32")
+    if options.width and learned:
+        raise SpecError(f"--width is an fp32 actor's; write --scheme {options.scheme}h{options.width}")
     recipe = recipe.override(normalize=not options.raw, **{key: value for key, value in changes.items() if value})
     taken = [name_policy(recipe, options.environment, seed).name for seed in seeds]
     taken = [name for name in taken if (options.output / name).exists()]

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from quarl_bench.errors import QuantizationError
-from quarl_bench.net import Activation, Floats, Linear, Net
+from quarl_bench.net import Activation, Floats, Linear, Net, find_norm
 from quarl_bench.quant.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
@@ -260,16 +260,19 @@ def quantize_after(net: Net, scheme: Scheme, inputs: Floats) -> QuantizedNet:
     """A trained `net` under LQCC's quantizer without training: scales watched on `inputs` (n, width), nothing learned.
 
     Batches are drawn from `inputs` as training draws them from a replay buffer, always the same ones: in visiting order
-    the average would remember the last episode alone. QuantizationError for nets that are no perceptron with ReLUs, and
-    without inputs.
+    the average would remember the last episode alone. QuantizationError for nets that are no perceptron of vectors with
+    ReLUs, and without inputs.
     """
     if not len(inputs):
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
     layers = net.layers
     kinds = [Activation.RELU] * (len(layers) - 1) + [Activation.NONE]
     fits = [isinstance(layer, Linear) and layer.activation is kind for layer, kind in zip(layers, kinds, strict=True)]
-    if not all(fits):
-        raise QuantizationError("learned scales are for Linear layers with ReLUs between them; this net has others")
+    if not all(fits) or len(net.input_shape) > 1 or find_norm(net) is not None:
+        raise QuantizationError(
+            f"{scheme.name}: LQCC's quantizer is for vectors and Linear layers with nothing but ReLUs between them; "
+            f"use int{scheme.widest} for this net"
+        )
     widths = [net.input_shape[0], *(len(layer.bias) for layer in layers)]
     learned = LearnedNet(widths, scheme, [torch.Generator()])
     with torch.no_grad():

@@ -1,10 +1,10 @@
 """A quantization scheme and its name, which is also an id part: `fp32`, `w8`, `w8floor`, `int8`, `int4pc`, ...
 
 Grammar: `fp32`, `fp16`, `w<2..32><options>`, `int<2..8><options>`, `qat<2..8>`, and LQCC's
-`i<2..8>c<2..8>o<2..8>[h<1..4096>][wide][ptq]`: bits of input, core (weights and inner activations) and output, a hidden
-width that is not the recipe's, `wide` for equation (1)'s weights, which use the lowest integer (its authors' code does
-not: two-bit weights are ternary), and `ptq` for the same quantizer on a finished fp32 policy of whatever width.
-Options, each at most once, in any order:
+`i<2..8>c<2..8>o<2..8>[h<1..4096>][wide]` or `i<2..8>c<2..8>o<2..8>[wide]ptq`: bits of input, core (weights and inner
+activations) and output, a hidden width that is not the recipe's, `wide` for equation (1)'s weights, which use the
+lowest integer (its authors' code does not: two-bit weights are ternary), and `ptq` for the same quantizer on a finished
+fp32 policy of whatever width. Options, each at most once, in any order:
 
     sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
     narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
@@ -71,7 +71,7 @@ PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
     "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor), qat2..qat8, "
-    "i<bits>c<bits>o<bits> (options: h<width> wide ptq)"
+    "i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
@@ -179,6 +179,11 @@ class Scheme:
             "floor" if self.rounding is Rounding.FLOOR else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
+
+    @property
+    def widest(self) -> int:
+        """Bits of the widest part."""
+        return max(self.bit_width, self.input_bits, self.output_bits)
 
     @property
     def integer(self) -> bool:

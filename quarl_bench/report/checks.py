@@ -20,9 +20,7 @@ def name_check(name: str, subject: Subject, line: Line) -> str:
 def build_check_row(name: str, subject: Subject, line: Line, margin: float) -> Row:
     """The row of a policy called `name`, in built-in types: what was measured, against what, and the verdict."""
     environment = subject.environment
-    cap = None if environment.cap is None else environment.cap - line.floor
-    before, after = line.reference.above(line.floor), line.measured.above(line.floor)
-    weights = weigh_retention(before, after, margin=margin, cap=cap)
+    weights = weigh_retention(line.reference, line.measured, margin=margin, cap=environment.cap, floor=line.floor)
     return {
         "kind": "case",
         "id": name_check(name, subject, line),
@@ -38,6 +36,7 @@ def build_check_row(name: str, subject: Subject, line: Line, margin: float) -> R
         "versions": {library: importlib.metadata.version(library) for library in LIBRARIES},
         "measured": summarise(line.measured),
         "reference": summarise(line.reference),
+        "floor": line.floor,
         "paper": None,
         "p_values": list(weights),
         "source": str(line.measured.source),

@@ -95,7 +95,7 @@ def _describe_run(document: Document) -> list[tuple[str, str]]:
     """Provenance in pairs: machine, commit, versions, settings, and the date where there is one."""
     data = document.data
     if document.kind != "results":
-        keys = ("policy", "policy_sha256", "environment", "episodes", "scheme", "source", "date")
+        keys = ("policy", "policy_sha256", "environment", "episodes", "scheme", "margin", "floor", "source", "date")
         return [(key, str(data[key])) for key in keys if data.get(key) is not None]
     versions: dict[str, set[str]] = {}
     for row in data["rows"]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from quarl_bench.report.plots import INK, MARKERS, SERIES, fix_style, tidy
 from quarl_bench.report.rows import Row
@@ -65,10 +66,15 @@ def _draw(axes: Axes, panel: dict[str, Any], colors: dict[str, str]) -> None:
         marker = MARKERS[list(colors).index(str(name)) % len(MARKERS)] if len(x) < DENSE else ""
         axes.plot(x, means, color=color, marker=marker, markersize=3, linewidth=1.1, label=str(name))
         low, high = ([m + side * s for m, s in zip(means, sds, strict=True)] for side in (-1, 1))
-        axes.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
+        if len(x) > 1:
+            axes.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
+        else:
+            axes.vlines(x, low, high, color=color, linewidth=1.0)
     if panel["axis"] == DOUBLING:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")  # the usual one speaks TeX
+    elif str(panel["axis"]).endswith("bits"):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_title(str(panel["task"]), fontsize=9, loc="left")
     axes.set_xlabel(str(panel["axis"]))
     tidy(axes)

@@ -4,7 +4,7 @@ from typing import Any
 
 from quarl_bench.report.plots import Curve, Point
 
-FAMILIES = {"w": "weights only", "int": "weights and activations", "fp16": "fp16"}
+FAMILIES = {"w": "weights only", "int": "weights and activations", "fp16": "fp16", "i": "LQCC's quantizer"}
 
 
 def read_curves(sweep: dict[str, Any]) -> tuple[tuple[Curve, ...], float]:

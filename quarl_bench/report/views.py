@@ -192,13 +192,13 @@ def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
 def _place(row: Row, bits: int) -> Point:
     """The measured return; the interval is one of ratios, and is drawn where it is about this row's ratio."""
     reference, measured = float(row["reference"]["mean"]), float(row["measured"]["mean"])
-    interval = row.get("interval")
-    if not interval or not reference:
+    interval, unit = row.get("interval"), abs(reference - (row.get("floor") or 0.0))
+    if not interval or not unit:
         return Point(bits, measured)
-    ratio = 1.0 + (measured - reference) / abs(reference)
+    ratio = 1.0 + (measured - reference) / unit
     if not interval[0] - 1e-9 <= ratio <= interval[1] + 1e-9:
         return Point(bits, measured)
-    low, high = (reference + (float(bound) - 1.0) * abs(reference) for bound in interval)
+    low, high = (reference + (float(bound) - 1.0) * unit for bound in interval)
     return Point(bits, measured, low, high)
 
 

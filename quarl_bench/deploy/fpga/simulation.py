@@ -5,12 +5,11 @@ take the action, the interval from one observation's first beat to the next one'
 """
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,9 +197,7 @@ def build(
             *dict.fromkeys((f"{TOP}.v", f"{top}.v")),
             str(source),
         ]
-        # Most of a build is Verilator's own library, the same for every design.
-        cached = {"OBJCACHE": "ccache"} if shutil.which("ccache") else {}
-        _call(command, design.folder, "verilator refuses the design", cached | os.environ)
+        _call(command, design.folder, "verilator refuses the design")
         (Path(scratch) / binary.name).replace(binary)
     return binary
 
@@ -215,11 +212,9 @@ def require_verilator() -> str:
     return path
 
 
-def _call(command: list[str], folder: Path, failure: str, variables: Mapping[str, str] | None = None) -> str:
+def _call(command: list[str], folder: Path, failure: str) -> str:
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=variables, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeploymentError(f"fpga: {failure} ({error}); run it again, or in {folder}") from error
     if done.returncode:
