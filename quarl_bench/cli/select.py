@@ -78,7 +78,8 @@ def _write(options: argparse.Namespace, selection: "Selection") -> None:
     panels = show_selection(source, selection)
     view = PanelsView("", tuple(panel.as_dict() for panel in panels))
     drawing = draw_panels(view)
-    drawing.suptitle(f"{options.algo} on {options.environment}, {source}: {selection.configuration.scheme}")
+    what = f"{options.algo} on {options.environment}, {source}: {selection.configuration.scheme}"
+    drawing.supxlabel(what, fontsize=9)  # above, it would lie on the legend
     write_file(options.output / DRAWING, render_png(drawing))
 
 
