@@ -25,8 +25,9 @@ def add_command(commands: Any) -> None:
     add_environment(command)
     command.add_argument(
         "--scheme",
-        help="fp32, fp16, w2..w32 or int8. Default: int8; of litert-dynamic, w8symnarrowpc, its weights' own; of a "
-        "folder of integers, as training with --scheme writes it, theirs.",
+        help="fp32, fp16, w2..w32, int<bits>, i<bits>c<bits>o<bits>ptq; of integers, litert runs int8 alone. Default: "
+        "int8; of litert-dynamic, w8symnarrowpc, its weights' own; of a folder of integers, as training with --scheme "
+        "writes it, theirs.",
     )
     command.add_argument("--backend", default="litert", choices=BACKENDS, help="form of the artefact. Default: litert.")
     command.add_argument(
