@@ -58,7 +58,8 @@ def judge_retention(
         if not is_anchored(pairs):
             zero = f"{ANCHOR:g} standard errors of {floor or 0:g}"
             caveats.append(f"the mean reference return lies within {zero}: no ratio is stable")
-            needed = "a reference further from 0, or a floor, a return that counts as nothing"
+            other = "" if floor is not None else ", or a floor, a return that counts as nothing"
+            needed = f"a reference further from {floor or 0:g}{other}"
         else:
             low, high = invert(pairs, margin)
             if math.isfinite(high - low):
