@@ -44,7 +44,8 @@ def judge_retention(
     """
     base, other = align(reference, candidate)
     _check_options(margin, cap, worst_loss, floor, base, other)
-    base, other, top = _count_from(floor or 0.0, base, other, cap)
+    zero = floor or 0.0
+    base, other, top = _count_from(zero, base, other, cap)
     policies, episodes, distinct = base.shape[0], len(reference.environment_seeds), base.shape[1]
     caveats = [] if distinct == episodes else [f"{episodes} episodes are {distinct} distinct ones, each counted once"]
     estimate: float | None = None
@@ -56,10 +57,11 @@ def judge_retention(
         pairs = pair_up(base, other, base, top, worst_loss)
         estimate = 1.0 - pairs.drop if pairs.level else None
         if not is_anchored(pairs):
-            zero = f"{ANCHOR:g} standard errors of {floor or 0:g}"
-            caveats.append(f"the mean reference return lies within {zero}: no ratio is stable")
-            other = "" if floor is not None else ", or a floor, a return that counts as nothing"
-            needed = f"a reference further from {floor or 0:g}{other}"
+            caveats.append(
+                f"the mean reference return lies within {ANCHOR:g} standard errors of {zero:g}: no ratio is stable"
+            )
+            needed = f"a reference further from {zero:g}"
+            needed += ", or a floor, a return that counts as nothing" if floor is None else ""
         else:
             low, high = invert(pairs, margin)
             if math.isfinite(high - low):
