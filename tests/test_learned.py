@@ -267,7 +267,11 @@ def test_only_what_has_learned_scales_is_quantized_so():
     tanh = make_net(3, 8, 2, activation=Activation.TANH)
     with pytest.raises(QuantizationError, match="calibration"):
         quantize_after(make_net(3, 8, 2), Scheme.parse("i8c8o8"), np.zeros((0, 3), dtype=np.float32))
-    net, norm = make_net(3, 8, 2), LayerNorm(np.ones(8, np.float32), np.zeros(8, np.float32))
+    net = make_net(3, 8, 2)
+    idle = Net((3,), (replace(net.layers[0], weight=np.zeros_like(net.layers[0].weight)), net.layers[1]))
+    with pytest.raises(QuantizationError, match="weights of layer 0 are too small beside its bias"):
+        quantize_net(idle, Scheme.parse("i8c3o6ptq"), normal(np.random.default_rng(0), 10, 3))
+    norm = LayerNorm(np.ones(8, np.float32), np.zeros(8, np.float32))
     normalized = Net((3,), (replace(net.layers[0], norm=norm), net.layers[1]))
     image = Net((1, 1, 3), net.layers)
     for other in (tanh, normalized, image):

@@ -261,7 +261,7 @@ def quantize_after(net: Net, scheme: Scheme, inputs: Floats) -> QuantizedNet:
 
     Batches are drawn from `inputs` as training draws them from a replay buffer, always the same ones: in visiting order
     the average would remember the last episode alone. QuantizationError for nets that are no perceptron of vectors with
-    ReLUs, and without inputs.
+    ReLUs or whose biases do not fit, and without inputs.
     """
     if not len(inputs):
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
@@ -283,4 +283,11 @@ def quantize_after(net: Net, scheme: Scheme, inputs: Floats) -> QuantizedNet:
         for _ in range(WARM_UP):
             rows = generator.integers(len(inputs), size=BATCH)
             learned(torch.from_numpy(inputs[rows])[None], watch=True)
-    return learned.export(0)
+    quantized = learned.export(0)
+    for index, layer in enumerate(quantized.layers):
+        if np.abs(layer.bias).max(initial=0) >= BIAS_LIMIT:
+            raise QuantizationError(
+                f"{scheme.name}: the weights of layer {index} are too small beside its bias, whose step is theirs; use "
+                f"int{scheme.widest} for this net"
+            )
+    return quantized
