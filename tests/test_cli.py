@@ -120,6 +120,22 @@ class TestTrain:
         code, _, err = quarl("train", "ppo", "cartpole", "--output", "trained")
         assert (code, err) == (2, "quarl train: trained exists; pass --force to replace it, or another --output\n")
 
+    def test_other_steps(self, folder, quarl, quarl_json, monkeypatch):
+        """The recipe's own are the cache's; too few to learn from train nothing."""
+        before = signal.getsignal(signal.SIGTERM)
+        quarl_json("train", "a2c", "cartpole", "--steps", 400, "--output", "short")
+        quarl_json("train", "a2c", "cartpole", "--steps", 400, "--scheme", "qat8,qat4", "--output", "arms")
+        for name in ("short", "arms/a2c-cartpole-qat8-seed0", "arms/a2c-cartpole-qat4-seed0"):
+            recipe = json.loads((folder / name / "manifest.json").read_text())["recipe"]
+            assert (recipe["timesteps"], recipe.get("quant_delay")) == (400, None if name == "short" else 200)
+        code, _, err = quarl("train", "a2c", "cartpole", "--steps", 400)
+        assert (code, "the cache holds the recipes' own" in err) == (2, True)
+        code, _, err = quarl("train", "dqn", "breakout", "--steps", 20_000, "--output", "none")
+        assert (code, "20,000 steps, and learning starts after 20,000; train longer" in err) == (2, True)
+        code, _, err = quarl("train", "dqn", "catcha", "--precision", "bf16", "--scheme", "qat8,qat4", "--output", "x")
+        assert (code, "a scheme is trained in the recipe's own precision" in err) == (2, True)
+        signal.signal(signal.SIGTERM, before)
+
     @pytest.mark.parametrize(("precision", "lines"), [("bf16", 2), ("fp32", 1)])
     @pytest.mark.parametrize("many", [(), ("--seeds", "0,1")])
     def test_emulated_precision_is_told(self, many, precision, lines, folder, quarl, monkeypatch):
@@ -444,7 +460,7 @@ def test_an_environment_of_ones_own_is_named_each_time(folder, quarl, quarl_json
 
 
 def test_many_seeds_options_are_refused_for_several_schemes(folder, quarl):
-    for option in (("--steps", 1000), ("--width", 16), ("--raw",)):
+    for option in (("--width", 16), ("--raw",)):
         code, _, err = quarl("train", "ppo", "cartpole", "--scheme", "qat8,qat4", "--output", "arms", *option)
         assert (code, "pass --seeds too" in err) == (2, True)
 

@@ -15,6 +15,7 @@ from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
     from quarl_bench.policy.stored import Stored
+    from quarl_bench.rl.recipes import Recipe
     from quarl_bench.rl.run import Options
     from quarl_bench.spec import PolicySpec
 
@@ -42,6 +43,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--quant-delay", type=read_natural, metavar="STEPS", help="environment steps before it rounds. Default: half."
     )
+    command.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
@@ -53,7 +55,6 @@ def add_command(commands: Any) -> None:
         "many seeds of SAC or DDPG in one process, by LQCC's recipe; --output is the folder of their folders"
     )
     many.add_argument("--seeds", type=read_seeds, metavar="LIST", help="as 0..9 or 0,1,2. Default: that of --seed.")
-    many.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
     many.add_argument("--width", type=read_positive, help="of an fp32 actor's hidden layers. Default: the recipe's.")
     many.add_argument("--raw", action="store_true", help="do not normalize observations. Default: normalize.")
 
@@ -71,28 +72,27 @@ def run(options: argparse.Namespace) -> int:
     learned = options.scheme and not several and Scheme.parse(options.scheme).family is Family.LEARNED
     if not several and (options.seeds is not None or learned):
         return train_many(options, settings)
-    if options.steps or options.width or options.raw:
-        raise SpecError("--steps, --width and --raw are of LQCC's recipe: pass --seeds too, as --seeds 0..9")
+    if options.width or options.raw:
+        raise SpecError("--width and --raw are of LQCC's recipe: pass --seeds too, as --seeds 0..9")
     return (train_arms if several else train_one)(options, settings)
 
 
 def train_one(options: argparse.Namespace, settings: "Options") -> int:
     """Train one policy by the recipe of its cell."""
     from quarl_bench.errors import SpecError, StoreError
-    from quarl_bench.rl.recipes import Recipe, find_recipe
     from quarl_bench.rl.run import Interrupted
     from quarl_bench.rl.train import train_policy
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
-    recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
-    if options.quant_delay is not None:
-        if options.output is None or not spec.scheme:
-            raise SpecError("--quant-delay: pass --scheme and --output too; the cache holds the recipes' own delays")
-        recipe = recipe.train_aware(spec.scheme, options.quant_delay)
+    if options.output is None and (options.steps or options.quant_delay is not None):
+        raise SpecError("--steps and --quant-delay: pass --output too; the cache holds the recipes' own")
+    if options.quant_delay is not None and not spec.scheme:
+        raise SpecError("--quant-delay: pass --scheme too")
+    recipe = choose_recipe(options, spec)
 
-    def train(spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path) -> "Stored":
+    def train(spec: PolicySpec, recipe: "Recipe", folder: Path, checkpoint: Path) -> "Stored":
         warn_of_emulation(recipe.precision)
         return train_policy(spec, recipe, folder, checkpoint, settings)
 
@@ -125,7 +125,6 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
 def train_arms(options: argparse.Namespace, settings: "Options") -> int:
     """Train one seed under several schemes, and say how well each plays."""
     from quarl_bench.errors import SpecError, StoreError
-    from quarl_bench.rl.recipes import find_recipe
     from quarl_bench.rl.run import Interrupted
     from quarl_bench.rl.train import train_schemes
     from quarl_bench.spec import PolicySpec
@@ -134,9 +133,8 @@ def train_arms(options: argparse.Namespace, settings: "Options") -> int:
         raise SpecError(f"--scheme {options.scheme}: pass --output, the folder of the policies' folders; no --seeds")
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options))
     schemes = dict.fromkeys(options.scheme.split(","))
-    plain = find_recipe(spec.algo, spec.environment, spec.origin)
-    warn_of_emulation(plain.precision)
-    recipes = {scheme: plain.train_aware(scheme, options.quant_delay) for scheme in schemes}
+    recipes = {scheme: choose_recipe(options, replace(spec, scheme=scheme)) for scheme in schemes}
+    warn_of_emulation(next(iter(recipes.values())).precision)
     taken = [options.output / replace(spec, scheme=scheme).name for scheme in schemes]
     taken = [folder for folder in taken if folder.exists()]
     if taken and not (options.force or options.resume):
@@ -147,6 +145,18 @@ def train_arms(options: argparse.Namespace, settings: "Options") -> int:
         say(str(reason))
         return STOPPED
     return print_trained(options, trained)
+
+
+def choose_recipe(options: argparse.Namespace, spec: "PolicySpec") -> "Recipe":
+    """The recipe of a policy, with the steps that the options say instead."""
+    from quarl_bench.rl.recipes import find_recipe
+
+    own = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
+    if not options.steps and options.quant_delay is None:
+        return own
+    plain = find_recipe(spec.algo, spec.environment, spec.origin)
+    plain = plain.train_for(options.steps) if options.steps else plain
+    return plain.train_aware(spec.scheme, options.quant_delay) if spec.scheme else plain
 
 
 def find_origin(options: argparse.Namespace) -> str:

@@ -68,6 +68,14 @@ class Recipe:
             )
         return replace(self, scheme=scheme, quant_delay=delay, published=None)
 
+    def train_for(self, timesteps: int) -> Self:
+        """This recipe with other environment steps, over which its schedules then fall; SpecError for too few."""
+        first: int = self.hyperparameters.get("learning_starts", 0)
+        if timesteps <= first:
+            what = f"{self.algo} {self.environment}: {timesteps:,} steps"
+            raise SpecError(f"{what}, and learning starts after {first:,}; train longer")
+        return replace(self, timesteps=timesteps)
+
     def train_in(self, precision: str) -> Self:
         """This recipe with hidden layers in another precision; SpecError where that is not to be had."""
         what = f"{self.algo} {self.environment}: precision {precision!r}"
