@@ -22,6 +22,6 @@ def test_fewer_than_five_bits_lose(claim, cells, verdict):
     verdict.check_cells(cells)
 
 
-@pytest.mark.claim("figure2-beats-ptq")
+@pytest.mark.claim("figure2-beats-ptq", "figure2-beats-weights")
 def test_training_loses_less_than_quantizing_afterwards(claim, cells, verdict):
     verdict.check_cells(cells)

@@ -90,6 +90,16 @@ def test_quantized_ddpg_returns_more(claim, tasks, verdict):
     verdict.check_result(judge_gain(tasks, "all", FEW))
 
 
+@pytest.mark.claim("lqcc-ddpg-two-bit-core-own")
+def test_a_core_of_two_bits_costs_ddpg_return(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_gain
+    from quarl_bench.claims.selection import Configuration
+    from quarl_bench.claims.verdict import reverse
+
+    scope, bits = Configuration.find_scope(claim.scheme)
+    verdict.check_result(reverse(judge_gain(tasks, scope, (bits,))))
+
+
 @pytest.mark.claim("lqcc-table1-own")
 def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
     """Figures 4 and 5 are drawn around what the rule selects on our runs, where these settle it."""

@@ -67,6 +67,30 @@ def test_the_weaker_verdict_counts(argmax, sampled, outcome, named):
     assert verdict.caveats[0].startswith(named)
 
 
+def test_two_ways_of_acting_make_no_more_errors_than_one():
+    """A loss that one of them alone shows at 5%, and not at 2.5%, does not refute."""
+    outcomes = set()
+    for sampled in np.linspace(94.4, 95.0, 25):
+        pair = make_pair(100, sampled)
+        alone = judge_case(JUDGED, *(m.sampled for m in pair)).outcome
+        both = judge_case(JUDGED, *pair)
+        outcomes.add((alone, both.outcome))
+        if (alone, both.outcome) == (Outcome.REFUTED, Outcome.INCONCLUSIVE):
+            assert weigh_case(JUDGED, *pair)[1] >= 0.05
+            assert "one way of acting alone" in both.needed
+    assert (Outcome.REFUTED, Outcome.INCONCLUSIVE) in outcomes
+    assert (Outcome.REFUTED, Outcome.REFUTED) in outcomes
+
+
+def test_a_drop_is_the_opposite_of_retention():
+    drops = replace(JUDGED, claim=replace(CLAIM, rule="drops"))
+    for sampled, outcome in ((50, Outcome.SUPPORTED), (100, Outcome.REFUTED)):
+        pair = make_pair(100, sampled)
+        kept, found = judge_case(JUDGED, *pair), judge_case(drops, *pair)
+        assert (found.outcome, found.estimate, found.low) == (outcome, kept.estimate, kept.low)
+        assert weigh_case(drops, *pair) == weigh_case(JUDGED, *pair)[::-1]
+
+
 def test_weights_need_both_to_support_and_either_to_refute():
     both = make_pair(100, 50)
     alone = tuple(replace(m, sampled=None) for m in both)
@@ -84,6 +108,23 @@ def test_an_average_over_cells_is_judged_both_ways():
         cells = MeasuredCells({"games": make_pair(100, sampled), "other": plain}, policies=POLICIES)
         assert judge_claim(claim, cells).outcome is outcome
     assert judge_claim(claim, MeasuredCells({"other": plain}, policies=POLICIES)).caveats[0].startswith("says nothing")
+
+
+def test_errors_relative_to_nothing_are_left_out():
+    """And algorithms on one task are averaged: they are no two draws of a task."""
+    claim = replace(CLAIM, kind="aggregate", rule="gains", slug="gains", against="int", threshold=0.0)
+    judged = JudgedClaim(claim, "all", "w8", (JUDGED.case,))
+    tasks = {
+        f"{algo}-t{i}-w8": tuple(measure(mean, i) for mean in (100, 99, 90))
+        for algo in ("a2c", "ppo")
+        for i in range(6)
+    }
+    some = {**tasks, "a2c-t0-w8": tuple(measure(mean, 0) for mean in (0.1, 99, 90))}
+    whole = judge_claim(judged, MeasuredCells(tasks, policies=POLICIES))
+    assert (whole.outcome, whole.caveats) == (Outcome.SUPPORTED, ("better in 6, equal in 0 of 6 tasks",))
+    found = judge_claim(judged, MeasuredCells(some, policies=POLICIES))
+    assert found.estimate == pytest.approx(whole.estimate)
+    assert found.caveats[-1] == "left out, as fp32's mean return lies within 5 standard errors of 0: a2c-t0-w8"
 
 
 def test_a_row_shows_both():

@@ -107,10 +107,10 @@ def judge_wider(
 def judge_gains(
     gains: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.0
 ) -> Verdict:
-    """Judge "one scheme loses less than another in a typical cell", by more than `threshold`.
+    """Judge "one scheme loses less than another on a typical task", by more than `threshold`.
 
-    `gains` maps a cell to the other scheme's relative error minus this one's. Exact sign-flip test on them, whose
-    inversion gives the interval of the typical gain. Cells, not policies, are the units; equal cells count against
+    `gains` maps a task to the other scheme's relative error minus this one's. Exact sign-flip test on them, whose
+    inversion gives the interval of the typical gain. Tasks, not policies, are the units; equal ones count against
     nobody, and fewer than five cannot decide.
     """
     values = np.array([*gains.values()])
@@ -121,12 +121,12 @@ def judge_gains(
         low=None if interval is None else interval[0],
         high=None if interval is None else interval[1],
         threshold=threshold,
-        scope="cells like these",
+        scope="tasks like these",
         policies=policies,
         episodes=0,
         distinct_episodes=0,
-        needed="" if len(values) >= 5 else f"at least 5 cells; {len(values)} are here",
-        caveats=(f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} cells",),
+        needed="" if len(values) >= 5 else f"at least 5 tasks; {len(values)} are here",
+        caveats=(f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} tasks",),
         missing=tuple(missing),
     )
 
@@ -134,10 +134,10 @@ def judge_gains(
 def judge_order(
     correlations: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.0
 ) -> Verdict:
-    """Judge "the one falls with the other in a typical cell" from a rank correlation per cell, like `judge_gains`."""
+    """Judge "the one falls with the other on a typical task" from a rank correlation per task, like `judge_gains`."""
     verdict = judge_gains(correlations, policies=policies, missing=missing, threshold=threshold)
     values = [*correlations.values()]
-    return replace(verdict, caveats=(f"positive in {sum(value > 0 for value in values)} of {len(values)} cells",))
+    return replace(verdict, caveats=(f"positive in {sum(value > 0 for value in values)} of {len(values)} tasks",))
 
 
 def judge_tracks(

@@ -1,19 +1,26 @@
 """From a claim's rule to the judgement that applies it, and what a refuted claim raises."""
 
+import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from quarl_bench import stats
 from quarl_bench.cells import FP32
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_order, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.convergence import judge_convergence, judge_sooner
+from quarl_bench.claims.pairs import ANCHOR, align, is_anchored, pair_up
 from quarl_bench.claims.verdict import judge_loss, judge_retention, reverse, weigh_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
-PROXY = "about a typical cell; a proxy: nobody measured what was explored"
+PROXY = "about a typical task; a proxy: nobody measured what was explored"
 STRENGTH = (Outcome.REFUTED, Outcome.PARTIAL, Outcome.INCONCLUSIVE, Outcome.SUPPORTED)
 
 
@@ -22,21 +29,27 @@ class ClaimRefuted(AssertionError):
 
 
 def judge_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> Verdict:
-    """The verdict on one cell: the weaker one, where it was measured with sampled actions as well."""
+    """The verdict on one cell: the weaker one, where it was measured with sampled actions as well.
+
+    One of two ways of acting refutes retention at half the error, so that two chances make no more errors than one.
+    """
     cap = find_environment(judged.case.environment).cap
-    return _weaken(
-        [
-            judge_retention(before, after, margin=judged.claim.threshold, cap=cap)
-            for before, after in _split_modes(reference, measured)
-        ]
-    )
+    modes = _split_modes(reference, measured)
+    verdicts = [judge_retention(before, after, margin=judged.claim.threshold, cap=cap) for before, after in modes]
+    found = _weaken(verdicts)
+    if found.outcome is Outcome.REFUTED and _weigh_modes(judged, reference, measured)[1] >= stats.ERROR:
+        found = replace(found, outcome=Outcome.INCONCLUSIVE, needed="more policies: one way of acting alone is lost")
+    return reverse(found) if judged.claim.rule == "drops" else found
 
 
 def weigh_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> tuple[float, float]:
-    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells.
+    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells."""
+    kept, lost = _weigh_modes(judged, reference, measured)
+    return (lost, kept) if judged.claim.rule == "drops" else (kept, lost)
 
-    Supported needs both ways of acting, so the larger p-value; refuted either, so twice the smaller.
-    """
+
+def _weigh_modes(judged: JudgedCase, reference: Measurement, measured: Measurement) -> tuple[float, float]:
+    """P-values of "kept", which takes both ways of acting, and of "lost", where either is: twice the smaller one."""
     cap = find_environment(judged.case.environment).cap
     weights = [
         weigh_retention(before, after, margin=judged.claim.threshold, cap=cap)
@@ -51,11 +64,12 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
     if rule == "wider":
         return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing, threshold=threshold)
     if rule == "flatter":
-        return judge_wider(
-            cells.ratios, policies=cells.policies, missing=cells.missing, threshold=threshold, caveat=PROXY
-        )
+        logs = average_tasks({name: math.log(ratio) for name, ratio in cells.ratios.items()})
+        ratios = {task: math.exp(mean) for task, mean in logs.items()}
+        return judge_wider(ratios, policies=cells.policies, missing=cells.missing, threshold=threshold, caveat=PROXY)
     if rule == "ordered":
-        return judge_order(cells.orders, policies=cells.policies, missing=cells.missing, threshold=threshold)
+        orders = average_tasks(cells.orders)
+        return judge_order(orders, policies=cells.policies, missing=cells.missing, threshold=threshold)
     if rule == "count":
         return judge_count(len(judged.cases) - len(cells.missing), threshold=threshold, missing=cells.missing)
     if rule in ("converges", "sooner"):
@@ -64,6 +78,14 @@ def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
     if any(measurement.sampled for group in cells.measurements.values() for measurement in group):
         modes.append({name: tuple(m.sampled or m for m in group) for name, group in cells.measurements.items()})
     return _weaken([_judge_cells(judged, measurements, cells) for measurements in modes])
+
+
+def average_tasks(values: Mapping[str, float]) -> dict[str, float]:
+    """By task, the mean over the cells `<algo>-<task>...`: algorithms on one task are no two draws of a task."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for name, value in values.items():
+        groups[name.split("-")[1]].append(value)
+    return {task: float(np.mean(group)) for task, group in groups.items()}
 
 
 def _judge_runs(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
@@ -88,18 +110,10 @@ def _judge_cells(
     rule, threshold, missing = judged.claim.rule, judged.claim.threshold, cells.missing
     caps = {case.id: find_environment(case.environment).cap for case in judged.cases if case.id in measurements}
     if rule in ("tracks", "gains"):
-        missing += tuple(f"{name}: fp32's mean return is 0" for name, m in measurements.items() if not m[0].mean)
-        measurements = {name: m for name, m in measurements.items() if m[0].mean}
-    if rule == "tracks":
-        errors = {name: m[0].find_error(m[1]) for name, m in measurements.items()}
-        points = {name: (spread, errors[name]) for name, spread in cells.spreads.items() if name in errors}
-        return judge_tracks(points, policies=cells.policies, missing=missing, threshold=threshold)
+        return _judge_errors(judged, measurements, cells)
     if rule == "equivalence":
         triples = {name: (m[0], m[1], m[2]) for name, m in measurements.items()}
         return judge_equivalence(triples, margin=threshold, caps=caps, missing=missing)
-    if rule == "gains":
-        gains = {name: m[0].find_error(m[2]) - m[0].find_error(m[1]) for name, m in measurements.items()}
-        return judge_gains(gains, policies=cells.policies, missing=missing, threshold=threshold)
     if rule == "loses":
         name, triple = next(iter(measurements.items()), ("", None))
         pair = None if triple is None else (triple[2], triple[1])
@@ -109,6 +123,30 @@ def _judge_cells(
         return judge_most_cells(pairs, margin=threshold, caps=caps, missing=missing)
     verdict = judge_mean_error(pairs, threshold=threshold, caps=caps, missing=missing)
     return reverse(verdict) if rule == "mean_loss" else verdict
+
+
+def _judge_errors(
+    judged: JudgedClaim, measurements: dict[str, tuple[Measurement, ...]], cells: MeasuredCells
+) -> Verdict:
+    """Of relative errors, which mean nothing where fp32's return is near 0: such cells are left out, and named."""
+    threshold = judged.claim.threshold
+    anchored = {name: m for name, m in measurements.items() if _has_unit(m[0])}
+    if judged.claim.rule == "tracks":
+        errors = {name: m[0].find_error(m[1]) for name, m in anchored.items()}
+        points = {name: (spread, errors[name]) for name, spread in cells.spreads.items() if name in errors}
+        found = judge_tracks(points, policies=cells.policies, missing=cells.missing, threshold=threshold)
+    else:
+        gains = {name: m[0].find_error(m[2]) - m[0].find_error(m[1]) for name, m in anchored.items()}
+        found = judge_gains(average_tasks(gains), policies=cells.policies, missing=cells.missing, threshold=threshold)
+    left = [name for name in measurements if name not in anchored]
+    note = f"left out, as fp32's mean return lies within {ANCHOR:g} standard errors of 0: {', '.join(left)}"
+    return replace(found, caveats=(*found.caveats, note)) if left else found
+
+
+def _has_unit(reference: Measurement) -> bool:
+    """Whether the mean return is far enough from 0 to be the unit of an error."""
+    (base,) = align(reference)
+    return base.shape[1] > 1 and is_anchored(pair_up(base, base, base))
 
 
 def _split_modes(reference: Measurement, measured: Measurement) -> list[tuple[Measurement, Measurement]]:
@@ -125,9 +163,9 @@ def _weaken(verdicts: list[Verdict]) -> Verdict:
         return verdicts[0]
     names = ("argmax", "sampled")
     chosen = min(range(len(verdicts)), key=lambda index: STRENGTH.index(verdicts[index].outcome))
-    other = 1 - chosen
-    note = f"of {names[chosen]} actions; {names[other]} actions are {describe(verdicts[other])}"
-    return replace(verdicts[chosen], caveats=(note, *verdicts[chosen].caveats))
+    found, other = verdicts[chosen], verdicts[1 - chosen]
+    note = f"of {names[chosen]} actions; {names[1 - chosen]} actions are {describe(other)}"
+    return replace(found, caveats=(note, *found.caveats))
 
 
 def describe(verdict: Verdict) -> str:

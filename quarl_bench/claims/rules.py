@@ -62,6 +62,7 @@ RULES: dict[str, Rule] = {
     "retention": Rule(
         CASE, "ratio of mean returns, quantized over fp32, of one cell; supported above 1 - threshold"
     ),
+    "drops": Rule(CASE, "the same ratio; supported below 1 - threshold"),
     "faster": Rule(CASE, "ratio of median times on one board, fp32 over the scheme", share=False, boards=True),
     "smaller": Rule(CASE, "ratio of file sizes, fp32 over the scheme", share=False, boards=True),
     "idles": Rule(CASE, f"{_TIMES}; supported up to the threshold", Meaning.PRECISIONS, share=False),
@@ -73,7 +74,7 @@ RULES: dict[str, Rule] = {
         against=Meaning.SCHEMES,
     ),
     "gains": Rule(
-        AGGREGATE, "per cell, loss under the other scheme minus loss under this one; supported above the threshold",
+        AGGREGATE, "per task, loss under the other scheme minus loss under this one; supported above the threshold",
         against=Meaning.SCHEMES, share=False,
     ),
     "most_cells": Rule(AGGREGATE, "share of cells that keep 1 - threshold of the return"),
@@ -97,8 +98,9 @@ RULES: dict[str, Rule] = {
         AGGREGATE, "rank agreement of learning curves with the order of the bits; supported above the threshold",
         against=Meaning.STATES, share=False, whole=True, curves=True,
     ),
-    "published": Rule(
-        AGGREGATE, "a rule of the paper's own, replayed on the runs that its authors published", share=False
+    "bench": Rule(
+        AGGREGATE, "what the function that its bench calls says; a rule of the paper's own is replayed, without an "
+        "interval", share=False
     ),
     "hardware": Rule(AGGREGATE, "a property of a design: cycles, resources, equality with the golden model"),
     "grows": Rule(
