@@ -68,11 +68,13 @@ def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]]) -> 
     below = [f"{name} ({found.estimate:+.0%})" for name, found in differences.items() if found.below]
     weights = [weigh(*pair) for pair in cells.values()]
     holds, fails = (count_certain([pair[side] for pair in weights]) for side in (0, 1))
-    average = average_differences({task: (base, [*own.values()], [base]) for task, (base, own) in tasks.items()})
+    mean, low, high = average_differences(
+        {task: (base, [*own.values()], [base]) for task, (base, own) in tasks.items()}
+    )
     lower = sum(found.estimate < 0 for found in differences.values())
     caveats = [
         f"the rule matches {n - len(outside)} of {n} cells" + (f", not {', '.join(outside)}" if outside else ""),
-        f"on average {average.estimate:+.1%} [{average.low:+.1%}, {average.high:+.1%}] of fp32, below it in {lower} of {n}",
+        f"on average {mean:+.1%} [{low:+.1%}, {high:+.1%}] of fp32, below it in {lower} of {n}",
         f"certainly above the floor of fp32's band in {holds}, and below it in {fails}",
     ]
     if below:
