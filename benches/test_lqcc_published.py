@@ -24,6 +24,14 @@ def published():
 
 
 @pytest.fixture
+def settle(verdict):
+    """Take a verdict on returns that others measured."""
+    from quarl_bench.spec import Source
+
+    return partial(verdict.check_result, source=Source.PUBLISHED)
+
+
+@pytest.fixture
 def tasks(claim, published):
     """By task of the claim: fp32 returns, and those of a configuration."""
     names = [environment for _, environment in claim.claim.cells]
@@ -31,69 +39,69 @@ def tasks(claim, published):
 
 
 @pytest.mark.claim("lqcc-bits")
-def test_every_part_needs_three_bits(claim, tasks, published, verdict):
+def test_every_part_needs_three_bits(claim, tasks, published, settle):
     from quarl_bench.claims.panels import AUTHORS, show_scopes
     from quarl_bench.claims.replay import judge_parity
 
     everything = {name: (published.fp32[name], partial(published.find, name)) for name in published.fp32}
     panels = show_scopes("Figure 1 (SAC)", AUTHORS, everything)
-    verdict.check_result(judge_parity(tasks, "all", range(3, 9)), panels=panels)
+    settle(judge_parity(tasks, "all", range(3, 9)), panels=panels)
 
 
 @pytest.mark.claim("lqcc-core")
-def test_the_core_needs_three_bits(claim, tasks, verdict):
+def test_the_core_needs_three_bits(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_parity
 
-    verdict.check_result(judge_parity(tasks, "core", range(3, 9)))
+    settle(judge_parity(tasks, "core", range(3, 9)))
 
 
 @pytest.mark.claim("lqcc-bottleneck")
-def test_the_input_is_the_bottleneck(claim, tasks, verdict):
+def test_the_input_is_the_bottleneck(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_bottleneck
     from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
+    settle(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
 
 
 @pytest.mark.claim("lqcc-output")
-def test_output_bits_do_not_matter(claim, tasks, verdict):
+def test_output_bits_do_not_matter(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_output
 
-    verdict.check_result(judge_output(tasks, claim.claim.threshold))
+    settle(judge_output(tasks, claim.claim.threshold))
 
 
 @pytest.mark.claim("lqcc-two-bit-output", "lqcc-halfcheetah-bits")
-def test_fewer_bits_cost_return(claim, tasks, verdict):
+def test_fewer_bits_cost_return(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_cost
 
-    verdict.check_result(judge_cost(tasks, claim.scheme))
+    settle(judge_cost(tasks, claim.scheme))
 
 
 @pytest.mark.claim("lqcc-two-bit-core")
-def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
+def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_parity
 
-    verdict.check_result(judge_parity(tasks, "core", (2,)))
+    settle(judge_parity(tasks, "core", (2,)))
 
 
 @pytest.mark.claim("lqcc-table1")
-def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
+def test_the_rule_selects_what_is_printed(claim, tasks, settle):
     from quarl_bench.claims.panels import AUTHORS, show_steps
     from quarl_bench.claims.replay import judge_table, read_printed
 
     printed = read_printed(claim.claim)
-    verdict.check_result(judge_table(tasks, printed), panels=show_steps(AUTHORS, tasks, printed))
+    settle(judge_table(tasks, printed), panels=show_steps(AUTHORS, tasks, printed))
 
 
 @pytest.mark.claim("lqcc-parity")
-def test_selected_configurations_match(claim, tasks, verdict):
+def test_selected_configurations_match(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_selected, read_printed
 
-    verdict.check_result(judge_selected(tasks, read_printed(claim.claim)))
+    settle(judge_selected(tasks, read_printed(claim.claim)))
 
 
 @pytest.mark.claim("lqcc-sensitivity")
-def test_which_reading_of_the_rule_changes_which_task(claim, tasks, verdict):
+def test_which_reading_of_the_rule_changes_which_task(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_sensitivity, read_printed
 
-    verdict.check_result(judge_sensitivity(tasks, read_printed(claim.claim)))
+    settle(judge_sensitivity(tasks, read_printed(claim.claim)))

@@ -33,6 +33,7 @@ class Source(StrEnum):
     SIMULATED = "simulated"  # register-transfer level
     EMULATED = "emulated"  # QEMU: correctness and instruction counts, never latency or energy
     ESTIMATED = "estimated"  # synthesis without vendor tools, formulas
+    PUBLISHED = "published"  # by others, who measured it; only what follows from it is ours
 
 
 class Outcome(StrEnum):

@@ -255,6 +255,12 @@ def test_published_files_are_checked(tmp_path):
     (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,1,12.6\n")
     with pytest.raises(StoreError, match="line 3: seed 1 of this configuration comes twice"):
         read_published(tmp_path)
+    (tmp_path / "sac_fp.csv").write_text("")
+    with pytest.raises(StoreError, match="its columns are not env, seed, return"):
+        read_published(tmp_path)
+    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1\n")
+    with pytest.raises(StoreError, match="line 2: fewer columns than the first line has"):
+        read_published(tmp_path)
     (tmp_path / "sac_fp.csv").write_text(f"env,seed,return\nHopper-v4,1,{'1' * 200_000}\n")
     with pytest.raises(StoreError, match="field larger"):
         read_published(tmp_path)
@@ -282,7 +288,8 @@ def test_a_search_trains_what_it_needs_once(tmp_path, tiny, monkeypatch):
     found = ours.run(Options())
     assert trained[0] == "fp32"
     assert len(trained) == len(set(trained)) == 1 + len({d.configuration for d in found.decisions})
-    result = json.loads((tmp_path / "selection.json").read_text())
+    result = json.loads((tmp_path / "selection-sac-pendulum.json").read_text())
+    assert result["seeds"] == [0, 1]
     assert result["scheme"] == found.configuration.scheme
     assert [d["scheme"] for d in result["decisions"]] == [d.configuration.scheme for d in found.decisions]
     trained.clear()
@@ -336,11 +343,11 @@ def test_sentences_are_judged_on_the_tasks_that_are_whole(tasks):
 
 @needs_runs
 def test_the_authors_runs_are_not_written_into_a_search_of_ones_own(tmp_path, capsys):
-    (tmp_path / "grid.json").write_text("{}")
+    (tmp_path / "grid-sac-hopperv4.json").write_text("{}")
     arguments = ["select", "sac", "hopperv4", "--published", str(RUNS), "--output", str(tmp_path)]
     assert main(arguments) == 2
     assert "holds a search that trains; choose another folder" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["grid.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["grid-sac-hopperv4.json"]
 
 
 def test_a_search_that_is_stopped_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
@@ -391,13 +398,13 @@ def test_what_cannot_be_selected_ends_in_one_line(tmp_path, monkeypatch, capsys,
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-    assert not (tmp_path / "o" / "grid.json").exists()
+    assert not list(tmp_path.glob("o/grid-*"))
 
 
 @pytest.mark.parametrize("content", ["[1]", "{"])
 def test_a_damaged_grid_is_one_line(tmp_path, tiny, content):
-    (tmp_path / "grid.json").write_text(content)
-    with pytest.raises(StoreError, match=r"grid\.json"):
+    (tmp_path / "grid-sac-pendulum.json").write_text(content)
+    with pytest.raises(StoreError, match=r"grid-sac-pendulum\.json"):
         Search(tiny, "pendulum", (0, 1), tmp_path).run(Options())
 
 
@@ -419,9 +426,10 @@ def test_a_later_step_without_a_match_keeps_what_matched(capsys, tmp_path, argum
     said = capsys.readouterr().out
     assert f"selected {scheme} " in said
     assert f"{step}: nothing tried matches; what was chosen before stays" in said
-    written = json.loads((output / "selection.json").read_text())
+    task = arguments.split()[0]
+    written = json.loads((output / f"selection-sac-{task}.json").read_text())
     assert (written["matched"], written["fp32"]["policies"]) == (True, 10)
-    assert (output / "selection.png").read_bytes().startswith(b"\x89PNG")
+    assert (output / f"selection-sac-{task}.png").read_bytes().startswith(b"\x89PNG")
 
 
 @needs_runs

@@ -81,7 +81,7 @@ def judge_agreement(found: Sequence[Agreement], threshold: float, missing: Seque
     low, high = bound_share(states - other, states)
     return Verdict(
         conclude((low, high), threshold, float("inf")), 1 - other / states, low, high, threshold,
-        name_scope(len(found)), len(found), 1, 1, caveats=tuple(one.describe() for one in found),
+        name_scope(len(found)), len(found), 0, 0, caveats=tuple(one.describe() for one in found),
     )  # fmt: skip
 
 

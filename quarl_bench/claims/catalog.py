@@ -8,7 +8,7 @@ import importlib.resources
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from quarl_bench.claims.rules import AGGREGATE, CASE, FAMILIES, RULES, Meaning, 
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.recipes import ALGORITHMS
-from quarl_bench.spec import ID_PART, Case
+from quarl_bench.spec import ID_PART, ZOO, Case
 
 DISTRIBUTED = ("d4pg",)  # algorithms that only ActorQ trains
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
@@ -123,24 +123,30 @@ class JudgedClaim:
         return self.claim.known.get(self.id, "")
 
 
-def read_catalog(extra: tuple[Path, ...] = ()) -> tuple[Claim, ...]:
-    """All claims of the package's files and of `extra`; SpecError for an ill-formed file or an id given twice."""
+def read_catalog(extra: tuple[Path, ...] = (), *, elsewhere: bool = False) -> tuple[Claim, ...]:
+    """All claims of the package's files and of `extra`; SpecError for an ill-formed file or an id given twice.
+
+    What the package's files know not to hold is about the committed policies and the zoo's: with policies from
+    `elsewhere` it is about the zoo's alone.
+    """
     files = importlib.resources.files(__package__)
-    sources = [(entry.name, entry.read_text()) for entry in files.iterdir() if entry.name.endswith(".toml")]
-    sources.sort()
+    sources = sorted((entry.name, entry.read_text()) for entry in files.iterdir() if entry.name.endswith(".toml"))
+    claims = [claim for name, text in sources for claim in parse_claims(name, text)]
+    if elsewhere:
+        claims = [claim if claim.origin == ZOO else replace(claim, known={}) for claim in claims]
     for path in extra:
         try:
-            sources.append((str(path), path.read_text()))
+            text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(f"claims file {path}: {error}; pass a readable TOML file") from error
-    claims = tuple(claim for name, text in sources for claim in parse_claims(name, text))
+        claims += parse_claims(str(path), text)
     seen: dict[str, Claim] = {}
     for claim in claims:
         if seen.setdefault(claim.id, claim) is not claim:
             raise SpecError(
                 f"claim {claim.id!r} is defined twice ({seen[claim.id].paper} and {claim.paper}); rename one"
             )
-    return claims
+    return tuple(claims)
 
 
 def parse_claims(name: str, text: str) -> tuple[Claim, ...]:

@@ -170,7 +170,7 @@ def _weaken(verdicts: list[Verdict]) -> Verdict:
 
 def describe(verdict: Verdict) -> str:
     """One line: estimate, interval, threshold, outcome, and what it rests on."""
-    numbers = "no interval"
+    numbers = "no interval" if verdict.estimate is None else f"{verdict.estimate:.4g}, no interval,"
     if verdict.estimate is not None and verdict.low is not None and verdict.high is not None:
         numbers = f"{verdict.estimate:.4g} [{verdict.low:.4g}, {verdict.high:.4g}]"
     basis = f"{verdict.policies} policies"

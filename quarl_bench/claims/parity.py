@@ -148,14 +148,22 @@ def average_differences(tasks: Mapping[str, tuple[Returns, Group, Group]]) -> st
 def settle(
     outcome: Outcome, interval: Sequence[float], threshold: float, policies: int, caveats: Sequence[str] = ()
 ) -> Verdict:
-    """A verdict over policies of which only means are known: episodes are 1."""
+    """A verdict over policies of which only means are known: no episodes are counted."""
     estimate, low, high = interval
     bounded = math.isfinite(low) and math.isfinite(high)
     return Verdict(
         outcome, estimate, low if bounded else None, high if bounded else None, threshold,
-        name_scope(policies), policies, 1, 1,
+        name_scope(policies), policies, 0, 0,
         needed="more policies" if outcome is Outcome.INCONCLUSIVE else "",
         caveats=(*caveats, bar_collapses(policies)),
+    )  # fmt: skip
+
+
+def replay_rule(outcome: Outcome, share: float, threshold: float, policies: int, caveats: Sequence[str]) -> Verdict:
+    """What a rule says of these runs, which is exact: there is no interval, and nothing about other runs."""
+    return Verdict(
+        outcome, share, None, None, threshold, "these runs, by the paper's rule", policies, 0, 0,
+        caveats=tuple(caveats),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from quarl_bench.errors import StoreError
 FP32_FILE, QUANTIZED_FILE = "sac_fp.csv", "sac_quant.csv"
 FP32_COLUMNS = ("env", "seed", "return")
 QUANTIZED_COLUMNS = ("size", "env", "input_quant", "quant", "output_quant", "seed", "return")
+EPISODES = 1000  # of every mean return
 TASKS = ("humanoidv4", "walker2dv4", "antv4", "halfcheetahv4", "hopperv4")
 
 
@@ -52,13 +53,15 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, Configur
     try:
         with path.open(newline="") as stream:
             reader = csv.DictReader(stream)
-            rows = list(reader)
+            names, rows = reader.fieldnames or (), list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path}: {error}; name the folder of {FP32_FILE} and {QUANTIZED_FILE}") from error
-    if not set(columns) <= set(reader.fieldnames or ()):
+    if not set(columns) <= set(names):
         raise StoreError(f"{path}: its columns are not {', '.join(columns)}; restore it")
     found: dict[tuple[str, Configuration, int], float] = {}
     for line, row in enumerate(rows, 2):
+        if None in (row[name] for name in columns):
+            raise StoreError(f"{path}, line {line}: fewer columns than the first line has; restore it")
         try:
             bits = [int(row[name]) for name in ("quant", "size", "input_quant", "output_quant") if name in columns]
             key = _name_task(row["env"]), Configuration(*bits), int(row["seed"])

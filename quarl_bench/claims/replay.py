@@ -14,7 +14,17 @@ import numpy as np
 from quarl_bench import stats
 from quarl_bench.claims.catalog import Claim
 from quarl_bench.claims.census import SHARE, count_certain
-from quarl_bench.claims.parity import VARIANTS, Parity, Returns, average_differences, compare, leave_open, settle, weigh
+from quarl_bench.claims.parity import (
+    VARIANTS,
+    Parity,
+    Returns,
+    average_differences,
+    compare,
+    leave_open,
+    replay_rule,
+    settle,
+    weigh,
+)
 from quarl_bench.claims.selection import Configuration, Finder, Selection, select, vary_rule
 from quarl_bench.claims.verdict import conclude
 from quarl_bench.errors import SpecError
@@ -82,7 +92,7 @@ def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]]) -> 
     share = 1 - len(outside) / n
     policies = min(returns.size for pair in cells.values() for returns in pair)
     outcome = Outcome.SUPPORTED if share >= SHARE else Outcome.REFUTED
-    return settle(outcome, (share, share, share), SHARE, policies, caveats)
+    return replay_rule(outcome, share, SHARE, policies, caveats)
 
 
 def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Verdict:
@@ -193,7 +203,7 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     lines.append(f"{lower} of {len(differences)} selected average below fp32 (sign flips p = {min(above, under):.3f})")
     policies = min(found.chosen.found.policies for found in selections.values())
     outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
-    return _limit(settle(outcome, (share, share, share), 1.0, policies, lines), missing)
+    return _limit(replay_rule(outcome, share, 1.0, policies, lines), missing)
 
 
 def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
@@ -213,8 +223,8 @@ def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Ver
         for rule, others in changes.items()
     ]
     alone = [rule for rule, others in changes.items() if not others] == [Parity()]
-    interval, outcome = (share, share, share), Outcome.SUPPORTED if alone else Outcome.REFUTED
-    return settle(outcome, interval, 1 / len(changes), _fewest(tasks), caveats)
+    outcome = Outcome.SUPPORTED if alone else Outcome.REFUTED
+    return replay_rule(outcome, share, 1 / len(changes), _fewest(tasks), caveats)
 
 
 def read_printed(claim: Claim) -> dict[str, Configuration]:

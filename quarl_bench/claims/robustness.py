@@ -39,7 +39,7 @@ class NoiseCurve:
         returns = np.array([point.returns for point in self.points])
         clean = returns[0].mean(axis=1, keepdims=True)
         if (clean <= 0).any():
-            raise SpecError("a clean return is not positive: nothing to take shares of")
+            raise SpecError("a clean return is not positive: nothing to take shares of; train longer")
         return self._integrate(returns / clean)
 
     def _integrate(self, returns: Floats) -> Measurement:

@@ -1,4 +1,8 @@
-"""Selection on policies that are trained as the rule asks for them, and found again when it asks a second time."""
+"""Selection on policies that are trained as the rule asks for them, and found again when it asks a second time.
+
+A folder may hold searches of several tasks: policies, grids and results have the algorithm and the environment in their
+names.
+"""
 
 import json
 import math
@@ -11,14 +15,12 @@ import numpy as np
 
 from quarl_bench.atomic import write_file
 from quarl_bench.claims.parity import Parity, Returns, Summary
-from quarl_bench.claims.selection import Configuration, Selection, Step, list_steps, select
+from quarl_bench.claims.selection import Configuration, Decision, Selection, Step, list_steps, select
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.lqcc.recipe import Recipe, name_policy
 from quarl_bench.rl.lqcc.train import complete_seeds, make_controlled
-from quarl_bench.rl.run import Options
-
-GRID, RESULT = "grid.json", "selection.json"
+from quarl_bench.rl.run import SCORE_EPISODES, Options
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,9 @@ class Search:
     full: bool = False
 
     def run(self, options: Options, note: Callable[[str], None] = lambda _: None) -> Selection:
-        """Train what is missing, select, and write `selection.json`; a killed search goes on where it was.
+        """Train what is missing, select, and write the result; a killed search goes on where it was.
 
-        SpecError for fewer than two seeds, StoreError when the folder belongs to a search with another grid.
+        SpecError for fewer than two seeds, StoreError when the folder has a search of this task with another grid.
         """
         if len(self.seeds) < 2:
             raise SpecError(f"seeds {list(self.seeds)}: a band of standard deviations needs at least two policies")
@@ -47,9 +49,24 @@ class Search:
         def find(configuration: Configuration) -> Returns:
             return self._find_returns(self.recipe.quantize(configuration.scheme), options, note)
 
-        selection = select(reference, find, rule=self.rule, steps=self.steps, full=self.full)
-        write_result(self.folder, selection)
+        def tell(decision: Decision) -> None:
+            note(decision.explain())
+
+        selection = select(reference, find, rule=self.rule, steps=self.steps, full=self.full, tell=tell)
+        write_result(name_result(self.folder, self.recipe.algo, self.environment), self.describe(selection))
         return selection
+
+    def describe(self, selection: Selection) -> dict[str, Any]:
+        """Built-in types only: what was trained, and what was selected."""
+        trained = {
+            "algo": self.recipe.algo,
+            "environment": self.environment,
+            "seeds": list(self.seeds),
+            "timesteps": self.recipe.timesteps,
+            "precision": self.recipe.precision,
+            "episodes": SCORE_EPISODES,  # of every mean return
+        }
+        return trained | describe(selection)
 
     def _claim_folder(self) -> None:
         grid = {
@@ -59,14 +76,14 @@ class Search:
             "rule": asdict(self.rule),
             "steps": {step.field: list(step.values) for step in self.steps},
         }
-        path = self.folder / GRID
+        path = name_grid(self.folder, self.recipe.algo, self.environment)
         if path.exists():
             try:
                 found = json.loads(path.read_text())
             except (OSError, ValueError) as error:
                 raise StoreError(f"{path} cannot be read ({error}); restore it or choose another --output") from error
             if not isinstance(found, dict):
-                raise StoreError(f"{path}: not a grid of {RESULT}; restore it or choose another --output")
+                raise StoreError(f"{path}: not the grid of a search; restore it or choose another --output")
             if found != grid:
                 raise StoreError(f"{path}: {_contrast(found, grid)}; choose another --output")
         else:
@@ -94,9 +111,19 @@ def _contrast(found: dict[str, Any], grid: dict[str, Any]) -> str:
     return f"this folder's search has {' and '.join(parts)}"
 
 
-def write_result(folder: Path, selection: Selection) -> None:
-    """`selection.json`, whole or not at all."""
-    write_file(folder / RESULT, json.dumps(describe(selection), indent=1) + "\n")
+def name_grid(folder: Path, algo: str, environment: str) -> Path:
+    """The file that says what a search tries."""
+    return folder / f"grid-{algo}-{environment}.json"
+
+
+def name_result(folder: Path, algo: str, environment: str) -> Path:
+    """The file of what was selected."""
+    return folder / f"selection-{algo}-{environment}.json"
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    write_file(path, json.dumps(result, indent=1) + "\n")
 
 
 def describe(selection: Selection) -> dict[str, Any]:
@@ -117,7 +144,10 @@ def describe(selection: Selection) -> dict[str, Any]:
                 "ceiling": decision.band[1] if math.isfinite(decision.band[1]) else None,
                 "matches": decision.matches,
                 "difference": decision.difference.estimate,
-                "interval": [decision.difference.low, decision.difference.high],
+                "interval": [
+                    limit if math.isfinite(limit) else None
+                    for limit in (decision.difference.low, decision.difference.high)
+                ],
                 "below": decision.difference.below,
             }
             for decision in selection.decisions

@@ -151,11 +151,12 @@ def select(
     rule: Parity | None = None,
     steps: Sequence[Step] | None = None,
     full: bool = False,
+    tell: Callable[[Decision], None] = lambda _: None,
 ) -> Selection:
     """Apply the rule. A step tries its values upwards and ends at the first match; with `full` it tries them all.
 
-    Configurations that were not run are left out and listed. SpecError when a step has none at all. The first step has
-    to match; a later one without a match leaves what was chosen.
+    Configurations that were not run are left out and listed; `tell` hears every decision at once. SpecError when a step
+    has none at all. The first step has to match; a later one without a match leaves what was chosen.
     """
     rule, fp32 = rule or Parity(), Summary.of(reference, "fp32 returns")
     chosen = Configuration()
@@ -171,10 +172,14 @@ def select(
                 absent.append(configuration)
                 continue
             tried.append(_decide(step, configuration, reference, returns, rule))
+            tell(tried[-1])
             if tried[-1].matches and not full:
                 break
         if not tried:
-            raise SpecError(f"{step.title}: none of the configurations around {chosen.scheme} was run")
+            raise SpecError(
+                f"{step.title}: of the configurations around {chosen.scheme} none was run with one of "
+                f"{', '.join(map(str, step.values))}; name others"
+            )
         decisions += tried
         matching = [decision for decision in tried if decision.matches]
         if matching:

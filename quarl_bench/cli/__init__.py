@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from select import POLLERR, POLLHUP, poll
+from typing import NoReturn
 
 from quarl_bench import __version__
 from quarl_bench.cli import (
@@ -30,6 +31,14 @@ from quarl_bench.cli import (
 from quarl_bench.errors import QuarlError
 
 COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report)
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for wrong arguments, as for all wrong input."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit code 2; the list of options is a page, and asked for by name."""
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help lists what there is\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +76,7 @@ def _is_unread() -> bool:
 
 def _build_parser() -> argparse.ArgumentParser:
     description = "Train, quantize, evaluate, deploy policies, and report on them."
-    parser = argparse.ArgumentParser(prog="quarl", description=description)
+    parser = Parser(prog="quarl", description=description)
     parser.add_argument("--version", action="version", version=f"quarl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quarl_bench.claims.selection import Selection, Step
 
 STOPPED = 3
-DRAWING = "selection.png"
+MOST = 4096  # numbers of a list: nobody trains more
 
 
 def add_command(commands: Any) -> None:
@@ -34,6 +34,11 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--steps", type=read_positive, help="environment steps per seed, with --seeds. Default: the recipe's."
     )
+    command.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
+                         help="of training's matrix products, with --seeds. Default: fp32.")  # fmt: skip
+    command.add_argument(
+        "--workers", type=read_positive, default=1, metavar="N", help="threads to train with. Default: 1."
+    )
     command.add_argument("--two-sided", action="store_true", help="too good does not match. Default: it does.")
     command.add_argument("--population", action="store_true", help="SD of the population. Default: of a sample.")
     command.add_argument("--full", action="store_true", help="try every value of a step. Default: up to a match.")
@@ -46,7 +51,6 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Select, and explain every decision."""
     from quarl_bench.claims.parity import Parity
-    from quarl_bench.claims.search import describe
     from quarl_bench.claims.selection import list_steps
     from quarl_bench.rl.run import Interrupted
 
@@ -54,66 +58,76 @@ def run(options: argparse.Namespace) -> int:
     grid = {name: getattr(options, name) for name in ("core", "widths", "inputs") if getattr(options, name)}
     steps = list_steps(**grid)
     try:
-        selection = _replay(options, rule, steps) if options.published else _search(options, rule, steps)
+        selection, result = _replay(options, rule, steps) if options.published else _search(options, rule, steps)
     except Interrupted as reason:  # it names the option of `quarl train`
         say(f"{str(reason).partition(';')[0]}; the same command goes on")
         return STOPPED
     if options.output is not None:
-        _write(options, selection)
-    print_result(options, describe(selection), "\n".join(selection.explain()))
+        _draw(options, selection)
+    print_result(options, result, "\n".join(selection.explain()))
     return 0
 
 
-def _write(options: argparse.Namespace, selection: "Selection") -> None:
-    """What was selected, and a drawing of it; a search has written its decisions already."""
+def _draw(options: argparse.Namespace, selection: "Selection") -> None:
+    """The steps, beside the result."""
     from quarl_bench.atomic import write_file
     from quarl_bench.claims.panels import AUTHORS, OURS, show_selection
-    from quarl_bench.claims.search import write_result
+    from quarl_bench.claims.search import name_result
     from quarl_bench.report.panels import PanelsView, draw_panels
     from quarl_bench.report.plots import render_png
 
-    if options.published:
-        write_result(options.output, selection)
     source = AUTHORS if options.published else OURS
     panels = show_selection(source, selection)
     view = PanelsView("", tuple(panel.as_dict() for panel in panels))
     drawing = draw_panels(view)
     what = f"{options.algo} on {options.environment}, {source}: {selection.configuration.scheme}"
     drawing.supxlabel(what, fontsize=9)  # above, it would lie on the legend
-    write_file(options.output / DRAWING, render_png(drawing))
+    path = name_result(options.output, options.algo, options.environment)
+    write_file(path.with_suffix(".png"), render_png(drawing))
 
 
-def _replay(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":
-    from quarl_bench.claims.published import read_published
-    from quarl_bench.claims.search import GRID
+def _replay(
+    options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]"
+) -> "tuple[Selection, dict[str, Any]]":
+    from quarl_bench.claims.published import EPISODES, read_published
+    from quarl_bench.claims.search import describe, name_grid, name_result, write_result
     from quarl_bench.claims.selection import select
 
-    if options.steps:
-        raise SpecError("--steps: published runs have theirs; leave it out, or train with --seeds")
-    if options.output is not None and (options.output / GRID).exists():
+    if options.steps or options.precision != "fp32":
+        raise SpecError("--steps and --precision: published runs have theirs; leave them out, or train with --seeds")
+    names = (options.algo, options.environment)
+    if options.output is not None and name_grid(options.output, *names).exists():
         raise SpecError(f"--output {options.output}: holds a search that trains; choose another folder")
     runs = read_published(options.published)
     if options.algo != "sac" or options.environment not in runs.fp32:
         raise SpecError(f"{options.published}: holds SAC on {', '.join(runs.fp32)}; choose one of them")
     find = partial(runs.find, options.environment)
-    return select(runs.fp32[options.environment], find, rule=rule, steps=steps, full=options.full)
+    selection = select(runs.fp32[options.environment], find, rule=rule, steps=steps, full=options.full)
+    about = {"algo": options.algo, "environment": options.environment, "source": "published", "episodes": EPISODES}
+    result = about | describe(selection)
+    if options.output is not None:
+        write_result(name_result(options.output, *names), result)
+    return selection, result
 
 
-def _search(options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]") -> "Selection":
+def _search(
+    options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]"
+) -> "tuple[Selection, dict[str, Any]]":
     from quarl_bench.claims.search import Search
     from quarl_bench.rl.lqcc.recipe import find_recipe
     from quarl_bench.rl.run import Options
 
     if options.output is None:
         raise SpecError("--seeds: pass --output, the folder of what is trained")
-    recipe = find_recipe(options.algo)
+    recipe = find_recipe(options.algo).override(precision=options.precision)
     if options.steps:
         recipe = recipe.override(timesteps=options.steps)
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
-    settings = Options(resume=True, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop))
+    settings = Options(True, sys.stderr.isatty(), lambda: bool(stop), options.workers)
     search = Search(recipe, options.environment, options.seeds, options.output, rule, steps, options.full)
-    return search.run(settings, say)
+    selection = search.run(settings, say)
+    return selection, search.describe(selection)
 
 
 def _read_values(name: str, text: str) -> tuple[int, ...]:
@@ -121,7 +135,10 @@ def _read_values(name: str, text: str) -> tuple[int, ...]:
     values: set[int] = set()
     for part in text.split(","):
         first, dots, last = part.partition("..")
-        values |= {*range(read_natural(first), read_natural(last if dots else first) + 1)}
+        begin, end = read_natural(first), read_natural(last if dots else first)
+        if end - begin > MOST:
+            raise argparse.ArgumentTypeError(f"{text!r} names too many {name}")
+        values |= {*range(begin, end + 1)}
     if not values:
         raise argparse.ArgumentTypeError(f"{text!r} names no {name}")
     return tuple(sorted(values))

@@ -179,7 +179,8 @@ def _catalog(config: pytest.Config) -> tuple[Any, ...]:
         from quarl_bench.claims.catalog import read_catalog
 
         try:
-            config.stash[CATALOG] = read_catalog(config.stash[SETTINGS].claims)
+            settings = config.stash[SETTINGS]
+            config.stash[CATALOG] = read_catalog(settings.claims, elsewhere=settings.elsewhere)
         except QuarlError as error:
             raise pytest.UsageError(str(error)) from error
     return config.stash[CATALOG]

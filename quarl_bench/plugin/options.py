@@ -40,6 +40,7 @@ class Settings:
     policies: int
     cache: Path
     baselines: Path | None
+    elsewhere: bool  # baselines that are not the committed ones
     zoo: Path | None
     boards: Path | None
     claims: tuple[Path, ...]
@@ -133,7 +134,8 @@ def read_settings(config: pytest.Config) -> Settings:
     if named and not (Path(named) / "policies").is_dir():
         what = "no policies/ in it" if Path(named).is_dir() else "no such folder"
         raise pytest.UsageError(f"--quarl-baselines {named}: {what}; name one with policies/<policy>/")
-    baselines = Path(named or config.rootpath / "baselines")
+    committed = config.rootpath / "baselines"
+    baselines = Path(named or committed)
     return Settings(
         profile=profile,
         train=train,
@@ -143,6 +145,7 @@ def read_settings(config: pytest.Config) -> Settings:
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.
         baselines=baselines if baselines.is_dir() and profile != "paper" else None,
+        elsewhere=baselines.resolve() != committed.resolve(),
         zoo=_find_zoo(config),
         boards=_find_boards(config),
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),

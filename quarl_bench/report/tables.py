@@ -9,6 +9,7 @@ from quarl_bench.claims.panels import OURS
 from quarl_bench.report.rows import Row
 
 OPEN = "not run"
+AUTHORS = "authors"  # origin of claims that are judged on the authors' own runs
 COLUMNS = ("fp16", "w8", "int8")  # of Table 2; the paper's int8 is our w8
 BREAKOUT = "breakout"  # the game of Table 3
 RESOURCES = (("LUTs", 10_400), ("flip-flops", 20_800), ("block RAMs of 36 Kb", 25), ("DSP blocks", 45))  # LQCC, Table 2
@@ -59,6 +60,7 @@ def view_tables(rows: Sequence[Row]) -> tuple[TableView, ...]:
         _view_table4(claims["table4-speed"].values, claims["table4-success"].values, found),
         _view_table5(claims["table5-small"].values, rows),
         _view_selected(claims["lqcc-table1"].values, found),
+        _view_sentences(claims, found),
         TableView(
             "LQCC, Table 2: the part",
             " ".join(_list_notes(found, "lqcc-finn-fit", "lqcc-rtl-fit")) or "designs of 8 and 4 bits: not run",
@@ -182,20 +184,43 @@ def _view_selected(values: Values, found: Rows) -> TableView:
     for (algo, task), printed in values.items():
         row = found.find(f"lqcc-selected-{task.removesuffix('v4')}", algo=algo, env=task)
         returns = f"{_number(row['reference']['mean'])} → {_number(row['measured']['mean'])}" if row else OPEN
-        replayed = " ".join(_list_notes(found, "lqcc-table1", task=task)) or OPEN
+        replayed = [
+            " ".join(_list_notes(found, claim, task=task)) or OPEN for claim in ("lqcc-table1", "lqcc-table1-own")
+        ]
         bits = [f"{printed[key]:g}" for key in ("width", "core", "input")]
-        lines.append((task, *bits, replayed, returns, *_judge(row)))
+        lines.append((task, *bits, *replayed, returns, *_judge(row)))
     head = (
         "task",
         "hidden width",
         "core bits",
         "input bits",
         "its rule on its authors' runs",
+        "its rule on ours",
         "our fp32 → selected",
         "verdict",
     )
     note = "The first three are printed. Ours are mean returns of our own policies in the printed configuration."
     return TableView("LQCC, Table 1: selected configurations", note, head, tuple(lines))
+
+
+def _view_sentences(claims: Mapping[str, Claim], found: Rows) -> TableView:
+    lines = []
+    for name, claim in claims.items():
+        own = claims.get(f"{name}-own")
+        if claim.origin == AUTHORS and own is not None:
+            for scheme in claim.schemes:
+                rows = [found.find(each.id, algo="sac", scheme=scheme) for each in (claim, own)]
+                lines.append((claim.sentence, scheme, *(_tell(row) for row in rows)))
+    head = ("sentence", "scheme", "on the authors' runs", "on ours")
+    note = "Of every sentence that both judge: verdict, estimate and limits; partial where ours lack configurations."
+    return TableView("LQCC, sections 3.1 and 3.2", note, head, tuple(lines))
+
+
+def _tell(row: Row | None) -> str:
+    if row is None:
+        return OPEN
+    limits = " [{:.3g}, {:.3g}]".format(*row["interval"]) if row["interval"] else ""
+    return str(row["verdict"]) + ("" if row["estimate"] is None else f" {row['estimate']:.3g}{limits}")
 
 
 def _view_hardware(values: Values, found: Rows) -> TableView:
