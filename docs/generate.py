@@ -229,8 +229,8 @@ that are the same are counted once, and no such interval has width zero; counts,
 cell of A2C or PPO on Atari is refuted by argmax or by sampled actions, at 2.5% each; a sentence over many, at 5% each.
 
 A refuted item whose reason is known is an expected failure in pytest, and fails once it is supported again; a ratio of
-times or sizes on the wrong side is one too, with what explains it. What is known is known of the committed policies, and
-not held against those of `--quarl-baselines`. `ours` in a place marks sentences that the paper does not say.
+times or sizes on the wrong side is one too, with what explains it. What is known is known of the committed policies,
+and says nothing of those of `--quarl-baselines`. `ours` in a place marks sentences that the paper does not say.
 """
 
 

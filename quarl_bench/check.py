@@ -7,15 +7,16 @@ cases. One policy is checked, so every sentence is about this policy.
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from quarl_bench.cells import FP32, Member, calibrate, measure_member
+from quarl_bench.claims.pairs import align
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.deploy.deployed import DeployedPolicy
 from quarl_bench.deploy.export import export_policy
-from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.errors import DeploymentError, QuantizationError, SpecError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.policy import Observations, Policy, deployable
 from quarl_bench.quant.scheme import Scheme
@@ -27,6 +28,7 @@ from quarl_bench.stats import ERROR
 from quarl_bench.store import Store
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
+PER_CHANNEL = "int8pc"
 MARGIN = 0.05
 CONFIDENCE = 1 - ERROR  # that a definite verdict is right, for either side
 BACKENDS = ("litert", "c", "onnx")  # that run on this machine
@@ -50,13 +52,15 @@ class Line:
 
     @property
     def difference(self) -> float:
-        """Mean of the paired differences to fp32, episode by episode, in return units."""
-        return self.measured.mean - self.reference.mean
+        """Mean of the paired differences to fp32, in return units; like the verdict, of distinct episodes."""
+        base, other = align(self.reference, self.measured)
+        return float(other.mean() - base.mean())
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The verdict's interval of that difference; None where there is none."""
-        low, high, size = self.verdict.low, self.verdict.high, abs(self.reference.mean - (self.floor or 0.0))
+        low, high = self.verdict.low, self.verdict.high
+        size = abs(float(align(self.reference)[0].mean()) - (self.floor or 0.0))
         return None if low is None or high is None else ((low - 1.0) * size, (high - 1.0) * size)
 
     @property
@@ -89,6 +93,7 @@ class Check:
     costs: tuple[Cost, ...]
     margin: float
     floor: float | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)  # schemes that this policy has no form in, and why
 
     @property
     def share(self) -> str:
@@ -106,7 +111,7 @@ class Check:
     def touchiest(self) -> Sensitivity | None:
         """The layer that loses most, where a scale per output channel would lose half of it or less."""
         worst = max(self.layers, key=lambda layer: layer.error, default=None)
-        return worst if worst is not None and 2 * worst.error_per_channel <= worst.error else None
+        return worst if worst is not None and 0 < 2 * worst.error_per_channel <= worst.error else None
 
 
 class Subject:
@@ -116,6 +121,7 @@ class Subject:
         self.stored, self.environment = stored, environment
         self._store = None if environment.custom else store  # a user's environment may change between two runs
         self._calibration: Observations | None = None
+        self._quantized: dict[str, Policy] = {}
 
     @property
     def calibration(self) -> Observations:
@@ -126,8 +132,21 @@ class Subject:
 
     def quantize(self, scheme: Scheme) -> Policy:
         """The policy under `scheme`, as integers for int<n>."""
-        calibrated = scheme.integer and scheme.calibrated
-        return deployable(self.stored.policy.quantize(scheme, self.calibration if calibrated else None))
+        if scheme.name not in self._quantized:
+            calibrated = scheme.integer and scheme.calibrated
+            quantized = self.stored.policy.quantize(scheme, self.calibration if calibrated else None)
+            self._quantized[scheme.name] = deployable(quantized)
+        return self._quantized[scheme.name]
+
+    def find_refused(self, schemes: Sequence[Scheme]) -> dict[str, str]:
+        """Those in which the policy has no form, and why; found out before anything is played."""
+        refused = {}
+        for scheme in schemes:
+            try:
+                self.quantize(scheme)
+            except QuantizationError as error:
+                refused[scheme.name] = str(error)
+        return refused
 
     def play(self, scheme: Scheme, seeds: Sequence[int]) -> Measurement:
         """Its returns under `scheme`, one episode per environment seed."""
@@ -202,8 +221,9 @@ def recommend(check: Check) -> str:
     open_ = [line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.INCONCLUSIVE]
     further = f" {', '.join(open_)}: not decided; more episodes may." if open_ else ""
     touchy = check.touchiest
-    if touchy is not None and (kept is None or not kept.scheme.integer):
-        further += f" One scale per tensor is what {touchy.name} suffers from: try --scheme int8pc."
+    tried = {line.scheme.name for line in check.lines} | {*check.refused}
+    if touchy is not None and PER_CHANNEL not in tried and (kept is None or not kept.scheme.integer):
+        further += f" One scale per tensor is what {touchy.name} suffers from: try --scheme {PER_CHANNEL}."
     if kept is None:
         return f"Keep fp32: no scheme is known to keep {share}.{further}"
     if not kept.scheme.integer:

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
 
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.imports import SEPARATOR, import_attribute
@@ -24,7 +25,7 @@ from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.policy import PolicyNet
 from quarl_bench.policy.sb3 import FROM_ENVIRONMENT, extract
 from quarl_bench.policy.statistics import read_statistics
-from quarl_bench.policy.weights import LIMIT, read_weights
+from quarl_bench.policy.weights import LIMIT, read_safetensors, read_weights
 from quarl_bench.policy.zip import FROM_FOLDER, ZooAgent
 from quarl_bench.rl.environments import (
     Environment,
@@ -78,6 +79,7 @@ def open_stored(named: Named) -> StoredPolicy:
         raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
     archive = folder if folder.suffix == ".zip" and not folder.is_dir() else _find_zip(folder)
     if archive is None:
+        check_alone(named.algo, named.normalization, named.arch, folder)
         return load_policy(folder)
     return read_agent(archive, named.algo, _choose_statistics(named.normalization)).store()
 
@@ -114,6 +116,14 @@ def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
     return stored, _find_home(stored, named.environment, where)
 
 
+def check_alone(algo: str | None, normalization: str | None, arch: str | None, folder: Path) -> None:
+    """SpecError for what a folder of this package says itself, and nobody else may."""
+    given = {"algo": algo, "normalization": normalization, "arch": arch}
+    named = [name for name, value in given.items() if value is not None]
+    if named:
+        raise SpecError(f"{folder}: its manifest says {' and '.join(named)} itself; leave {' and '.join(named)} out")
+
+
 def find_baseline(path: Path, baselines: Path = BASELINES) -> Path:
     """The folder at `path`, else the committed policy of that name: `ppo-cartpole-seed0`."""
     committed = baselines / path.name
@@ -143,7 +153,8 @@ def _open_foreign(named: Named) -> tuple[StoredPolicy, Environment]:
     environment, statistics = identify(named.environment), _read_statistics(named.normalization)
     if named.arch is None:
         return _adopt_module(_import_module(where), environment, statistics, where)
-    weights = read_weights(read_file(named.policy, LIMIT, follow=True), where)
+    data = read_file(named.policy, LIMIT, follow=True)
+    weights = read_safetensors(data, where) if named.policy.suffix == ".safetensors" else read_weights(data, where)
     return _adopt(foreign.read_architecture(named.arch, weights, where), environment, statistics, where)
 
 
@@ -151,7 +162,8 @@ def _adopt_module(
     module: torch.nn.Module, environment: Environment, statistics: Normalization | None, where: str
 ) -> tuple[StoredPolicy, Environment]:
     observations, _ = _find_ends(environment)
-    return _adopt(foreign.read_chain(module, tuple(observations.shape or ()), where), environment, statistics, where)
+    layers = foreign.read_chain(module, tuple(observations.shape or ()), where, image=is_image_space(observations))
+    return _adopt(layers, environment, statistics, where)
 
 
 def _adopt(

@@ -45,6 +45,7 @@ def assert_quantizable(
     Raises ClaimRefuted when the interval of the ratio lies wholly below the threshold, Undecided when it contains it
     (both are AssertionErrors, and say what was found), QuarlError for what cannot be checked.
     """
+    __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.check import play_schemes
     from quarl_bench.claims.judge import ClaimRefuted, describe
     from quarl_bench.quant.scheme import Scheme

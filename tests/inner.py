@@ -19,11 +19,13 @@ for name in (
         importlib.import_module(name)
 
 ARGUMENTS = ("-p", "no:cacheprovider", "-p", "no:randomly")
+# An editable install names the package itself among the plugins to rewrite, which the process has long imported.
+QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 
 def run_inside(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """For runs that leave no trace in a process."""
-    return pytester.runpytest_inprocess(*ARGUMENTS, *arguments)
+    return pytester.runpytest_inprocess(*ARGUMENTS, *QUIET, *arguments)
 
 
 def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from quarl_bench.check import play_schemes
+from quarl_bench.check import Line, play_schemes
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError, SpecError
@@ -183,6 +184,13 @@ def test_a_state_dictionary_of_cleanrl(own, tmp_path, capsys):
     command = ["evaluate", "agent.cleanrl_model", "--environment", "cartpole", "--episodes", "4", "--json"]
     assert main([*command, "--arch", "cleanrl-ppo"]) == 0
     assert json.loads(capsys.readouterr().out)["environment"] == "CartPole-v1"
+    save_file(state, tmp_path / "agent.safetensors")
+    named = [part.replace("cleanrl_model", "safetensors") for part in command]
+    assert main([*named, "--arch", "cleanrl-ppo"]) == 0
+    assert json.loads(capsys.readouterr().out)["environment"] == "CartPole-v1"
+    (tmp_path / "agent.safetensors").write_bytes(b"nothing")
+    assert main([*named, "--arch", "cleanrl-ppo"]) == 2
+    assert "agent.safetensors: not a safetensors file" in capsys.readouterr().err
     assert main([*command, "--arch", "cleanrl-dqn"]) == 2
     assert "no weights of 'network.0'" in capsys.readouterr().err
     assert main([*command, "--arch", "cleanrl-ppo-continuous"]) == 2
@@ -206,6 +214,70 @@ def test_architectures_name_modules_strides_and_activations():
 def test_a_module_of_another_shape_is_refused():
     with pytest.raises(PolicyError, match="cannot be called on observations"):
         read_chain(torch.nn.Linear(3, 2), (4,), "x")
+
+
+class Scaled(torch.nn.Sequential):
+    """What is done in front of the modules."""
+
+    def __init__(self, *modules, before):
+        super().__init__(*modules)
+        self.before = before
+
+    def forward(self, x):
+        return super().forward(self.before(x))
+
+
+def test_a_forward_that_clips_is_no_chain():
+    """Not even far from 0."""
+    for limit in (0.2, 5, 100):
+        module = Scaled(torch.nn.Linear(4, 2), before=lambda x, limit=limit: x.clamp(-limit, limit))
+        with pytest.raises(PolicyError, match="not the chain of its modules"):
+            read_chain(module, (4,), "x")
+
+
+def test_pixels_are_divided_by_255_in_the_forward():
+    modules = (torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(2 * 6 * 6, 3))
+    assert len(read_chain(Scaled(*modules, before=lambda x: x / 255), (1, 8, 8), "x", image=True)) == 2
+    with pytest.raises(PolicyError, match="divide them by 255 in it"):
+        read_chain(torch.nn.Sequential(*modules), (1, 8, 8), "x", image=True)
+
+
+@pytest.mark.skipif(not POLICIES.is_dir(), reason=f"no policies in {POLICIES}")
+def test_schemes_without_a_form_are_listed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path))
+    normed = str(POLICIES / "ppo-acrobot-layernorm-seed0")
+    assert main(["check", normed, "--scheme", "w8", "--episodes", "4", "--json"]) in (0, 1, 3)
+    found = json.loads(capsys.readouterr().out)
+    assert [row["scheme"] for row in found["rows"]] == ["fp16", "w8"]
+    assert set(found["refused"]) == {"int8", "int6", "int4", "int3", "int2"}
+    assert "layer normalization" in found["refused"]["int8"]
+    assert main(["sweep", normed, "--bits", "8", "--episodes", "2", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert [row["scheme"] for row in json.loads(captured.out)["rows"]] == ["fp32", "fp16", "w8"]
+    assert "int8: layer 0 is followed by a layer normalization" in captured.err
+    for arguments, message in (
+        (["check", normed], "int8: layer 0 is followed by a layer normalization"),
+        (["check", normed, "--scheme", "w8", "--html", str(tmp_path)], "a folder; name the file to write in it"),
+        (["check", normed, "--algo", "sac"], "its manifest says algo itself; leave algo out"),
+        (["sweep", normed, "--family", "int", "--bits", "9..12"], "no width of --family int"),
+    ):
+        assert main(arguments) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert message in line
+
+
+def test_differences_are_of_distinct_episodes():
+    """Of 100 episodes 80 begin alike: the interval of a difference holds it."""
+    returns = np.random.default_rng(0).normal(100, 5, 100)
+    returns[20:] = 100.0
+    seeds, names = tuple(range(100)), tuple(f"e{min(i, 20)}" for i in range(100))
+    reference, measured = (
+        Measurement(("a",), seeds, names, (tuple(values),), ((1,) * 100,))
+        for values in (returns, np.where(np.arange(100) < 20, returns - 1, 60.0))
+    )
+    line = Line(Scheme.parse("w8"), reference, measured, judge_retention(reference, measured))
+    assert line.difference == pytest.approx(-(20 + 40) / 21)
+    assert line.interval[0] < line.difference < line.interval[1]
 
 
 def test_sensitivity_finds_the_layer_that_was_made_coarse():

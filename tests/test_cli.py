@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from quarl_bench import cli, processor
+from quarl_bench.cli import main
 from quarl_bench.cli.arguments import read_bits
 from quarl_bench.cli.sweep import find_sweet_spots, list_schemes
 from quarl_bench.errors import PolicyError, StoreError
@@ -457,6 +459,35 @@ def test_an_environment_of_ones_own_is_named_each_time(folder, quarl, quarl_json
     manifest.write_text(manifest.read_text().replace("CartPole-v1", "mine:Mine"))
     code, _, err = quarl("evaluate", "w4", "--episodes", 2)
     assert (code, "unknown environment 'mine:Mine'" in err) == (2, True)  # a file's word imports nothing
+
+
+def test_integers_play_where_they_fit(folder, quarl, quarl_json):
+    quarl_json("quantize", "policy", "--scheme", "int8", "--output", "integers")
+    for arguments, message in (
+        (("evaluate", "integers", "--environment", "mountaincar"), "an agent of (4,) observations cannot play"),
+        (("deploy", "integers", "--environment", "acrobot", "--output", "o"), "which gives (6,)"),
+        (("evaluate", "integers", "--algo", "sac"), "its manifest says algo itself"),
+        (("quantize", "policy", "--output", "policy"), "is the policy itself"),
+    ):
+        code, _, err = quarl(*arguments)
+        assert (code, message in err, err.count("\n")) == (2, True, 1), err
+    assert not (folder / "o").exists()
+
+
+def test_a_baseline_is_not_replaced_by_what_is_made_of_it(folder, quarl):
+    shutil.copytree(folder / "policy", folder / "baselines" / "policies" / "ppo-cartpole-seed7")
+    before = (folder / "baselines/policies/ppo-cartpole-seed7/manifest.json").read_bytes()
+    code, _, err = quarl("quantize", "ppo-cartpole-seed7", "--output", "baselines/policies/ppo-cartpole-seed7")
+    assert (code, "is the policy itself" in err) == (2, True)
+    assert (folder / "baselines/policies/ppo-cartpole-seed7/manifest.json").read_bytes() == before
+
+
+def test_wrong_arguments_are_one_line(quarl, capsys):
+    for arguments in (["select", "sac", "hopperv4", "--widths", "16..2000000000", "--published", "x"], ["nothing"], []):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_many_seeds_options_are_refused_for_several_schemes(folder, quarl):

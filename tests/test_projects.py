@@ -88,6 +88,42 @@ def test_an_undecided_check_is_an_outcome_of_its_own(project, options, outcomes,
     assert "distinct episodes" in rows[0]["needed"]
 
 
+@pytest.mark.parametrize(
+    ("options", "outcomes"),
+    [((), {"skipped": 2, "inconclusive": 1}), (("--quarl-strict",), {"errors": 2, "failed": 1})],
+)
+def test_a_fixture_that_is_undecided_stops_what_needs_it(project, options, outcomes):
+    """And its row is there."""
+    (project.path / "coin.py").write_text(BAD)
+    project.makeini("[pytest]\npythonpath = .\n")
+    project.makepyfile(
+        test_release="""
+        import pytest
+
+        @pytest.fixture
+        def shipped(assert_quantizable):
+            return assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+
+        def test_one(shipped):
+            raise ValueError("this ran")
+
+        @pytest.fixture
+        def gate(shipped):
+            pass
+
+        def test_two(gate):
+            raise ValueError("this ran")
+
+        def test_three(assert_quantizable):
+            assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+    """
+    )
+    result = run_inside(project, "--quarl-json", "rows.json", *options)
+    assert result.parseoutcomes() == outcomes
+    rows = json.loads((project.path / "rows.json").read_text())["rows"]
+    assert [row["verdict"] for row in rows] == ["inconclusive"] * 3
+
+
 def test_a_failure_reads_like_a_claim(project):
     shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
     (project.path / "test_release.py").write_text(

@@ -101,6 +101,8 @@ def compare_summaries(reference: Summary, candidate: Summary) -> Difference:
     if min(reference.policies, candidate.policies) < 2:
         return Difference(estimate, -math.inf, math.inf)
     groups = (candidate, reference)
+    if not sum(group.variance for group in groups):  # constant data bound nothing
+        return Difference(estimate, -math.inf, math.inf)
     interval = stats.average_strata(
         [candidate.mean, -reference.mean], [g.variance for g in groups], [g.policies - 1 for g in groups]
     )
@@ -141,8 +143,9 @@ def average_differences(tasks: Mapping[str, tuple[Returns, Group, Group]]) -> st
         means.append((averages[0] - averages[1]) / unit)
         variances.append(sum(parts))
         squares = [part**2 / (cell.size - 1) for part, (cell, _) in zip(parts, cells, strict=True)]
-        dofs.append(sum(parts) ** 2 / sum(squares))
-    return stats.average_strata(means, variances, dofs)
+        dofs.append(sum(parts) ** 2 / sum(squares) if sum(squares) else 1.0)
+    found = stats.average_strata(means, variances, dofs)
+    return found if sum(variances) else found._replace(low=-math.inf, high=math.inf)
 
 
 def settle(

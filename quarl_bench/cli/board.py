@@ -21,8 +21,8 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """`board` and its options."""
     command = add(commands, "board", run, "Look at a board; check an artefact there, or time two of them in turns.",
-                  "quarl board raspi3b --boards boards.toml fp32-artefact int8-artefact")  # fmt: skip
-    command.epilog = f"example: quarl board raspi3b --boards boards.toml fp32-artefact int8-artefact\n\n{EXIT_CODES}"
+                  "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact")  # fmt: skip
+    command.epilog = f"example: quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact\n\n{EXIT_CODES}"
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(
         "artefacts", nargs="*", type=Path, metavar="ARTEFACT",

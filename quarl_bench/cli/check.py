@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_table, open_folder, print_result, say
+from quarl_bench.cli.printing import format_table, open_file, open_folder, print_result, say
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -58,10 +58,14 @@ def run(options: argparse.Namespace) -> int:
     use_one_thread()
     asked = Scheme.parse(options.scheme)
     folder = None if options.export is None else open_folder(options.export)
+    if options.html is not None:
+        open_file(options.html)
     stored, environment = open_task(options)
     subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
-    # One that cannot be applied says so before others are played.
-    names = check.SCHEMES if asked.name in check.SCHEMES else (asked.name, *check.SCHEMES)
+    subject.quantize(asked)  # what cannot be done says so before others are played
+    names = [*dict.fromkeys((asked.name, *check.SCHEMES))] if asked.name not in check.SCHEMES else [*check.SCHEMES]
+    refused = subject.find_refused([*map(Scheme.parse, names)])
+    names = [name for name in names if name not in refused]
     lines = []
     with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
         schemes = [*map(Scheme.parse, names)]
@@ -79,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
         costs=tuple(check.price(subject, [*dict.fromkeys(("fp32", *chosen))])),
         margin=options.margin,
         floor=options.floor,
+        refused=refused,
     )
     result = describe_check(found, options.policy.name, asked.name)
     if options.html is not None:
@@ -112,6 +117,7 @@ def describe_check(found: "Check", name: str, asked: str) -> dict[str, Any]:
         "verdict": str(found.find(asked).verdict.outcome),
         "return": found.reference.mean,
         "rows": [_describe_line(line) for line in found.lines],
+        "refused": dict(found.refused),
         "layer_bits": LAYER_BITS,
         "layers": [asdict(layer) for layer in found.layers],
         "costs": [asdict(cost) for cost in found.costs],
@@ -126,7 +132,8 @@ def print_check(found: "Check") -> list[str]:
     from quarl_bench.rl.sensitivity import describe_sensitivity
 
     needs = [f"  {line.scheme.name}: {line.verdict.needed}" for line in found.lines if line.verdict.needed]
-    missing = [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
+    missing = [f"  {reason}" for reason in found.refused.values()]
+    missing += [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
     fewest = find_fewest(found.lines)
     best = "none" if fewest is None else fewest.scheme.name
     episodes, returns = len(found.reference.environment_seeds), describe_returns(found.reference.returns[0])

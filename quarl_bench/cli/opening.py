@@ -32,13 +32,15 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
 
     Such are what `quarl train --scheme` and `quarl quantize --scheme int<bits>` wrote.
     """
-    from quarl_bench.errors import SpecError
+    from quarl_bench.errors import PolicyError, SpecError
     from quarl_bench.policy.integers import INTEGERS, load_integers
-    from quarl_bench.task import find_baseline, identify, recognise
+    from quarl_bench.rl.zoo import check_fit
+    from quarl_bench.task import check_alone, find_baseline, identify, recognise
 
     folder = find_baseline(options.policy)
     if not (folder / INTEGERS).exists():
         return None
+    check_alone(options.algo, options.normalization, options.arch, folder)
     kept = load_integers(folder)
     parts = [kept.about.get(part) for part in ("recipe", "quantization")]
     scheme = next((part["scheme"] for part in parts if isinstance(part, dict) and "scheme" in part), None)
@@ -48,7 +50,12 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
     if not isinstance(name, str):
         raise SpecError(f"{folder}: the policy names no environment; pass --environment")
     environment = identify(name) if options.environment else recognise(name)
-    return kept, scheme, replace(environment, time_feature=bool(kept.about.get("time_feature", False)))
+    environment = replace(environment, time_feature=bool(kept.about.get("time_feature", False)))
+    try:
+        check_fit(kept.policy, environment)
+    except PolicyError as error:
+        raise PolicyError(f"{folder}: {error}") from error
+    return kept, scheme, environment
 
 
 def quantize_policy(stored: "StoredPolicy", environment: "Environment", scheme: "Scheme") -> "Policy":

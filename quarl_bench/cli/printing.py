@@ -48,6 +48,14 @@ def format_csv(rows: Sequence[dict[str, Any]]) -> str:
     return stream.getvalue()
 
 
+def open_file(path: Path) -> Path:
+    """`path`, to be written later, in a folder that can be written now; StoreError for anything else."""
+    if path.is_dir():
+        raise StoreError(f"{path}: a folder; name the file to write in it")
+    open_folder(path.parent)
+    return path
+
+
 def open_folder(folder: Path) -> Path:
     """`folder`, made if need be; StoreError now, not after an hour of work, when it cannot be written."""
     probe = folder / ".writable"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
-from quarl_bench.cli.printing import format_table, print_result
+from quarl_bench.cli.printing import format_table, print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 EPISODES = 3
 STATES = 256  # for the golden pairs of artefacts, and to time calls with
-DIFFERENT = 1  # exit code when a backend diverges
+DIFFERENT, ABSENT = 1, 2  # exit codes: a backend diverges; one that was named cannot run
+CODES = (
+    "exit codes: 0 equal, 1 a backend diverges, 2 wrong input (one line on stderr) or a backend of --backends that "
+    "cannot run, 130 interrupted"
+)
 COLUMNS = ("backend", "sha256 of actions", "return", "bytes", "cost", "unit", "source")
 
 
@@ -41,6 +45,7 @@ def add_command(commands: Any) -> None:
         "--backends", metavar="NAMES",
         help="of integer, qat, litert, onnx, c, c-arm, c-cortex-m4, rtl, with commas. Default: all.",
     )  # fmt: skip
+    command.epilog = f"example: quarl prove ppo-cartpole-qat8-seed0\n\n{CODES}"
     command.add_argument("--cache", type=Path, help="folder for compiled designs. Default: the user's.")
 
 
@@ -82,7 +87,13 @@ def run(options: argparse.Namespace) -> int:
         f"{rows[0].actions} actions"
     )
     print_result(options, result, "\n".join([head, *_write_rows(rows)]))
-    return 0 if equal else DIFFERENT
+    if not equal:
+        return DIFFERENT
+    absent = [row.executor for row in rows if row.reason]
+    if absent and options.backends is not None:
+        say(f"quarl prove: --backends {','.join(absent)}: cannot run here, as said above; leave out what is not needed")
+        return ABSENT
+    return 0
 
 
 def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Environment]":
@@ -109,8 +120,14 @@ def _write_rows(rows: "list[Row]") -> list[str]:
         *(f"{row.executor}: {row.how}" for row in ran),
         *(f"not run: {row.executor}: {row.reason.removeprefix(row.executor + ': ')}" for row in rows if row.reason),
         *(f"DIFFERENT: {row.executor}: {row.divergence}" for row in rows if row.divergence),
-        f"all {len(ran)} hashes equal" if not any(row.divergence for row in ran) else "the hashes are not equal",
+        _conclude(ran),
     ]
+
+
+def _conclude(ran: "list[Row]") -> str:
+    if any(row.divergence for row in ran):
+        return "the hashes are not equal"
+    return f"all {len(ran)} hashes equal" if len(ran) > 1 else "one hash, and nothing to compare it with"
 
 
 def _format_row(row: "Row") -> tuple[str, ...]:

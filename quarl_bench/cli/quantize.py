@@ -35,21 +35,25 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, deployable
     from quarl_bench.quant.ptq import count_levels
     from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.task import find_baseline
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
-    home = {}
+    if options.output.resolve() == find_baseline(options.policy).resolve():
+        raise StoreError(f"{options.output} is the policy itself; choose another --output")
+    home: dict[str, str | None] = {}  # where it is at home from now on
     if (scheme.integer and scheme.calibrated) or options.environment:
         stored, environment = open_task(options)
-        home = {} if environment.custom else {"environment": environment.id}  # a class's id is this process's own
+        if not environment.custom:
+            home = {"environment": environment.id}
+        elif stored.about.get("environment") == environment.id:  # a class's id is this process's own
+            home = {"environment": None}
     else:  # needs no environment
         stored = open_policy(options)
     if scheme.integer and scheme.calibrated:
         policy, states = quantize_policy(stored, environment, scheme), count_calibration(environment)
     else:
         policy, states = deployable(stored.policy.quantize(scheme)), 0
-    if options.output.resolve() == options.policy.resolve():
-        raise StoreError(f"{options.output} is the policy itself; choose another --output")
     weights = [layer.weight for layer in policy.net.layers]  # type: ignore[attr-defined]  # of both forms
     levels = {f"layers.{index}.weight": count_levels(weight, per_channel=False) for index, weight in enumerate(weights)}
     quantization = {

@@ -12,6 +12,7 @@ from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, format_table, open_folder, print_result, say
+from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -51,11 +52,15 @@ def run(options: argparse.Namespace) -> int:
     use_one_thread()
     folder = None if options.output is None else open_folder(options.output)
     stored, environment = open_task(options)
+    subject = Subject(stored, environment, Store(Places(default_cache()), note=say))
     schemes = list_schemes(options.bits, options.family)
-    store = Store(Places(default_cache()), note=say)
+    refused = subject.find_refused(schemes)
+    for reason in refused.values():
+        say(reason)
+    schemes = [scheme for scheme in schemes if scheme.name not in refused]
     lines = []
     with tqdm(total=len(schemes), unit="width", file=sys.stderr, disable=None) as bar:
-        for line in play_schemes(Subject(stored, environment, store), schemes, options.episodes):
+        for line in play_schemes(subject, schemes, options.episodes):
             lines.append(line)
             bar.set_postfix_str(line.scheme.name)
             bar.update()
@@ -98,6 +103,8 @@ def list_schemes(bits: tuple[int, ...], family: str | None) -> "list[Scheme]":
     for kind in FAMILIES:
         if family in (None, kind):
             names += [f"{kind}{width}" for width in bits if width in BITS[Family(kind)]]
+    if len(names) == 2:
+        raise SpecError(f"--bits {','.join(map(str, bits))}: no width of --family {family}; int<n> has 2 to 8")
     return [Scheme.parse(name) for name in names]
 
 

@@ -100,8 +100,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Rows of `assert_quantizable` in a fixture."""
+    return (yield from _record_rows(item))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Rows of `assert_quantizable`, however a test came by it, are rows of this item."""
+    """Rows of `assert_quantizable` in a test."""
+    return (yield from _record_rows(item))
+
+
+def _record_rows(item: pytest.Item) -> Generator[None, None, None]:
+    """However a test came by them, they are rows of this item."""
     token = RECORD.set(lambda row: item.user_properties.append((ROW, to_builtin(row))))
     try:
         return (yield)
@@ -117,10 +128,13 @@ def pytest_runtest_makereport(
     report = yield
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, Undecided):
-        if not item.config.stash[SETTINGS].strict:
-            report.outcome, report.longrepr = "passed", None
-        else:
+        if item.config.stash[SETTINGS].strict:
             report.longrepr = f"{error} (--quarl-strict)"
+        elif call.when == "call":
+            report.outcome, report.longrepr = "passed", None
+        else:  # a fixture: what needs it cannot run
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: inconclusive: {error}")
         return report
     if not isinstance(error, QuarlError):
         return report

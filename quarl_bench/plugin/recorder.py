@@ -35,13 +35,13 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Read the properties of a finished phase; rows are complete after the call, notes after teardown."""
+        """Read the properties of a finished phase; rows are complete after the call, or a setup that ended it."""
         properties: dict[str, Any] = dict(report.user_properties)
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         if report.skipped and CASE in properties and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.skipped.append({"nodeid": report.nodeid, "reason": str(reason).removeprefix("Skipped: ")})
-        if report.when == "call":
+        if report.when == "call" or (report.when == "setup" and not report.passed):
             head = {"nodeid": report.nodeid, "outcome": _name_outcome(report)}
             self.rows += [head | value for name, value in report.user_properties if name == ROW]  # type: ignore[operator]
         if report.when == "teardown":  # the last phase, after every fixture had its say

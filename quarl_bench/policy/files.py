@@ -6,6 +6,7 @@ appear whole or not at all.
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,8 +112,13 @@ def describe_observation(transform: ObservationTransform) -> dict[str, Any]:
     return {
         "shape": list(transform.shape),
         "image": transform.image,
-        "normalization": None if statistics is None else {"clip": statistics.clip, "epsilon": statistics.epsilon},
+        "normalization": None if statistics is None else _describe_normalization(statistics),
     }
+
+
+def _describe_normalization(statistics: Normalization) -> dict[str, Any]:
+    """A clip of None is none: JSON has no infinity."""
+    return {"clip": statistics.clip if math.isfinite(statistics.clip) else None, "epsilon": statistics.epsilon}
 
 
 def describe_head(head: ActionHead) -> dict[str, Any]:
@@ -140,7 +146,8 @@ def build_transform(observation: dict[str, Any], tensors: Tensors) -> Observatio
     normalization = None
     if statistics is not None:
         mean, variance = tensors["normalization.mean"], tensors["normalization.variance"]
-        normalization = Normalization(mean, variance, float(statistics["clip"]), float(statistics["epsilon"]))
+        clip = math.inf if statistics["clip"] is None else float(statistics["clip"])
+        normalization = Normalization(mean, variance, clip, float(statistics["epsilon"]))
     shape = tuple(int(n) for n in observation["shape"])
     return ObservationTransform(shape, bool(observation["image"]), normalization)
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.modules import read_modules
 from quarl_bench.policy.observation import Normalization, ObservationTransform
@@ -34,6 +34,8 @@ PRESETS = {  # of CleanRL's single-file agents
 NORMALIZED = ("cleanrl-ppo-continuous",)  # trained on normalized observations, whose statistics the file lacks
 STEP = re.compile(r"([A-Za-z_][\w.]*)(?:/([1-9]\d?))?", re.ASCII)  # a module's name, and a convolution's stride
 PROBES, TOLERANCE = 32, 1e-4
+MAGNITUDES = (0.1, 1.0, 10.0, 1000.0)  # of probes: what a forward clips shows at some of them
+PIXELS = 255.0
 
 
 def read_architecture(text: str, weights: Weights, where: str) -> tuple[Layer, ...]:
@@ -53,29 +55,45 @@ def read_architecture(text: str, weights: Weights, where: str) -> tuple[Layer, .
     return tuple(layers)
 
 
-def read_chain(module: torch.nn.Module, shape: tuple[int, ...], where: str) -> tuple[Layer, ...]:
-    """The layers of a module that is the chain of its leaves, for inputs of `shape`.
+def read_chain(
+    module: torch.nn.Module, shape: tuple[int, ...], where: str, *, image: bool = False
+) -> tuple[Layer, ...]:
+    """The layers of a module that is the chain of its leaves, for inputs of `shape`; of an `image`, divided by 255.
 
-    PolicyError when its forward does anything else, which random inputs tell.
+    PolicyError when its forward does anything else, which random inputs of several magnitudes tell.
     """
     leaves = [leaf for leaf in module.modules() if not list(leaf.children())]
     layers = tuple(read_modules(leaves))
-    x = np.random.default_rng(0).standard_normal((PROBES, *shape)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    if image:
+        x = generator.integers(0, 256, (PROBES, *shape)).astype(np.float32)
+    else:
+        probes = [generator.standard_normal((PROBES, *shape)) * magnitude for magnitude in MAGNITUDES]
+        x = np.concatenate(probes).astype(np.float32)
     training = {part: part.training for part in module.modules()}
     try:
         with torch.inference_mode():
-            expected = module.eval()(torch.from_numpy(x))
-        found = Net(shape, layers).forward(x)
-        same = np.allclose(found, expected.numpy(), rtol=TOLERANCE, atol=TOLERANCE)
+            expected = module.eval()(torch.from_numpy(x)).numpy()
+        net = Net(shape, layers)
+        same = _is_close(net.forward(x / np.float32(PIXELS) if image else x), expected)
+        undivided = image and _is_close(net.forward(x), expected)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         line = (str(error).splitlines() or [""])[0]
         raise PolicyError(f"{where}: cannot be called on observations of {shape} ({line}); name its actor") from error
     finally:
         for part, mode in training.items():
             part.training = mode
+    if undivided and not same:
+        raise PolicyError(f"{where}: its forward takes pixels up to 255; divide them by 255 in it")
     if not same:
         raise PolicyError(f"{where}: its forward is not the chain of its modules; pass the network alone")
     return layers
+
+
+def _is_close(found: Floats, expected: Floats) -> bool:
+    """Equal but for rounding, on the scale of each output's own values."""
+    scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    return found.shape == expected.shape and bool((np.abs(found - expected) <= TOLERANCE * scale).all())
 
 
 def adopt(

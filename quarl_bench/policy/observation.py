@@ -64,8 +64,8 @@ class ObservationTransform:
                 observations = observations.transpose(0, 3, 1, 2)
             return np.ascontiguousarray(observations, dtype=np.float32) / np.float32(255)
         if self.normalization is not None:
-            return self.normalization.apply(observations).reshape(len(observations), -1)
-        return np.ascontiguousarray(observations, dtype=np.float32).reshape(len(observations), -1)
+            return self.normalization.apply(observations).reshape(len(observations), *self.input_shape)
+        return np.ascontiguousarray(observations, dtype=np.float32).reshape(len(observations), *self.input_shape)
 
     def check(self, observations: NDArray[Any]) -> None:
         """Refuse what is not a batch of this policy's observations."""

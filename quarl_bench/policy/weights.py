@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 
 from quarl_bench.errors import PolicyError
@@ -61,6 +62,17 @@ def read_weights(data: bytes, where: str) -> Weights:
     if total * 4 > LIMIT:
         raise PolicyError(f"{where}: {total} numbers in tensors that share their memory; it is refused")
     return {str(name): np.array(tensor.detach().float().numpy()) for name, tensor in state.items()}
+
+
+def read_safetensors(data: bytes, where: str) -> Weights:
+    """The tensors of a safetensors file; PolicyError when it is none, or holds something else than numbers."""
+    try:
+        found = safetensors.torch.load(data)
+    except Exception as error:  # a damaged file raises almost anything
+        raise PolicyError(f"{where}: not a safetensors file ({type(error).__name__}); restore it") from error
+    for name, tensor in found.items():
+        _count_numbers(tensor, f"{where}: {name[:80]!r}")
+    return {name: np.array(tensor.float().numpy()) for name, tensor in found.items()}
 
 
 def _count_numbers(tensor: Any, where: str) -> int:

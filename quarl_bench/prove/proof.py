@@ -106,10 +106,11 @@ def _play(
 
 def find_divergence(golden: Played, played: Played, subject: Subject, execution: Execution) -> str:
     """The first action that is not the golden model's, and where in the net it began; empty when there is none."""
-    for step, ((states, expected), (_, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
+    for step, ((states, expected), (others, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
+        if not np.array_equal(states, others):  # the actions before were equal
+            return f"step {step}: the environment gives other states after equal actions; seed everything in it"
         if np.array_equal(expected, got):
             continue
-        # All calls before were equal, so that both saw the same states.
         row = int(np.argwhere((expected != got).reshape(len(expected), -1).any(1))[0, 0])
         policy = subject.policy
         where = execution.locate(policy.net.input.quantize(policy.transform.apply(states[row : row + 1])))

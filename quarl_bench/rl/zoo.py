@@ -8,6 +8,7 @@ import numpy as np
 
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.policy.observation import Normalization
+from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policy.spaces import Bounds
 from quarl_bench.policy.zip import FROM_FOLDER, ZooAgent, read_zip
 from quarl_bench.rl.environments import Environment, identify_environment, make_environment
@@ -45,18 +46,25 @@ def find_home(agent: ZooAgent) -> Environment:
     if agent.environment is None:
         raise PolicyError(f"a zip of {agent.algo} that names no environment; name the one it was trained on")
     environment = identify_environment(agent.environment, time_feature=agent.time_feature)
+    check_fit(agent.policy, environment)
+    return environment
+
+
+def check_fit(policy: PolicyNet | IntegerPolicy, environment: Environment) -> None:
+    """PolicyError unless the environment, which is made and closed, has this policy's observations and actions."""
     bare, _ = make_environment(environment)
     observations, actions = bare.observation_space, bare.action_space
     bare.close()
-    shape, head = agent.policy.transform.shape, agent.policy.head
+    shape, head = policy.transform.shape, policy.head
     if observations.shape != shape:
-        raise PolicyError(f"an agent of {shape} observations cannot play {environment.id}, which gives {observations}")
+        gives = observations.shape or observations
+        raise PolicyError(f"an agent of {shape} observations cannot play {environment.id}, which gives {gives}")
     if head.low is None or head.high is None:
-        fits = isinstance(actions, gymnasium.spaces.Discrete) and actions.n == agent.policy.net.outputs
+        fits = isinstance(actions, gymnasium.spaces.Discrete) and actions.n == policy.net.outputs
     else:
         fits = isinstance(actions, gymnasium.spaces.Box) and all(
-            np.array_equal(*pair) for pair in ((actions.low, head.low), (actions.high, head.high))
+            np.array_equal(bound.astype(np.float32), own)
+            for bound, own in ((actions.low, head.low), (actions.high, head.high))
         )
     if not fits:
         raise PolicyError(f"an agent of other actions cannot play {environment.id}, which takes {actions}")
-    return environment
