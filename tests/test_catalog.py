@@ -136,6 +136,15 @@ def test_an_id_given_twice_and_a_missing_file_are_refused(tmp_path):
         read_catalog((tmp_path / "no-such.toml",))
 
 
+def test_what_is_known_is_known_of_the_committed_policies(tmp_path):
+    """And of the zoo's; of what one's own file knows, one is the judge."""
+    own = tmp_path / "own.toml"
+    own.write_text(GOOD + '\n[claim.known]\nppo-cartpole-w8 = "mine"\n')
+    with_reasons = [claim.id for claim in read_catalog((own,), elsewhere=True) if claim.known]
+    assert set(with_reasons) == {"zoo-cell", parse_claims("own", own.read_text())[-1].id}
+    assert {"table2-cell", "classic-trained"} <= {claim.id for claim in read_catalog((own,)) if claim.known}
+
+
 VALUES = st.sampled_from(
     ['""', "3", "-1.5", "[]", "{}", "true", '["w8", 3]', "[{}]", '{ algo = "ppo" }', "nan", "1979-05-27"]
 )
