@@ -271,6 +271,21 @@ def test_one_distinct_episode_decides_nothing() -> None:
     assert decide(np.ones((1, 1)), np.ones((1, 1))) is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(("episodes", "wrong"), [(4, 0.0), (9, 0.0), (10, 0.07)])
+def test_few_episodes_of_one_policy_decide_nothing(episodes: int, wrong: float) -> None:
+    """At a true ratio of 0.95: four losses out of four are one in sixteen, and decided a tenth of all cases."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(600):
+        reference = 1 + 0.05 * rng.standard_normal((1, episodes))
+        found.append(decide(reference, 0.95 * reference + 0.1 * rng.standard_normal((1, episodes))))
+    for outcome in (Outcome.SUPPORTED, Outcome.REFUTED):
+        assert found.count(outcome) / len(found) <= wrong
+    verdict = judge(np.full((1, episodes), 1.0), 0.5 + 0.1 * rng.random((1, episodes)))
+    assert (verdict.outcome is Outcome.REFUTED) == (episodes == 10)
+    assert verdict.needed == ("at least 10 distinct episodes" if episodes < 10 else "")
+    assert weigh_retention(measure(reference), measure(reference * 0.5))[1] < (0.05 if episodes == 10 else 1.1)
+
+
 def test_mean_near_zero_decides_nothing() -> None:
     rng = np.random.default_rng(0)
     reference = rng.standard_normal((3, 100))

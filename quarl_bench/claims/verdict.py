@@ -7,6 +7,7 @@ from dataclasses import replace
 from quarl_bench import stats
 from quarl_bench.claims.pairs import (
     ANCHOR,
+    FEWEST_EPISODES,
     TIES,
     Pairs,
     align,
@@ -56,7 +57,10 @@ def judge_retention(
     else:
         pairs = pair_up(base, other, base, top, worst_loss)
         estimate = 1.0 - pairs.drop if pairs.level else None
-        if not is_anchored(pairs):
+        if pairs.scarce:
+            caveats.append(f"{distinct} distinct episodes of one policy give no interval")
+            needed = f"at least {FEWEST_EPISODES} distinct episodes"
+        elif not is_anchored(pairs):
             caveats.append(
                 f"the mean reference return lies within {ANCHOR:g} standard errors of {zero:g}: no ratio is stable"
             )
@@ -132,7 +136,7 @@ def weigh_retention(
         return 1.0, 1.0
     base, other, top = _count_from(floor or 0.0, base, other, cap)
     pairs = pair_up(base, other, base, top, worst_loss)
-    if not is_anchored(pairs):
+    if pairs.scarce or not is_anchored(pairs):
         return 1.0, 1.0
     supported, refuted = [0.0], [0.0]
     if pairs.policies > 1:
