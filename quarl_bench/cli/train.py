@@ -149,9 +149,16 @@ def train_arms(options: argparse.Namespace, settings: "Options") -> int:
 
 def choose_recipe(options: argparse.Namespace, spec: "PolicySpec") -> "Recipe":
     """The recipe of a policy, with the steps that the options say instead."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.rl.lqcc.agents import AGENTS
     from quarl_bench.rl.recipes import find_recipe
 
-    own = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
+    try:
+        own = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
+    except SpecError as error:
+        if spec.algo not in AGENTS:
+            raise
+        raise SpecError(f"{error}; for LQCC's recipe pass --seeds too, as --seeds 0..9") from error
     if not options.steps and options.quant_delay is None:
         return own
     plain = find_recipe(spec.algo, spec.environment, spec.origin)
