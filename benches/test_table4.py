@@ -22,7 +22,7 @@ def test_larger_policies_gain_more(claim, board_runs, verdict):
 
 
 @pytest.mark.claim("table4-success")
-def test_int8_flies_as_well(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
+def test_int8_costs_success(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
     measured = evaluate(quantized_policy)
     metrics_regression.check(measured)
     verdict.check(measured, reference=evaluate(policy), policies=policy)

@@ -51,16 +51,20 @@ class Line:
     floor: float | None = None
 
     @property
+    def base(self) -> float:
+        """fp32's mean return over distinct episodes, which is what differences are taken from."""
+        return float(align(self.reference)[0].mean())
+
+    @property
     def difference(self) -> float:
         """Mean of the paired differences to fp32, in return units; like the verdict, of distinct episodes."""
-        base, other = align(self.reference, self.measured)
-        return float(other.mean() - base.mean())
+        _, other = align(self.reference, self.measured)
+        return float(other.mean()) - self.base
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The verdict's interval of that difference; None where there is none."""
-        low, high = self.verdict.low, self.verdict.high
-        size = abs(float(align(self.reference)[0].mean()) - (self.floor or 0.0))
+        low, high, size = self.verdict.low, self.verdict.high, abs(self.base - (self.floor or 0.0))
         return None if low is None or high is None else ((low - 1.0) * size, (high - 1.0) * size)
 
     @property
@@ -111,7 +115,7 @@ class Check:
     def touchiest(self) -> Sensitivity | None:
         """The layer that loses most, where a scale per output channel would lose half of it or less."""
         worst = max(self.layers, key=lambda layer: layer.error, default=None)
-        return worst if worst is not None and 0 < 2 * worst.error_per_channel <= worst.error else None
+        return worst if worst is not None and worst.error > 0 and 2 * worst.error_per_channel <= worst.error else None
 
 
 class Subject:

@@ -79,8 +79,9 @@ def open_stored(named: Named) -> StoredPolicy:
         raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
     archive = folder if folder.suffix == ".zip" and not folder.is_dir() else _find_zip(folder)
     if archive is None:
+        stored = load_policy(folder)
         check_alone(named.algo, named.normalization, named.arch, folder)
-        return load_policy(folder)
+        return stored
     return read_agent(archive, named.algo, _choose_statistics(named.normalization)).store()
 
 

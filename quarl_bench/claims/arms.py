@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench import stats
-from quarl_bench.claims.parity import Returns, Summary, compare, compare_summaries, leave_open, settle
+from quarl_bench.claims.parity import (
+    Returns,
+    Summary,
+    average_estimates,
+    compare,
+    compare_summaries,
+    leave_open,
+    settle,
+)
 from quarl_bench.claims.verdict import conclude
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Outcome, Verdict
@@ -60,16 +67,9 @@ def judge_normalization(tasks: Mapping[str, tuple[Summary, Summary]], missing: S
     if not tasks:
         return leave_open(0.0, missing)
     pairs = list(tasks.values())
-    units = [abs(raw.mean) for raw, _ in pairs]
-    parts = [[g.variance / unit**2 for g in pair] for pair, unit in zip(pairs, units, strict=True)]
-    squares = [
-        sum(part**2 / (g.policies - 1) for part, g in zip(row, pair, strict=True))
-        for row, pair in zip(parts, pairs, strict=True)
-    ]
-    found = stats.average_strata(
+    found = average_estimates(
         [compare_summaries(*pair).estimate for pair in pairs],
-        [sum(row) for row in parts],
-        [sum(row) ** 2 / square for row, square in zip(parts, squares, strict=True)],
+        [[(group.variance / pair[0].mean ** 2, group.policies - 1) for group in pair] for pair in pairs],
     )
     lines = [f"{task}: {_describe(*pair)}" for task, pair in tasks.items()]
     policies = min(group.policies for pair in pairs for group in pair)

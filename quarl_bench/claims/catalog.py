@@ -19,6 +19,7 @@ from quarl_bench.rl.recipes import ALGORITHMS
 from quarl_bench.spec import ID_PART, ZOO, Case
 
 DISTRIBUTED = ("d4pg",)  # algorithms that only ActorQ trains
+RECORDS = "actorq.toml"  # its claims are about records, not about policies
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
 REQUIRED = {"id": str, "locus": str, "kind": str, "rule": str, "threshold": float, "sentence": str, "schemes": list}
 OPTIONAL = {
@@ -126,14 +127,15 @@ class JudgedClaim:
 def read_catalog(extra: tuple[Path, ...] = (), *, elsewhere: bool = False) -> tuple[Claim, ...]:
     """All claims of the package's files and of `extra`; SpecError for an ill-formed file or an id given twice.
 
-    What the package's files know not to hold is about the committed policies and the zoo's: with policies from
-    `elsewhere` it is about the zoo's alone.
+    What the package's files know not to hold is about the committed policies, and, with policies from `elsewhere`,
+    about none but the zoo's and ActorQ's records.
     """
     files = importlib.resources.files(__package__)
     sources = sorted((entry.name, entry.read_text()) for entry in files.iterdir() if entry.name.endswith(".toml"))
-    claims = [claim for name, text in sources for claim in parse_claims(name, text)]
-    if elsewhere:
-        claims = [claim if claim.origin == ZOO else replace(claim, known={}) for claim in claims]
+    claims: list[Claim] = []
+    for name, text in sources:
+        stays = not elsewhere or name == RECORDS
+        claims += [c if stays or c.origin == ZOO else replace(c, known={}) for c in parse_claims(name, text)]
     for path in extra:
         try:
             text = path.read_text()

@@ -31,31 +31,30 @@ class ClaimRefuted(AssertionError):
 def judge_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> Verdict:
     """The verdict on one cell: the weaker one, where it was measured with sampled actions as well.
 
-    One of two ways of acting refutes retention at half the error, so that two chances make no more errors than one.
+    Two chances to refute make no more errors than one: unless both ways of acting refute, one has to at half the error.
     """
-    cap = find_environment(judged.case.environment).cap
+    cap, margin = find_environment(judged.case.environment).cap, judged.claim.threshold
     modes = _split_modes(reference, measured)
-    verdicts = [judge_retention(before, after, margin=judged.claim.threshold, cap=cap) for before, after in modes]
-    found = _weaken(verdicts)
-    if found.outcome is Outcome.REFUTED and _weigh_modes(judged, reference, measured)[1] >= stats.ERROR:
-        found = replace(found, outcome=Outcome.INCONCLUSIVE, needed="more policies: one way of acting alone is lost")
-    return reverse(found) if judged.claim.rule == "drops" else found
+    verdicts = [judge_retention(before, after, margin=margin, cap=cap) for before, after in modes]
+    found = _weaken([reverse(verdict) for verdict in verdicts] if judged.claim.rule == "drops" else verdicts)
+    alone = len(modes) > 1 and found.outcome is Outcome.REFUTED
+    if alone and weigh_case(judged, reference, measured)[1] >= stats.ERROR:
+        needed = "more policies: one way of acting alone refutes it, and not at 2.5%"
+        found = replace(found, outcome=Outcome.INCONCLUSIVE, needed=needed)
+    return found
 
 
 def weigh_case(judged: JudgedCase, reference: Measurement, measured: Measurement) -> tuple[float, float]:
-    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells."""
-    kept, lost = _weigh_modes(judged, reference, measured)
-    return (lost, kept) if judged.claim.rule == "drops" else (kept, lost)
+    """One-sided p-values of "supported" and of "refuted", for false discovery rates over many cells.
 
-
-def _weigh_modes(judged: JudgedCase, reference: Measurement, measured: Measurement) -> tuple[float, float]:
-    """P-values of "kept", which takes both ways of acting, and of "lost", where either is: twice the smaller one."""
-    cap = find_environment(judged.case.environment).cap
-    weights = [
-        weigh_retention(before, after, margin=judged.claim.threshold, cap=cap)
-        for before, after in _split_modes(reference, measured)
-    ]
-    return max(w[0] for w in weights), min(1.0, len(weights) * min(w[1] for w in weights))
+    Supported needs both ways of acting, so the larger p-value; refuted is either one (Simes).
+    """
+    cap, margin = find_environment(judged.case.environment).cap, judged.claim.threshold
+    modes = _split_modes(reference, measured)
+    weights = [weigh_retention(before, after, margin=margin, cap=cap) for before, after in modes]
+    if judged.claim.rule == "drops":
+        weights = [(lost, kept) for kept, lost in weights]
+    return max(w[0] for w in weights), stats.combine_cells([w[1] for w in weights], 1)
 
 
 def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
@@ -130,7 +129,8 @@ def _judge_errors(
 ) -> Verdict:
     """Of relative errors, which mean nothing where fp32's return is near 0: such cells are left out, and named."""
     threshold = judged.claim.threshold
-    anchored = {name: m for name, m in measurements.items() if _has_unit(m[0])}
+    reasons = {name: _find_flaw(m[0]) for name, m in measurements.items()}
+    anchored = {name: m for name, m in measurements.items() if not reasons[name]}
     if judged.claim.rule == "tracks":
         errors = {name: m[0].find_error(m[1]) for name, m in anchored.items()}
         points = {name: (spread, errors[name]) for name, spread in cells.spreads.items() if name in errors}
@@ -138,15 +138,17 @@ def _judge_errors(
     else:
         gains = {name: m[0].find_error(m[2]) - m[0].find_error(m[1]) for name, m in anchored.items()}
         found = judge_gains(average_tasks(gains), policies=cells.policies, missing=cells.missing, threshold=threshold)
-    left = [name for name in measurements if name not in anchored]
-    note = f"left out, as fp32's mean return lies within {ANCHOR:g} standard errors of 0: {', '.join(left)}"
-    return replace(found, caveats=(*found.caveats, note)) if left else found
+    notes = (f"left out: {name} has {reason}" for name, reason in reasons.items() if reason)
+    return replace(found, caveats=(*found.caveats, *notes))
 
 
-def _has_unit(reference: Measurement) -> bool:
-    """Whether the mean return is far enough from 0 to be the unit of an error."""
+def _find_flaw(reference: Measurement) -> str:
+    """Why the mean return is no unit of an error; empty where it is one."""
     (base,) = align(reference)
-    return base.shape[1] > 1 and is_anchored(pair_up(base, base, base))
+    if base.shape[1] < 2:
+        return "one distinct episode"
+    anchored = is_anchored(pair_up(base, base, base))
+    return "" if anchored else f"an fp32 return within {ANCHOR:g} standard errors of 0, or a few more"
 
 
 def _split_modes(reference: Measurement, measured: Measurement) -> list[tuple[Measurement, Measurement]]:

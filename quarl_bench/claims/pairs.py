@@ -61,7 +61,10 @@ class Pairs:
 
     @property
     def scarce(self) -> bool:
-        """Whether one policy has played so little that its own extremes bound nothing; ties count as total losses."""
+        """Whether one policy has played so little that its own extremes bound nothing.
+
+        With ties, or at a cap, the guard takes an unseen episode for a total loss, which holds for any number.
+        """
         return self.policies == 1 and not self.tied and self.episodes < FEWEST_EPISODES
 
     @property

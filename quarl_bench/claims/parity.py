@@ -87,7 +87,8 @@ class Summary(NamedTuple):
 def compare(reference: Returns, candidate: Returns) -> Difference:
     """Welch's t over policies: training seeds of two configurations have nothing in common.
 
-    The reference's mean is taken as known in the division. With a single policy on a side the limits are infinite.
+    The reference's mean is taken as known in the division. With a single policy on a side, or without any spread, the
+    limits are infinite.
     """
     return compare_summaries(Summary.of(reference, "fp32 returns"), Summary.of(candidate))
 
@@ -134,16 +135,24 @@ def average_differences(tasks: Mapping[str, tuple[Returns, Group, Group]]) -> st
 
     A task is (fp32, first, second); the cells of the groups are independent of each other.
     """
-    means, variances, dofs = [], [], []
+    means, parts = [], []
     for reference, first, second in tasks.values():
         unit = abs(float(reference.mean()))
         cells = [(cell, len(group)) for group in (first, second) for cell in group]
-        parts = [cell.var(ddof=1) / cell.size / (size * unit) ** 2 for cell, size in cells]
+        parts.append([(cell.var(ddof=1) / cell.size / (size * unit) ** 2, cell.size - 1) for cell, size in cells])
         averages = [float(np.mean([cell.mean() for cell in group])) for group in (first, second)]
         means.append((averages[0] - averages[1]) / unit)
-        variances.append(sum(parts))
-        squares = [part**2 / (cell.size - 1) for part, (cell, _) in zip(parts, cells, strict=True)]
-        dofs.append(sum(parts) ** 2 / sum(squares) if sum(squares) else 1.0)
+    return average_estimates(means, parts)
+
+
+def average_estimates(means: Sequence[float], parts: Sequence[Sequence[tuple[float, int]]]) -> stats.Interval:
+    """Mean of the tasks' estimates, by stratified Welch; constant data bound nothing.
+
+    `parts` are, per task, the variance that each of its groups adds to the estimate, and its degrees of freedom.
+    """
+    variances = [sum(variance for variance, _ in groups) for groups in parts]
+    squares = [sum(variance**2 / dof for variance, dof in groups) for groups in parts]
+    dofs = [total**2 / square if square else 1.0 for total, square in zip(variances, squares, strict=True)]
     found = stats.average_strata(means, variances, dofs)
     return found if sum(variances) else found._replace(low=-math.inf, high=math.inf)
 

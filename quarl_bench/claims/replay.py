@@ -1,7 +1,7 @@
 """LQCC's sentences about bits (section 3.1) and its Table 1, held against the returns of published or of own runs.
 
-Each verdict comes with the paper's rule (a mean inside the fp32 band) and with an interval, because the two disagree:
-the rule asks whether a mean lies less than one SD of a policy below fp32, an interval whether it lies below at all.
+Sentences about parity are the paper's rule (a mean inside the fp32 band), with what an interval says beside it. The two
+disagree: the rule asks whether a mean lies less than one SD of a policy below fp32, an interval whether it lies below.
 Where a task lacks configurations, the verdict is on the others, partial, and lists what lacks.
 """
 

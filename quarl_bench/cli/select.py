@@ -93,8 +93,8 @@ def _replay(
     from quarl_bench.claims.search import describe, name_grid, name_result, write_result
     from quarl_bench.claims.selection import select
 
-    if options.steps or options.precision != "fp32":
-        raise SpecError("--steps and --precision: published runs have theirs; leave them out, or train with --seeds")
+    if options.steps or options.precision != "fp32" or options.workers > 1:
+        raise SpecError("--steps, --precision, --workers: published runs are trained; leave them out, or pass --seeds")
     names = (options.algo, options.environment)
     if options.output is not None and name_grid(options.output, *names).exists():
         raise SpecError(f"--output {options.output}: holds a search that trains; choose another folder")
@@ -114,17 +114,21 @@ def _search(
     options: argparse.Namespace, rule: "Parity", steps: "tuple[Step, ...]"
 ) -> "tuple[Selection, dict[str, Any]]":
     from quarl_bench.claims.search import Search
+    from quarl_bench.cli.train import warn_of_emulation
     from quarl_bench.rl.lqcc.recipe import find_recipe
     from quarl_bench.rl.run import Options
 
     if options.output is None:
         raise SpecError("--seeds: pass --output, the folder of what is trained")
     recipe = find_recipe(options.algo).override(precision=options.precision)
+    warn_of_emulation(recipe.precision)
     if options.steps:
         recipe = recipe.override(timesteps=options.steps)
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
-    settings = Options(True, sys.stderr.isatty(), lambda: bool(stop), options.workers)
+    settings = Options(
+        resume=True, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop), workers=options.workers
+    )
     search = Search(recipe, options.environment, options.seeds, options.output, rule, steps, options.full)
     selection = search.run(settings, say)
     return selection, search.describe(selection)

@@ -121,17 +121,15 @@ def find_sweet_spots(rows: list[dict[str, Any]]) -> tuple[dict[str, int | None],
 
 
 def _describe(line: "Line") -> dict[str, Any]:
-    reference, verdict = line.reference, line.verdict
-    level = reference.mean
-    # The verdict is about 1 + (return - fp32) / |fp32|; the plot is about returns.
-    bounds = [None if x is None else level + (x - 1.0) * abs(level) for x in (verdict.low, verdict.high)]
+    verdict = line.verdict
+    low, high = line.interval or (None, None)  # of a difference; the plot is about returns
     return {
         "scheme": line.scheme.name,
         "family": str(line.scheme.family),
         "bits": line.scheme.bit_width,
-        "return": line.measured.mean,
-        "low": bounds[0],
-        "high": bounds[1],
+        "return": line.base + line.difference,
+        "low": None if low is None else line.base + low,
+        "high": None if high is None else line.base + high,
         "ratio": verdict.estimate,
         "ratio_low": verdict.low,
         "ratio_high": verdict.high,

@@ -130,7 +130,7 @@ def pytest_runtest_makereport(
     if isinstance(error, Undecided):
         if item.config.stash[SETTINGS].strict:
             report.longrepr = f"{error} (--quarl-strict)"
-        elif call.when == "call":
+        elif call.when != "setup":
             report.outcome, report.longrepr = "passed", None
         else:  # a fixture: what needs it cannot run
             report.outcome = "skipped"

@@ -145,7 +145,7 @@ def read_settings(config: pytest.Config) -> Settings:
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.
         baselines=baselines if baselines.is_dir() and profile != "paper" else None,
-        elsewhere=baselines.resolve() != committed.resolve(),
+        elsewhere=profile == "paper" or baselines.resolve() != committed.resolve(),
         zoo=_find_zoo(config),
         boards=_find_boards(config),
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),

@@ -59,13 +59,13 @@ class VerdictCheck(Check):
     ) -> Verdict:
         """Judge `measured` against the fp32 `reference` of the same cell; `panels` go to the page, `caveats` beside it.
 
-        The row of a refuted case says which layers lose what, where the cell's fp32 `policies` are given.
+        The row of a case that loses says which layers lose what, where the cell's fp32 `policies` are given.
         """
         judged: JudgedCase = self._request.getfixturevalue("case")
         found = judge_case(judged, reference, measured)
         result = replace(found, caveats=(*found.caveats, *caveats))
         row = build_case_row(judged, reference, measured, result)
-        if policies is not None and result.outcome is Outcome.REFUTED:
+        if policies is not None and result.high is not None and result.high < result.threshold:
             row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
         return self._settle(judged, row | _show(panels), result, describe(result))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.errors import QuarlError
+from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.policy.policy import Observations, Policy
 from quarl_bench.prove.executors import EXECUTORS, Cost, Execution, Subject
 from quarl_bench.rl.environments import Environment
@@ -67,6 +67,10 @@ class Played:
         return sum(len(actions) for _, actions in self.calls)
 
 
+class IrreproducibleError(SpecError):
+    """The environment is to blame, not a backend."""
+
+
 def prove(
     subject: Subject, environment: Environment, seeds: Sequence[int], names: Sequence[str] = tuple(EXECUTORS)
 ) -> Iterator[Row]:
@@ -78,6 +82,8 @@ def prove(
             continue
         try:
             yield _play(name, subject, environment, seeds, golden)[1]
+        except IrreproducibleError:
+            raise
         except QuarlError as error:
             yield Row(name, reason=str(error))
 
@@ -108,7 +114,9 @@ def find_divergence(golden: Played, played: Played, subject: Subject, execution:
     """The first action that is not the golden model's, and where in the net it began; empty when there is none."""
     for step, ((states, expected), (others, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
         if not np.array_equal(states, others):  # the actions before were equal
-            return f"step {step}: the environment gives other states after equal actions; seed everything in it"
+            raise IrreproducibleError(
+                f"step {step}: the environment gives other states after equal actions; seed all of it"
+            )
         if np.array_equal(expected, got):
             continue
         row = int(np.argwhere((expected != got).reshape(len(expected), -1).any(1))[0, 0])

@@ -9,7 +9,7 @@ from quarl_bench.claims.panels import OURS
 from quarl_bench.report.rows import Row
 
 OPEN = "not run"
-AUTHORS = "authors"  # origin of claims that are judged on the authors' own runs
+AUTHORS_ORIGIN = "authors"  # of claims that are judged on the authors' own runs
 COLUMNS = ("fp16", "w8", "int8")  # of Table 2; the paper's int8 is our w8
 BREAKOUT = "breakout"  # the game of Table 3
 RESOURCES = (("LUTs", 10_400), ("flip-flops", 20_800), ("block RAMs of 36 Kb", 25), ("DSP blocks", 45))  # LQCC, Table 2
@@ -50,7 +50,7 @@ class Rows:
 
 
 def view_tables(rows: Sequence[Row]) -> tuple[TableView, ...]:
-    """Tables 2 to 5 of QuaRL, and 1 to 3 and 6 of LQCC; none where no row is about a claim of the papers."""
+    """Tables 2 to 5 of QuaRL, 1 to 3 and 6 of LQCC, and its sentences; none where no row is about one of the papers."""
     claims, found = {claim.id: claim for claim in read_catalog()}, Rows(rows)
     if not found.name_claims() & claims.keys():
         return ()
@@ -207,7 +207,7 @@ def _view_sentences(claims: Mapping[str, Claim], found: Rows) -> TableView:
     lines = []
     for name, claim in claims.items():
         own = claims.get(f"{name}-own")
-        if claim.origin == AUTHORS and own is not None:
+        if claim.origin == AUTHORS_ORIGIN and own is not None and claim.locus.startswith("section"):
             for scheme in claim.schemes:
                 rows = [found.find(each.id, algo="sac", scheme=scheme) for each in (claim, own)]
                 lines.append((claim.sentence, scheme, *(_tell(row) for row in rows)))
