@@ -249,20 +249,17 @@ def test_verdicts_show_both_the_rule_and_the_interval(tasks, printed):
 def test_published_files_are_checked(tmp_path):
     with pytest.raises(StoreError, match="sac_fp"):
         read_published(tmp_path)
-    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,2,nan\n")
-    with pytest.raises(StoreError, match="line 3"):
-        read_published(tmp_path)
-    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\nHopper-v4,1,12.6\n")
-    with pytest.raises(StoreError, match="line 3: seed 1 of this configuration comes twice"):
-        read_published(tmp_path)
+    for rows, message in (
+        ("Hopper-v4,1,12.5\nHopper-v4,2,nan\n", "line 3"),
+        ("Hopper-v4,1,12.5\nHopper-v4,1,12.6\n", "line 3: seed 1 of this configuration comes twice"),
+        ("Hopper-v4,1\n", "line 2: fewer columns than the first line has"),
+        (f"Hopper-v4,1,{'1' * 200_000}\n", "field larger"),
+    ):
+        (tmp_path / "sac_fp.csv").write_text(f"env,seed,return\n{rows}")
+        with pytest.raises(StoreError, match=message):
+            read_published(tmp_path)
     (tmp_path / "sac_fp.csv").write_text("")
     with pytest.raises(StoreError, match="its columns are not env, seed, return"):
-        read_published(tmp_path)
-    (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1\n")
-    with pytest.raises(StoreError, match="line 2: fewer columns than the first line has"):
-        read_published(tmp_path)
-    (tmp_path / "sac_fp.csv").write_text(f"env,seed,return\nHopper-v4,1,{'1' * 200_000}\n")
-    with pytest.raises(StoreError, match="field larger"):
         read_published(tmp_path)
     (tmp_path / "sac_fp.csv").write_text("env,seed,return\nHopper-v4,1,12.5\n")
     (tmp_path / "sac_quant.csv").write_text("size,env\n16,Hopper-v4\n")

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
     subject.quantize(asked)  # what cannot be done says so before others are played
-    names = [*dict.fromkeys((asked.name, *check.SCHEMES))] if asked.name not in check.SCHEMES else [*check.SCHEMES]
+    names = [*check.SCHEMES] if asked.name in check.SCHEMES else [asked.name, *check.SCHEMES]
     refused = subject.find_refused([*map(Scheme.parse, names)])
     names = [name for name in names if name not in refused]
     lines = []
