@@ -10,7 +10,7 @@ from quarl_bench.claims.catalog import expand_claims, parse_claims
 from quarl_bench.claims.census import judge_gains, judge_most_cells, judge_order, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, judge_claim
-from quarl_bench.claims.verdict import judge_loss
+from quarl_bench.claims.verdict import judge_harder, judge_loss
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.spec import Measurement, Outcome
 
@@ -147,6 +147,34 @@ def test_the_highest_return_comes_from_the_environment(rule):
     assert judge_claim(item, MeasuredCells(cells, policies=3)).outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize("policies", [1, 4])
+def test_two_cells_of_equal_losses_decide_as_seldom_as_they_say(policies):
+    """Both lose a tenth; of the one policy the episodes, of four the policies are what the noise is between."""
+    rng, outcomes = np.random.default_rng(3), []
+    for _ in range(200):
+        kept = 0.9 + 0.03 * rng.normal(size=(2, policies, 1)) * (policies > 1)
+        base = 100 * (1 + 0.2 * rng.normal(size=(2, policies, 30)))
+        other = kept * base + 10 * rng.normal(size=base.shape)
+        cells = [tuple(map(measure_all, pair)) for pair in zip(base, other, strict=True)]
+        outcomes.append(judge_harder(*cells).outcome)
+    allowed = scipy.stats.binom.isf(1e-4, 200, 0.06)
+    assert max(outcomes.count(Outcome.SUPPORTED), outcomes.count(Outcome.REFUTED)) <= allowed
+
+
+def test_the_first_of_two_cells_is_harder():
+    rng = np.random.default_rng(0)
+    hard, easy = make_cell(rng, 0.6, policies=3), make_cell(rng, 0.95, policies=3)
+    verdict, other = judge_harder(hard, easy), judge_harder(easy, hard)
+    assert (verdict.outcome, other.outcome) == (Outcome.SUPPORTED, Outcome.REFUTED)
+    assert 0 < verdict.low < verdict.estimate < verdict.high
+    assert verdict.estimate == pytest.approx(0.35, abs=0.01)
+    assert (other.low, other.high) == pytest.approx((-verdict.high, -verdict.low))
+    assert judge_harder(hard, easy, threshold=0.3).outcome is Outcome.SUPPORTED
+    assert judge_harder(hard, easy, threshold=0.4).outcome is Outcome.REFUTED
+    partial = judge_harder(hard, None, missing=("dqn-breakout-w8",))
+    assert (partial.outcome, partial.estimate) == (Outcome.PARTIAL, None)
+
+
 def test_a_ratio_is_held_against_its_threshold():
     ratios = dict(zip("abcdefgh", [1.5, 1.6, 1.4, 1.55, 1.45, 1.5, 1.52, 1.48], strict=True))
     outcomes = [judge_wider(ratios, policies=3, threshold=threshold).outcome for threshold in (1.0, 1.5, 2.0)]
@@ -179,7 +207,8 @@ cells = [{{ algo = "dqn", environments = ["cartpole", "acrobot"] }}]
 
 @pytest.mark.parametrize(
     ("rule", "scheme", "against"), [("most_cells", "w8", ""), ("wider", "rmse8", 'against = "ppo"'),
-                                    ("mean_error", "w8", ""), ("equivalence", "w8", 'against = "fp16"')]
+                                    ("mean_error", "w8", ""), ("equivalence", "w8", 'against = "fp16"'),
+                                    ("harder", "w8", "")]
 )  # fmt: skip
 def test_every_rule_has_a_judge(rule, scheme, against):
     (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
@@ -204,11 +233,18 @@ def test_every_rule_has_a_judge(rule, scheme, against):
         ("idles", "w8", "", "rule"),  # of the other kind
         ("rises", "w8", "", "schemes"),
         ("most_cells", "w8", 'slug = "Not_One"', "slug"),
+        ("harder", "w8", 'against = "fp16"', "rule"),
     ],
 )
 def test_what_a_rule_cannot_compare_is_refused(rule, scheme, against, key):
     with pytest.raises(SpecError, match=f"key '{key}'"):
         parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
+
+
+def test_a_pair_is_two_cells():
+    text = CLAIMS.format(rule="harder", scheme="w8", against="").replace('"cartpole", ', "")
+    with pytest.raises(SpecError, match="key 'cells': harder compares two cells"):
+        parse_claims("x.toml", text)
 
 
 @pytest.mark.parametrize("size", [5, 8, 12])

@@ -175,13 +175,14 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
     """One item per scheme and board, and per algorithm unless it is pooled, of a claim of kind `aggregate`.
 
-    A count, and an order of schemes, is one item over all cells and schemes.
+    A count, and an order of schemes, is one item over all cells and schemes; a comparison of two cells is pooled.
     """
     if RULES[claim.rule].whole:
         cases = tuple(Case(a, environment, s, claim.origin) for a, environment in claim.cells for s in claim.schemes)
         yield JudgedClaim(claim, ALL, ALL, cases)
         return
-    for algo in (ALL,) if claim.pooled else dict.fromkeys(algo for algo, _ in claim.cells):
+    pooled = claim.pooled or RULES[claim.rule].pair
+    for algo in (ALL,) if pooled else dict.fromkeys(algo for algo, _ in claim.cells):
         for scheme in claim.schemes:
             cells = [cell for cell in claim.cells if algo in (cell[0], ALL)]
             for board in claim.boards:
@@ -211,6 +212,9 @@ class _Entry:
         if rule.ratio and entry["threshold"] <= 0:
             raise self._error("threshold", "must be a ratio above 0; 1 is equality")
         self._check_names(rule)
+        cells = tuple(self._cells())
+        if rule.pair and len(set(cells)) != 2:
+            raise self._error("cells", f"{entry['rule']} compares two cells, the first with the second; name two")
         return Claim(
             id=entry["id"],
             paper=paper,
@@ -220,7 +224,7 @@ class _Entry:
             threshold=entry["threshold"],
             sentence=entry["sentence"],
             schemes=tuple(entry["schemes"]),
-            cells=tuple(self._cells()),
+            cells=cells,
             boards=tuple(entry.get("boards", [""])),
             against=entry.get("against", ""),
             against_origin=entry.get("against_origin", ""),

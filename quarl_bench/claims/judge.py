@@ -15,7 +15,7 @@ from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.convergence import judge_convergence, judge_sooner
 from quarl_bench.claims.pairs import ANCHOR, align, is_anchored, pair_up
-from quarl_bench.claims.verdict import judge_loss, judge_retention, reverse, weigh_retention
+from quarl_bench.claims.verdict import judge_harder, judge_loss, judge_retention, reverse, weigh_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict
@@ -118,6 +118,10 @@ def _judge_cells(
         pair = None if triple is None else (triple[2], triple[1])
         return judge_loss(pair, margin=threshold, cap=caps.get(name), missing=missing)
     pairs = {name: (m[0], m[1]) for name, m in measurements.items()}
+    if rule == "harder":
+        first, second = (case.id for case in judged.cases)
+        tops = (caps.get(first), caps.get(second))
+        return judge_harder(pairs.get(first), pairs.get(second), threshold=threshold, caps=tops, missing=missing)
     if rule == "most_cells":
         return judge_most_cells(pairs, margin=threshold, caps=caps, missing=missing)
     verdict = judge_mean_error(pairs, threshold=threshold, caps=caps, missing=missing)

@@ -47,6 +47,7 @@ class Rule:
     share: bool = True  # whether the threshold is a share, between 0 and 1
     ratio: bool = False  # whether it is a ratio, above 0
     whole: bool = False  # whether one item is about all cells and schemes
+    pair: bool = False  # whether one item is about two cells, the first against the second
     boards: bool = False  # whether cells are measured on boards
     curves: bool = False  # whether learning curves are judged
 
@@ -84,6 +85,10 @@ RULES: dict[str, Rule] = {
     ),
     "loses": Rule(
         AGGREGATE, "ratio of mean returns of one cell; supported below 1 - threshold", against=Meaning.SCHEMES
+    ),
+    "harder": Rule(
+        AGGREGATE, "relative loss of the first of two cells minus that of the second; supported above the threshold",
+        share=False, pair=True,
     ),
     "tracks": Rule(
         AGGREGATE, "rank correlation between the spread of weights and the loss, over cells",

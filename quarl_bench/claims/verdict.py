@@ -110,6 +110,49 @@ def judge_loss(
     return reverse(judge_retention(*pair, margin=margin, cap=cap))
 
 
+def judge_harder(
+    first: tuple[Measurement, Measurement] | None,
+    second: tuple[Measurement, Measurement] | None,
+    *,
+    threshold: float = 0.0,
+    caps: tuple[float | None, float | None] = (None, None),
+    missing: Sequence[str] = (),
+) -> Verdict:
+    """Judge "the first cell loses a larger share of its return than the second", by more than `threshold`.
+
+    Each is (reference, candidate), or None when the cell is missing: then the outcome is partial. Estimate and interval
+    are the difference of relative losses. The cells share neither policies nor episodes, so the distances of the limits
+    of `judge_retention` add in squares (method of variance estimates recovery).
+    """
+    pairs = zip((first, second), caps, strict=True)
+    cells = [judge_retention(*pair, cap=cap) for pair, cap in pairs if pair is not None]
+    limits = [(cell.estimate, cell.low, cell.high) for cell in cells]
+    estimate, interval = None, None
+    if len(limits) == 2 and all(number is not None for cell in limits for number in cell):
+        (kept, low, high), (other, other_low, other_high) = limits
+        estimate = other - kept
+        interval = (
+            estimate - math.hypot(other - other_low, high - kept),
+            estimate + math.hypot(other_high - other, kept - low),
+        )
+    outcome = conclude(interval, threshold, math.inf)
+    policies = min((cell.policies for cell in cells), default=0)
+    return Verdict(
+        outcome=Outcome.PARTIAL if missing else outcome,
+        estimate=estimate,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
+        threshold=threshold,
+        scope="these policies" if policies == 1 else name_scope(policies),
+        policies=policies,
+        episodes=min((cell.episodes for cell in cells), default=0),
+        distinct_episodes=min((cell.distinct_episodes for cell in cells), default=0),
+        needed="more policies of both" if outcome is Outcome.INCONCLUSIVE and not missing else "",
+        caveats=tuple(dict.fromkeys(caveat for cell in cells for caveat in cell.caveats)),
+        missing=tuple(missing),
+    )
+
+
 def reverse(verdict: Verdict) -> Verdict:
     """The verdict on the opposite sentence: the same interval on the other side of the threshold."""
     opposite = {Outcome.SUPPORTED: Outcome.REFUTED, Outcome.REFUTED: Outcome.SUPPORTED}
