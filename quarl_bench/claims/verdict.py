@@ -126,15 +126,17 @@ def judge_harder(
     """
     pairs = zip((first, second), caps, strict=True)
     cells = [judge_retention(*pair, cap=cap) for pair, cap in pairs if pair is not None]
-    limits = [(cell.estimate, cell.low, cell.high) for cell in cells]
+    ratios = [
+        (cell.estimate, cell.low, cell.high)
+        for cell in cells
+        if cell.estimate is not None and cell.low is not None and cell.high is not None
+    ]
     estimate, interval = None, None
-    if len(limits) == 2 and all(number is not None for cell in limits for number in cell):
-        (kept, low, high), (other, other_low, other_high) = limits
+    if len(ratios) == 2:
+        (kept, low, high), (other, other_low, other_high) = ratios
         estimate = other - kept
-        interval = (
-            estimate - math.hypot(other - other_low, high - kept),
-            estimate + math.hypot(other_high - other, kept - low),
-        )
+        below, above = math.hypot(other - other_low, high - kept), math.hypot(other_high - other, kept - low)
+        interval = estimate - below, estimate + above
     outcome = conclude(interval, threshold, math.inf)
     policies = min((cell.policies for cell in cells), default=0)
     return Verdict(
