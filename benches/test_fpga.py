@@ -95,13 +95,11 @@ class Designs:
     def write(self, name, plan=None):
         """The folder of the design of that name, and its plan."""
         if name not in self._written:
-            plan = plan or Plan(split(self.find_net(name)[0]), self._find_folding(name))
+            net, weights = self.find_net(name)
+            foldings = FOLDINGS | TRAINED_FOLDINGS if weights == "trained" else FOLDINGS
+            plan = plan or Plan(split(net), foldings[name])
             self._written[name] = write_design(plan, self._folder / name)
         return self._written[name]
-
-    def _find_folding(self, name):
-        trained = self.find_selected(name)[1] == "trained"
-        return TRAINED_FOLDINGS.get(name, FOLDINGS[name]) if trained else FOLDINGS[name]
 
     def simulates(self, name):
         """Whether this profile has the time."""

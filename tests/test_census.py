@@ -171,6 +171,10 @@ def test_the_first_of_two_cells_is_harder():
     assert (other.low, other.high) == pytest.approx((-verdict.high, -verdict.low))
     assert judge_harder(hard, easy, threshold=0.3).outcome is Outcome.SUPPORTED
     assert judge_harder(hard, easy, threshold=0.4).outcome is Outcome.REFUTED
+    text = CLAIMS.format(rule="harder", scheme="w8", against="").replace("acrobot", "breakout")
+    (item,) = expand_claims(*parse_claims("x.toml", text))
+    found = dict(zip((case.id for case in item.cases), (hard, easy), strict=True))
+    assert (item.id, judge_claim(item, MeasuredCells(found)).outcome) == ("all-x-w8", Outcome.SUPPORTED)
     partial = judge_harder(hard, None, missing=("dqn-breakout-w8",))
     assert (partial.outcome, partial.estimate) == (Outcome.PARTIAL, None)
 

@@ -121,8 +121,9 @@ def judge_harder(
     """Judge "the first cell loses a larger share of its return than the second", by more than `threshold`.
 
     Each is (reference, candidate), or None when the cell is missing: then the outcome is partial. Estimate and interval
-    are the difference of relative losses. The cells share neither policies nor episodes, so the distances of the limits
-    of `judge_retention` add in squares (method of variance estimates recovery).
+    are the difference of relative losses. The cells share no policy, and of their episodes the starts at most, so they
+    count as independent: the distances of the limits of `judge_retention` add in squares (method of variance estimates
+    recovery).
     """
     pairs = zip((first, second), caps, strict=True)
     cells = [judge_retention(*pair, cap=cap) for pair, cap in pairs if pair is not None]
