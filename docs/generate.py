@@ -25,6 +25,7 @@ README, PAGE, VERDICTS = HERE.parent / "README.md", HERE / "claims.md", HERE / "
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "claims" / "quarl.toml"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
+SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
 ORDER = ("supported", "refuted", "inconclusive", "partial")
 
 
@@ -123,14 +124,16 @@ def write_policies(cells: dict[str, list[dict[str, Any]]], printed: dict[str, An
         paper = None if variant else printed.get(algo, {}).get(environment, {}).get("fp32")
         score = _average(sampled or argmax)
         short = published.get("sd") is not None and score < published["mean"] - published["sd"]
+        beside = f"{_show(published['mean'])}{' (below)' if short else ''}" if published else ""
+        second = published.get("source", "").startswith(SECOND)
         columns = (
             f"`{name}`",
             f"{members[0]['recipe']['timesteps']:,}",
             ", ".join(_show(value) for value in argmax),
             _show(_average(argmax)),
             ", ".join(_show(value) for value in sampled),
-            "" if paper is None else _show(paper),
-            f"{_show(published['mean'])}{' (below)' if short else ''}" if published else "",
+            beside if second else "" if paper is None else _show(paper),
+            "" if second else beside,
         )
         lines.append(f"| {' | '.join(columns)} |")
     return "\n".join([*lines, ""])
@@ -200,8 +203,9 @@ Every committed policy was trained by `quarl train`; its folder below `baselines
 with recipe, learning curve, return and the hash of the weights, and a test plays it again. Returns are means over 100
 episodes, argmax or the mean action, of each training seed and of all; `sampled` where actions can be sampled and the
 published agents do. Beside them stands what was published: fp32 in the paper's Table 2, and the agent of
-stable-baselines3's zoo. `below` marks a mean, sampled where there is one, that misses
-the zoo's by more than the SD of its episodes.
+stable-baselines3's zoo; for `lqcc`, the second paper's own policies, of 1,000,000 steps. `below` marks a mean, sampled
+where there is one, that misses the zoo's by more than the SD of its episodes, or the second paper's by more than the SD
+of its ten policies.
 
 `qat<bits>` was trained with the quantizer and is integers; `layernorm` and `control` are the arms of comparisons;
 `bf16` was trained in mixed precision; `lqcc` by the second paper's hyperparameters.

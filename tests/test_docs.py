@@ -102,9 +102,9 @@ def test_the_page_of_policies_is_current(generator):
 
 
 def test_the_page_of_policies_says_what_falls_short(generator):
-    def row(mean, sampled=None):
+    def row(mean, sampled=None, source="a table"):
         manifest = {"seed": 0, "recipe": {"timesteps": 2_000}, "return": {"mean": mean}}
-        manifest["published"] = {"mean": 20.0, "sd": 1.0}
+        manifest["published"] = {"mean": 20.0, "sd": 1.0, "source": source}
         manifest |= {} if sampled is None else {"sampled_return": {"mean": sampled}}
         return generator.write_policies(
             {"ppo-pong": [manifest, manifest]}, {"ppo": {"pong": {"fp32": 21}}}
@@ -112,6 +112,7 @@ def test_the_page_of_policies_says_what_falls_short(generator):
 
     assert row(19.5) == "| `ppo-pong` | 2,000 | 19.5, 19.5 | 19.5 |  | 21 | 20 |"
     assert row(18.5).endswith("| 20 (below) |")
+    assert row(18.5, source="LQCC, Table 6").endswith("| 20 (below) |  |")
     assert row(18.5, sampled=19.0) == "| `ppo-pong` | 2,000 | 18.5, 18.5 | 18.5 | 19, 19 | 21 | 20 |"
 
 

@@ -280,22 +280,31 @@ def test_only_what_has_learned_scales_is_quantized_so():
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-def test_a_chain_has_autograds_gradients(dtype, close):
+@pytest.mark.parametrize("learns", [(True, True), (False, True), (True, False), (False, False)])
+def test_a_chain_has_autograds_gradients(dtype, close, learns):
     """Six nets: in bf16 that is a whole block and a part of one."""
     generators = [torch.Generator().manual_seed(k) for k in range(6)]
-    net = StackedNet((5, 16, 16, 2), generators)
-    x = torch.randn(3, 9, 5, requires_grad=True)
-    chain(x, list(net.layers), copies=2, dtype=dtype).square().sum().backward()
-    found = [x.grad, *(parameter.grad for parameter in net.layers)]
-    x.grad = None
-    net.zero_grad()
-    y = x.repeat_interleave(2, 0)
+    net = StackedNet((8, 16, 16, 2), generators)
+    stream = torch.Generator().manual_seed(0)
+    parts = [
+        torch.randn(3, 9, width, generator=stream).requires_grad_(needs)
+        for width, needs in zip((5, 3), learns, strict=True)
+    ]
+    chain(parts[0], list(net.layers), beside=parts[1], copies=2, dtype=dtype).square().sum().backward()
+    found = [tensor.grad for tensor in (*parts, *net.layers)]
+    for tensor in (*parts, *net.layers):
+        tensor.grad = None
+    y = torch.cat(parts, 2).repeat_interleave(2, 0)
     for index in range(0, 6, 2):
         y = torch.baddbmm(net.layers[index + 1][:, None], y, net.layers[index].mT)
         y = y.relu() if index < 4 else y
     y.square().sum().backward()
-    for ours, theirs in zip(found, [x.grad, *(parameter.grad for parameter in net.layers)], strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=close, atol=close * float(theirs.abs().max()))
+    for ours, tensor in zip(found, (*parts, *net.layers), strict=True):
+        if tensor.grad is None:
+            assert ours is None
+        else:
+            # By the norm: in bf16 a sum near 0 may be on the other side of a ReLU, and its gradient another one.
+            assert (ours - tensor.grad).norm() <= close * tensor.grad.norm()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

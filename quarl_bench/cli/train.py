@@ -111,14 +111,7 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
     except Interrupted as reason:
         say(str(reason))
         return STOPPED
-    score = stored.about["return"]
-    published = stored.about["published"]
-    result = {"policy": spec.name, "folder": None if folder is None else str(folder), "sha256": stored.sha256}
-    text = f"{spec.name}: return {score['mean']:.1f} +- {score['sd']:.1f} over {score['episodes']} episodes"
-    if published:
-        spread = "" if published["sd"] is None else f" +- {published['sd']:g}"
-        text += f"; published {published['mean']:g}{spread}"
-    print_result(options, result | {"return": score, "published": published}, text)
+    print_result(options, *describe_trained(spec, stored, folder))
     return 0
 
 
@@ -224,11 +217,17 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
 
 def print_trained(options: argparse.Namespace, trained: Iterable[tuple["PolicySpec", "Stored"]]) -> int:
     """Say how well every policy below --output plays."""
-    results, lines = [], []
-    for spec, stored in trained:
-        score = stored.about["return"]
-        folder = str(options.output / spec.name)
-        results.append({"policy": spec.name, "folder": folder, "sha256": stored.sha256, "return": score})
-        lines.append(f"{spec.name}: return {score['mean']:.1f} +- {score['sd']:.1f} over {score['episodes']} episodes")
-    print_result(options, {"policies": results}, "\n".join(lines))
+    told = [describe_trained(spec, stored, options.output / spec.name) for spec, stored in trained]
+    print_result(options, {"policies": [result for result, _ in told]}, "\n".join(line for _, line in told))
     return 0
+
+
+def describe_trained(spec: "PolicySpec", stored: "Stored", folder: Path | None) -> tuple[dict[str, Any], str]:
+    """A policy's return beside the published one: as JSON types, and as a line."""
+    score, published = stored.about["return"], stored.about["published"]
+    result = {"policy": spec.name, "folder": None if folder is None else str(folder), "sha256": stored.sha256}
+    line = f"{spec.name}: return {score['mean']:.1f} +- {score['sd']:.1f} over {score['episodes']} episodes"
+    if published:
+        spread = "" if published["sd"] is None else f" +- {published['sd']:g}"
+        line += f"; published {published['mean']:g}{spread}"
+    return result | {"return": score, "published": published}, line

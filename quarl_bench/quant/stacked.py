@@ -41,7 +41,10 @@ class _Chain(torch.autograd.Function):
     """Affine maps with ReLUs between them."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, copies: int, dtype: torch.dtype, *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, beside: Tensor | None, copies: int, dtype: torch.dtype, *parameters: Tensor
+    ) -> Tensor:
+        split, x = x.shape[2], x if beside is None else torch.cat([x, beside], 2)
         x, parameters = x.to(dtype), tuple(parameter.to(dtype) for parameter in parameters)
         weights, biases, nets = parameters[::2], parameters[1::2], len(parameters[0])
         given = x.repeat_interleave(copies, 0) if copies > 1 else x
@@ -54,20 +57,22 @@ class _Chain(torch.autograd.Function):
                 y = multiply(y, weight[block], bias[block], relu=layer < last)
             result[block] = y
         if any(ctx.needs_input_grad):
-            ctx.inputs, ctx.weights, ctx.biases, ctx.copies = inputs, weights, biases, copies
+            ctx.inputs, ctx.weights, ctx.biases, ctx.copies, ctx.split = inputs, weights, biases, copies, split
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Gradients of what needs one: of the critics' weights nothing is computed while the actor learns."""
-        inputs, weights, copies = ctx.inputs, ctx.weights, ctx.copies
+        """Gradients of what needs one: of critics, those of the actions alone are computed while the actor learns."""
+        inputs, weights, copies, split = ctx.inputs, ctx.weights, ctx.copies, ctx.split
         nets, layers, dtype = len(weights[0]), len(weights), weights[0].dtype
         above, wanted = gradients[0].to(dtype), ctx.needs_input_grad
         found = [
-            torch.empty(parameter.shape) if wanted[3 + index] else None
+            torch.empty(parameter.shape) if wanted[4 + index] else None
             for index, parameter in enumerate(part for pair in zip(weights, ctx.biases, strict=True) for part in pair)
         ]
-        of_inputs = torch.empty(nets, *inputs[0].shape[-2:]) if wanted[0] else None
+        columns = slice(0 if wanted[0] else split, None if wanted[1] else split)
+        first = weights[0][..., columns].contiguous()  # oneDNN is slow on columns that lie apart
+        of_inputs = torch.empty(nets, inputs[0].shape[-2], first.shape[2]) if first.shape[2] else None
         for number, block in enumerate(_list_blocks(nets, dtype)):
             gradient = above[block]
             for layer in reversed(range(layers)):
@@ -76,15 +81,17 @@ class _Chain(torch.autograd.Function):
                 if of_weight is not None and of_bias is not None:
                     of_weight[block] = multiply(gradient.mT, x.mT)
                     of_bias[block] = gradient.sum(-2)
-                if layer == 0 and not wanted[0]:
-                    break
-                gradient = multiply(gradient, weights[layer][block].mT)
                 if layer:
+                    gradient = multiply(gradient, weights[layer][block].mT)
                     gradient = torch.ops.aten.threshold_backward(gradient, x, 0)
-            if of_inputs is not None:
-                of_inputs[block] = gradient
-        shared = None if of_inputs is None else of_inputs if copies == 1 else _group(of_inputs, copies).sum(1)
-        return (shared, None, None, *found)
+                elif of_inputs is not None:
+                    of_inputs[block] = multiply(gradient, first[block].mT)
+        of_x = of_beside = None
+        if of_inputs is not None:
+            shared = of_inputs if copies == 1 else _group(of_inputs, copies).sum(1)
+            of_x = shared[..., :split] if wanted[0] else None
+            of_beside = shared[..., split if wanted[0] else 0 :] if wanted[1] else None
+        return (of_x, of_beside, None, None, *found)
 
 
 def _list_blocks(nets: int, dtype: torch.dtype) -> Sequence[Any]:
@@ -99,13 +106,22 @@ def _group(x: Tensor, copies: int) -> Tensor:
     return x.view(-1, copies, *x.shape[1:])
 
 
-def chain(x: Tensor, parameters: Sequence[Tensor], *, copies: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+def chain(
+    x: Tensor,
+    parameters: Sequence[Tensor],
+    *,
+    beside: Tensor | None = None,
+    copies: int = 1,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
     """Outputs (nets, n, outputs) of a stack for inputs (nets / copies, n, inputs), each shared by `copies` nets.
 
+    The inputs are the columns of `x` and behind them those `beside`; of each, gradients are computed where it needs
+    them.
     `parameters` are weight (nets, outputs, inputs) and bias (nets, outputs) of each layer; ReLUs stand between layers.
     `dtype` is that of the products; parameters, results and gradients are fp32.
     """
-    result: Tensor = _Chain.apply(x, copies, dtype, *parameters)  # type: ignore[no-untyped-call]
+    result: Tensor = _Chain.apply(x, beside, copies, dtype, *parameters)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -46,7 +46,7 @@ class Critics(nn.Module):
     def forward(self, observations: Tensor, actions: Tensor, *, frozen: bool = False) -> Tensor:
         """Values (seeds, copies, n); `frozen` weights pass gradients to the actions alone."""
         layers = [parameter.detach() if frozen else parameter for parameter in self.layers]
-        values = chain(torch.cat([observations, actions], 2), layers, copies=self.copies, dtype=self.dtype)
+        values = chain(observations, layers, beside=actions, copies=self.copies, dtype=self.dtype)
         return values.view(-1, self.copies, values.shape[1])
 
 

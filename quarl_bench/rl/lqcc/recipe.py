@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import WIDTHS, Family, Scheme
+from quarl_bench.rl.recipes import Published
 from quarl_bench.spec import PolicySpec
 
 ORIGIN = "lqcc"  # of every policy trained so
@@ -82,7 +83,7 @@ class Recipe:
 
 def find_recipe(algo: str) -> Recipe:
     """LQCC's recipe of an algorithm; SpecError where it has none."""
-    tables = _read_recipes()
+    tables = _read_tables("recipes.toml")
     if algo not in tables:
         raise SpecError(f"{algo} is not trained with many seeds in one process; known are {', '.join(tables)}")
     return Recipe(algo, **tables[algo])
@@ -116,7 +117,12 @@ def list_options(origin: str, scheme: str) -> list[str]:
     return [part for part in parts if part]
 
 
+def find_published(policy: PolicySpec) -> Published | None:
+    """What the paper or its authors' runs report of such policies, over ten training seeds; None where they do not."""
+    found = _read_tables("published.toml").get(policy.name.removesuffix(f"-seed{policy.seed}"))
+    return None if found is None else Published(**found)
+
+
 @cache
-def _read_recipes() -> dict[str, dict[str, Any]]:
-    file = importlib.resources.files(__package__).joinpath("recipes.toml")
-    return tomllib.loads(file.read_text())
+def _read_tables(file: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(importlib.resources.files(__package__).joinpath(file).read_text())

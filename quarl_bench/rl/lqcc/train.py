@@ -36,7 +36,7 @@ from quarl_bench.quant.requantize import Requantization
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
 from quarl_bench.rl.evaluate import VALIDATION_SEEDS, roll_out
 from quarl_bench.rl.lqcc.agents import AGENTS, Agent
-from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, name_policy
+from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, find_published, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
 from quarl_bench.rl.run import CURVE_POINTS, Interrupted, Options, score_policy
 from quarl_bench.rl.train import check_unfinished
@@ -258,6 +258,7 @@ class Loop:
     def publish(self, index: int, spec: PolicySpec) -> Stored:
         """Score the policy of one seed on test seeds and store it with everything a reader needs."""
         (policy, counter), recipe = count_clipped(self.export(index)), self.run.recipe
+        published = find_published(spec)
         score = score_policy(policy, self.run.environment)
         about = {
             "algo": recipe.algo,
@@ -267,7 +268,7 @@ class Loop:
             "origin": "trained by quarl_bench, many seeds at once",
             "recipe": {"source": SOURCE, "sha256": recipe.sha256} | asdict(recipe),
             "trained_with": list(self.run.seeds),
-            "published": None,
+            "published": None if published is None else asdict(published),
             "selection": {"rule": "the last policy", "episodes": 0, "timesteps": self.steps},
             "curve": self.curves[index],
             "return": score,
