@@ -47,11 +47,11 @@ class _Chain(torch.autograd.Function):
         split, x = x.shape[2], x if beside is None else torch.cat([x, beside], 2)
         x, parameters = x.to(dtype), tuple(parameter.to(dtype) for parameter in parameters)
         weights, biases, nets = parameters[::2], parameters[1::2], len(parameters[0])
-        given = x.repeat_interleave(copies, 0) if copies > 1 else x
+        given = [net // copies for net in range(nets)]  # the inputs of each net
         last, inputs = len(weights) - 1, []
         result = torch.empty(nets, x.shape[1], weights[-1].shape[1])
         for block in _list_blocks(nets, dtype):
-            y = given[block]
+            y = x[given[block]]
             for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
                 inputs.append(y)
                 y = multiply(y, weight[block], bias[block], relu=layer < last)
