@@ -265,6 +265,12 @@ def print_cycles():
     return {f"{name}v4": ARCHITECTURES[name].paper_cycles for name in SELECTED}
 
 
+def count_cycles(designs, names):
+    """By name, those of the simulated designs for which this profile has the time."""
+    inputs = {name: draw_inputs(split(designs.find_net(name)[0]), 100) for name in filter(designs.simulates, names)}
+    return {name: designs.simulate(name, q).latency[0] for name, q in inputs.items()}
+
+
 @pytest.mark.claim("lqcc-finn-latency")
 def test_formulas_reproduce_the_latencies(claim, verdict):
     from quarl_bench.claims.hardware import judge_model
@@ -277,11 +283,33 @@ def test_formulas_reproduce_the_latencies(claim, verdict):
 def test_designs_are_faster_than_printed(claim, designs, verdict):
     from quarl_bench.claims.hardware import judge_latency
 
-    cycles = {}
-    for name in filter(designs.simulates, SELECTED):
-        q = draw_inputs(split(designs.find_net(name)[0]), 100)
-        cycles[f"{name}v4"] = designs.simulate(name, q).latency[0]
+    cycles = {f"{name}v4": count for name, count in count_cycles(designs, SELECTED).items()}
     verdict.check_result(judge_latency(cycles, print_cycles(), claim.claim.threshold), Source.SIMULATED)
+
+
+@pytest.mark.claim("lqcc-finn-speedup")
+def test_formulas_reproduce_what_selection_gains(claim, verdict):
+    from quarl_bench.claims.hardware import judge_speedup
+
+    cycles = {f"{name}v4": fold_finn(ARCHITECTURES[name]).cycles for name in SELECTED}
+    times = {task: row["times"] for (_, task), row in claim.claim.values.items()}
+    reference = fold_finn(ARCHITECTURES["reference"]).cycles
+    verdict.check_result(judge_speedup(cycles, reference, times, claim.claim.threshold), Source.ESTIMATED)
+
+
+@pytest.mark.claim("lqcc-rtl-speedup")
+def test_selected_designs_are_faster_than_the_reference(claim, designs, verdict):
+    from quarl_bench.claims.hardware import judge_speedup
+
+    names = [environment.removesuffix("v4") for _, environment in claim.claim.cells]
+    cycles = count_cycles(designs, [*names, "reference"])
+    result = judge_speedup(
+        {f"{name}v4": cycles[name] for name in names if name in cycles},
+        cycles.get("reference"),
+        {f"{name}v4": 1.0 for name in names},
+        claim.claim.threshold,
+    )
+    verdict.check_result(result, Source.SIMULATED)
 
 
 @pytest.mark.claim("lqcc-finn-fit")

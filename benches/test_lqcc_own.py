@@ -62,6 +62,14 @@ def test_the_input_is_the_bottleneck(claim, tasks, verdict):
     verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
 
 
+@pytest.mark.claim("lqcc-output-least-own")
+def test_output_bits_matter_less_than_the_cores(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_bottleneck
+    from quarl_bench.claims.selection import Configuration
+
+    verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0], "core"))
+
+
 @pytest.mark.claim("lqcc-output-own")
 def test_output_bits_do_not_matter(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_output
@@ -72,8 +80,25 @@ def test_output_bits_do_not_matter(claim, tasks, verdict):
 @pytest.mark.claim("lqcc-two-bit-output-own", "lqcc-halfcheetah-bits-own")
 def test_fewer_bits_cost_return(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_cost
+    from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_cost(tasks, claim.scheme))
+    verdict.check_result(judge_cost(tasks, Configuration.parse(claim.scheme)))
+
+
+@pytest.mark.claim("lqcc-halfcheetah-width-own")
+def test_narrower_layers_cost_return(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_cost
+    from quarl_bench.claims.selection import WIDTHS, Configuration
+
+    narrow = Configuration.parse(claim.scheme)
+    verdict.check_result(judge_cost(tasks, narrow, replace(narrow, width=WIDTHS[-1])))
+
+
+@pytest.mark.claim("lqcc-input-bits-own")
+def test_behind_a_small_core_fewer_input_bits_do(claim, tasks, verdict):
+    from quarl_bench.claims.replay import judge_input_bits, read_printed
+
+    verdict.check_result(judge_input_bits(tasks, read_printed(claim.claim)))
 
 
 @pytest.mark.claim("lqcc-two-bit-core-own")

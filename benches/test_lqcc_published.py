@@ -5,6 +5,7 @@ checkout.
 """
 
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -63,6 +64,14 @@ def test_the_input_is_the_bottleneck(claim, tasks, settle):
     settle(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
 
 
+@pytest.mark.claim("lqcc-output-least")
+def test_output_bits_matter_less_than_the_cores(claim, tasks, settle):
+    from quarl_bench.claims.replay import judge_bottleneck
+    from quarl_bench.claims.selection import Configuration
+
+    settle(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0], "core"))
+
+
 @pytest.mark.claim("lqcc-output")
 def test_output_bits_do_not_matter(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_output
@@ -73,8 +82,25 @@ def test_output_bits_do_not_matter(claim, tasks, settle):
 @pytest.mark.claim("lqcc-two-bit-output", "lqcc-halfcheetah-bits")
 def test_fewer_bits_cost_return(claim, tasks, settle):
     from quarl_bench.claims.replay import judge_cost
+    from quarl_bench.claims.selection import Configuration
 
-    settle(judge_cost(tasks, claim.scheme))
+    settle(judge_cost(tasks, Configuration.parse(claim.scheme)))
+
+
+@pytest.mark.claim("lqcc-halfcheetah-width")
+def test_narrower_layers_cost_return(claim, tasks, settle):
+    from quarl_bench.claims.replay import judge_cost
+    from quarl_bench.claims.selection import WIDTHS, Configuration
+
+    narrow = Configuration.parse(claim.scheme)
+    settle(judge_cost(tasks, narrow, replace(narrow, width=WIDTHS[-1])))
+
+
+@pytest.mark.claim("lqcc-input-bits")
+def test_behind_a_small_core_fewer_input_bits_do(claim, tasks, settle):
+    from quarl_bench.claims.replay import judge_input_bits, read_printed
+
+    settle(judge_input_bits(tasks, read_printed(claim.claim)))
 
 
 @pytest.mark.claim("lqcc-two-bit-core")

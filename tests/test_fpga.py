@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarl_bench.claims.hardware import judge_fit, judge_latency, judge_model
+from quarl_bench.claims.hardware import judge_fit, judge_latency, judge_model, judge_speedup
 from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
 from quarl_bench.deploy.fpga.comparison import Fit
 from quarl_bench.deploy.fpga.estimate import estimate
@@ -255,6 +255,17 @@ def test_latency_is_judged_by_its_worst_task() -> None:
     assert judge_latency({"b": 11}, printed, 1.0).outcome is Outcome.REFUTED
     assert judge_model({"a": 81, "b": 12}, printed, 0.2).outcome is Outcome.SUPPORTED
     assert judge_model({"a": 79, "b": 10}, printed, 0.2).outcome is Outcome.REFUTED
+
+
+def test_a_speedup_is_judged_by_its_smallest_task() -> None:
+    times = {"a": 2.0, "b": 10.0}
+    found = judge_speedup({"a": 25, "b": 10}, 100, times, 1.0)
+    assert (found.outcome, found.estimate, found.high) == (Outcome.SUPPORTED, 1.0, 2.0)
+    assert judge_speedup({"a": 25, "b": 11}, 100, times, 1.0).outcome is Outcome.REFUTED
+    assert judge_speedup({"b": 11}, 100, times, 1.0).outcome is Outcome.REFUTED
+    partial = judge_speedup({"a": 25}, 100, times, 1.0)
+    assert (partial.outcome, partial.missing) == (Outcome.PARTIAL, ("b",))
+    assert judge_speedup({"a": 25, "b": 10}, None, times, 1.0).missing == ("a", "b")
 
 
 @pytest.mark.parametrize(

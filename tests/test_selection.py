@@ -20,6 +20,7 @@ from quarl_bench.claims.replay import (
     judge_bottleneck,
     judge_cost,
     judge_gain,
+    judge_input_bits,
     judge_output,
     judge_parity,
     judge_selected,
@@ -329,13 +330,45 @@ def test_sentences_are_judged_on_the_tasks_that_are_whole(tasks):
         partial(judge_parity, scope="core", bits=range(3, 9)),
         partial(judge_bottleneck, other="core"),
         judge_output,
-        partial(judge_cost, scheme="i3c3o3"),
+        partial(judge_cost, few=Configuration(3, 256, 3, 3)),
         partial(judge_gain, scope="all", bits=(2, 3)),
     ):
         whole, some = judge(two), judge(two | gap)
         assert some.outcome is Outcome.PARTIAL
         assert replace(some, outcome=whole.outcome, missing=()) == whole
         assert some.missing[0].startswith("walker2dv4: i")
+
+
+def test_input_bits_are_compared_where_some_match_either_way():
+    chosen = Configuration(core=2, width=16, input=4)
+    fp32, short = np.array([90.0, 110.0]), np.array([0.0, 1.0])
+
+    def make(before, after):
+        """fp32 is matched from `before` bits on with the whole net, from `after` on with the chosen one."""
+        return fp32, lambda one: fp32 if one.input >= (before if one.core == 8 else after) else short
+
+    tasks = {"less": make(5, 3), "more": make(3, 5), "never": make(9, 4)}
+    found = judge_input_bits(tasks, dict.fromkeys(tasks, chosen))
+    assert (found.outcome, found.estimate) == (Outcome.REFUTED, 0.5)
+    assert found.caveats == ("less: 5 to 3 bits", "more: 3 to 5 bits", "never: none to 4 bits")
+    assert judge_input_bits({"less": tasks["less"]}, {"less": chosen}).outcome is Outcome.SUPPORTED
+    gaps = tasks | {"more": (fp32, lambda one: None if one == chosen else fp32)}
+    some = judge_input_bits(gaps, dict.fromkeys(tasks, chosen))
+    assert (some.outcome, some.estimate, some.missing) == (Outcome.PARTIAL, 1.0, ("more: i4c2o8h16",))
+    assert judge_input_bits({"more": gaps["more"]}, {"more": chosen}).estimate is None
+
+
+def test_fewer_bits_or_narrower_layers_cost_return():
+    narrow = Configuration.parse("i8c3o8h16")
+    assert narrow == Configuration(core=3, width=16)
+    fp32 = np.array([90.0, 100.0, 110.0])
+    tasks = {"task": (fp32, lambda one: fp32 * (0.5 if one.width == 16 else 0.9))}
+    cost = judge_cost(tasks, narrow, replace(narrow, width=256))
+    assert (cost.outcome, cost.estimate) == (Outcome.SUPPORTED, pytest.approx(-0.4))
+    assert judge_cost(tasks, replace(narrow, width=256)).outcome is Outcome.INCONCLUSIVE
+    for scheme in ("int8", "qat4", "i8c3o8ptq"):
+        with pytest.raises(SpecError, match="i<bits>c<bits>o<bits>"):
+            Configuration.parse(scheme)
 
 
 @needs_runs

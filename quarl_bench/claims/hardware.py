@@ -29,6 +29,22 @@ def judge_model(cycles: Mapping[str, int], printed: Mapping[str, int], threshold
     return _settle({task: abs(error) for task, error in errors.items()}, (), threshold, caveats)
 
 
+def judge_speedup(
+    cycles: Mapping[str, int], reference: int | None, times: Mapping[str, float], threshold: float
+) -> Verdict:
+    """Judge "the reference takes `threshold` of the cycles that each task's `times` its own are, or more".
+
+    Estimate and interval are the smallest and the whole range of reference / (cycles * times); without the reference
+    all tasks are missing.
+    """
+    known = {} if reference is None else {task: cycles[task] for task in times if task in cycles}
+    factors = {task: (reference or 0) / count for task, count in known.items()}
+    caveats = tuple(f"{task}: {known[task]:,} cycles, {factor:.3g} times as fast" for task, factor in factors.items())
+    missing = tuple(task for task in times if task not in known)
+    shares = {task: factor / times[task] for task, factor in factors.items()}
+    return _settle(shares, missing, threshold, caveats, least=True)
+
+
 def judge_fit(eight: Fit, four: Fit) -> Verdict:
     """Judge "the 8-bit design does not fit, that with a core of 4 bits does".
 
@@ -41,12 +57,17 @@ def judge_fit(eight: Fit, four: Fit) -> Verdict:
 
 
 def _settle(
-    values: Mapping[str, float], missing: tuple[str, ...], threshold: float, caveats: tuple[str, ...]
+    values: Mapping[str, float],
+    missing: tuple[str, ...],
+    threshold: float,
+    caveats: tuple[str, ...],
+    *,
+    least: bool = False,
 ) -> Verdict:
-    """All `values` have to be at most `threshold`; one that is not refutes, whatever is missing."""
-    worst = max(values.values(), default=None)
+    """All `values` have to be at most `threshold`, or at `least`; one that is not refutes, whatever is missing."""
+    low, high = min(values.values(), default=None), max(values.values(), default=None)
+    worst = low if least else high
     outcome = Outcome.PARTIAL if missing else Outcome.SUPPORTED
-    if worst is not None and worst > threshold:
+    if worst is not None and (worst < threshold if least else worst > threshold):
         outcome = Outcome.REFUTED
-    lowest = min(values.values(), default=None)
-    return Verdict(outcome, worst, lowest, worst, threshold, SCOPE, len(values), 0, 0, caveats=caveats, missing=missing)
+    return Verdict(outcome, worst, low, high, threshold, SCOPE, len(values), 0, 0, caveats=caveats, missing=missing)

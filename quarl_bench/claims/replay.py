@@ -25,7 +25,7 @@ from quarl_bench.claims.parity import (
     settle,
     weigh,
 )
-from quarl_bench.claims.selection import Configuration, Finder, Selection, select, vary_rule
+from quarl_bench.claims.selection import BITS, Configuration, Finder, Selection, select, vary_rule
 from quarl_bench.claims.verdict import conclude
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Outcome, Verdict
@@ -49,7 +49,7 @@ def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
             }
         )
 
-    return _judge_ready(tasks, (scope,), bits, SHARE, judge)
+    return _judge_ready(tasks, _sweep(scope, bits), SHARE, judge)
 
 
 def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
@@ -95,19 +95,19 @@ def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]]) -> 
     return replay_rule(outcome, share, SHARE, policies, caveats)
 
 
-def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Verdict:
-    """Judge "at equal bits the scope `other` keeps more of fp32's return than the input's does".
+def judge_bottleneck(tasks: Tasks, other: str, worst: str = "input", bits: Sequence[int] = FEW) -> Verdict:
+    """Judge "at equal bits the scope `other` keeps more of fp32's return than the scope `worst` does".
 
     Estimate and interval are the mean over tasks and bits of that advantage, as a share of the fp32 return.
     """
 
     def judge(ready: Tasks) -> Verdict:
         groups = {
-            task: (reference, _gather(find, other, bits), _gather(find, "input", bits))
+            task: (reference, _gather(find, other, bits), _gather(find, worst, bits))
             for task, (reference, find) in ready.items()
         }
         found = average_differences(groups)
-        worse = [
+        against = [
             f"{task} at {width}"
             for task, (_, first, second) in groups.items()
             for width, one, two in zip(bits, first, second, strict=True)
@@ -116,19 +116,22 @@ def judge_bottleneck(tasks: Tasks, other: str, bits: Sequence[int] = FEW) -> Ver
         apart = {task: average_differences({task: group}) for task, group in groups.items()}
         told = (f"{task} {own.estimate:+.1%} [{own.low:+.1%}, {own.high:+.1%}]" for task, own in apart.items())
         caveats = ["these tasks only", ", ".join(told)]
-        if worse:
-            cells = f"{len(worse)} of {len(groups) * len(bits)} cells"
-            caveats.append(f"the input does better in {cells}: {', '.join(worse)}")
+        if against:
+            cells = f"{len(against)} of {len(groups) * len(bits)} cells"
+            caveats.append(f"the {worst} does better in {cells}: {', '.join(against)}")
         return settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(ready), caveats)
 
-    return _judge_ready(tasks, (other, "input"), bits, 0.0, judge)
+    return _judge_ready(tasks, [*_sweep(other, bits), *_sweep(worst, bits)], 0.0, judge)
 
 
 def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     """Judge "from 3 bits on, output bits do not matter": 3 to 7 against 8, on average within +-`margin` of fp32."""
 
     def judge(ready: Tasks) -> Verdict:
-        groups = _contrast(ready, "output", FLAT)
+        groups = {
+            task: (reference, _gather(find, "output", FLAT), _gather(find, "output", (8,)))
+            for task, (reference, find) in ready.items()
+        }
         found, rule = average_differences(groups), Parity()
         outside = [
             f"{task} at {width}"
@@ -139,22 +142,53 @@ def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
         caveats = [f"the paper's rule does not match {', '.join(outside)}"] if outside else []
         return settle(conclude(found[1:], -margin, margin), found, margin, _fewest(ready), caveats)
 
-    return _judge_ready(tasks, ("output",), (*FLAT, 8), margin, judge)
+    return _judge_ready(tasks, _sweep("output", (*FLAT, 8)), margin, judge)
 
 
-def judge_cost(tasks: Tasks, scheme: str) -> Verdict:
-    """Judge "as few bits as `scheme` has, where it has fewer than 8, cost return against 8", on average over tasks.
+def judge_cost(tasks: Tasks, few: Configuration, many: Configuration | None = None) -> Verdict:
+    """Judge "`few` returns less than `many`, by default 8 bits everywhere", on average over tasks.
 
-    Estimate and interval are that difference.
+    Estimate and interval are that difference, as a share of the fp32 return.
     """
-    scope, width = Configuration.find_scope(scheme)
-    bits = (width,)
+    against = many or Configuration()
 
     def judge(ready: Tasks) -> Verdict:
-        found = average_differences(_contrast(ready, scope, bits))
+        groups = {
+            task: (reference, _collect(find, (few,)), _collect(find, (against,)))
+            for task, (reference, find) in ready.items()
+        }
+        found = average_differences(groups)
         return settle(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, _fewest(ready), [])
 
-    return _judge_ready(tasks, (scope,), (*bits, 8), 0.0, judge)
+    return _judge_ready(tasks, (few, against), 0.0, judge)
+
+
+def judge_input_bits(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
+    """Judge "with the chosen core and width fewer input bits match fp32 than with 8 bits and full width".
+
+    By the paper's rule, exact: the estimate is the share of those tasks in which some input matches either way, and
+    the sentence holds from 80% of them.
+    """
+    rule, before, after = Parity(), _sweep("input", BITS), {}
+    for task, configuration in chosen.items():
+        after[task] = [replace(configuration, input=bits) for bits in BITS]
+    missing = [f"{task}: {name}" for task in chosen for name in _find_gaps(*tasks[task], [*before, *after[task]])]
+    fewest = {
+        task: tuple(
+            min((one.input for one in sweep if rule.matches(reference, np.asarray(find(one)))), default=None)
+            for sweep in (before, after[task])
+        )
+        for task, (reference, find) in tasks.items()
+        if task in chosen and not _find_gaps(reference, find, [*before, *after[task]])
+    }
+    both = {task: (first, last) for task, (first, last) in fewest.items() if first is not None and last is not None}
+    if not both:
+        return leave_open(SHARE, missing)
+    share = sum(last < first for first, last in both.values()) / len(both)
+    caveats = [f"{task}: {first or 'none'} to {last or 'none'} bits" for task, (first, last) in fewest.items()]
+    outcome = Outcome.SUPPORTED if share >= SHARE else Outcome.REFUTED
+    policies = _fewest({task: tasks[task] for task in both})
+    return _limit(replay_rule(outcome, share, SHARE, policies, caveats), missing)
 
 
 def judge_gain(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
@@ -169,15 +203,7 @@ def judge_gain(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
         caveats = [f"the mean is above fp32's in {above} of {len(groups) * len(bits)} cells"]
         return settle(conclude(found[1:], 0.0, math.inf), found, 0.0, _fewest(ready), caveats)
 
-    return _judge_ready(tasks, (scope,), bits, 0.0, judge)
-
-
-def _contrast(tasks: Tasks, scope: str, bits: Sequence[int]) -> dict[str, tuple[Returns, list[Returns], list[Returns]]]:
-    """By task: fp32 returns, those of these bits in the scope, and those of 8."""
-    return {
-        task: (reference, _gather(find, scope, bits), _gather(find, scope, (8,)))
-        for task, (reference, find) in tasks.items()
-    }
+    return _judge_ready(tasks, _sweep(scope, bits), 0.0, judge)
 
 
 def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
@@ -264,21 +290,19 @@ def _tell(selection: Selection) -> str:
 
 
 def _judge_ready(
-    tasks: Tasks, scopes: Sequence[str], bits: Sequence[int], threshold: float, judge: Callable[[Tasks], Verdict]
+    tasks: Tasks, wanted: Sequence[Configuration], threshold: float, judge: Callable[[Tasks], Verdict]
 ) -> Verdict:
-    """`judge` the tasks of which nothing is missing: two policies of fp32, and of every one of `bits` in the scopes."""
-    wanted = [Configuration.of_scope(scope, width) for scope in scopes for width in bits]
-    missing = {
-        task: [
-            name
-            for name, returns in (("fp32", reference), *((wish.scheme, find(wish)) for wish in dict.fromkeys(wanted)))
-            if returns is None or returns.size < 2
-        ]
-        for task, (reference, find) in tasks.items()
-    }
+    """`judge` the tasks of which nothing is missing."""
+    missing = {task: _find_gaps(reference, find, wanted) for task, (reference, find) in tasks.items()}
     gaps = [f"{task}: {name}" for task, names in missing.items() for name in names]
     ready = {task: found for task, found in tasks.items() if not missing[task]}
     return _limit(judge(ready), gaps) if ready else leave_open(threshold, gaps)
+
+
+def _find_gaps(reference: Returns, find: Finder, wanted: Sequence[Configuration]) -> list[str]:
+    """What of fp32 and `wanted` has fewer than two policies."""
+    found = (("fp32", reference), *((wish.scheme, find(wish)) for wish in dict.fromkeys(wanted)))
+    return [name for name, returns in found if returns is None or returns.size < 2]
 
 
 def _limit(verdict: Verdict, missing: Sequence[str]) -> Verdict:
@@ -286,9 +310,16 @@ def _limit(verdict: Verdict, missing: Sequence[str]) -> Verdict:
     return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
 
 
+def _sweep(scope: str, bits: Sequence[int]) -> list[Configuration]:
+    return [Configuration.of_scope(scope, width) for width in bits]
+
+
 def _gather(find: Finder, scope: str, bits: Sequence[int]) -> list[Returns]:
-    found = (find(Configuration.of_scope(scope, width)) for width in bits)
-    return [returns for returns in found if returns is not None]
+    return _collect(find, _sweep(scope, bits))
+
+
+def _collect(find: Finder, wanted: Sequence[Configuration]) -> list[Returns]:
+    return [returns for returns in map(find, wanted) if returns is not None]
 
 
 def _fewest(tasks: Tasks) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from quarl_bench.claims.parity import VARIANTS, Difference, Parity, Returns, Summary, compare
 from quarl_bench.errors import SpecError
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.quant.scheme import Family, Scheme
 
 BITS = tuple(range(2, 9))
 WIDTHS = (16, 32, 64, 128, 256)
@@ -40,6 +40,14 @@ class Configuration:
                 if cls.of_scope(scope, bits).scheme == scheme:
                     return scope, bits
         raise SpecError(f"{scheme} limits none of {', '.join(SCOPES)} alone; use Configuration")
+
+    @classmethod
+    def parse(cls, scheme: str) -> "Configuration":
+        """The configuration that `scheme` names; SpecError where it is of another family."""
+        parsed = Scheme.parse(scheme)
+        if parsed.family is not Family.LEARNED or parsed.after:
+            raise SpecError(f"{scheme} is no configuration; write i<bits>c<bits>o<bits>[h<width>]")
+        return cls(parsed.bit_width, parsed.width or WIDTHS[-1], parsed.input_bits, parsed.output_bits)
 
     @property
     def scheme(self) -> str:
