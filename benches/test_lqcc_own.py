@@ -101,7 +101,7 @@ def test_behind_a_small_core_fewer_input_bits_do(claim, tasks, verdict):
     verdict.check_result(judge_input_bits(tasks, read_printed(claim.claim)))
 
 
-@pytest.mark.claim("lqcc-two-bit-core-own")
+@pytest.mark.claim("lqcc-two-bit-core-own", "lqcc-ddpg-walker2d-own")
 def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
     from quarl_bench.claims.replay import judge_parity
 
@@ -205,24 +205,37 @@ def test_normalized_observations_return_more(claim, verdict):
 @pytest.mark.claim("lqcc-normalization-own", "lqcc-ddpg-normalization-own")
 def test_our_normalized_observations_return_more(claim, quarl_cells, verdict):
     """SAC's; the paper's DDPG loses by it in fp32."""
-    from quarl_bench.cells import check_budgets
     from quarl_bench.claims.arms import judge_normalization
     from quarl_bench.claims.panels import OURS, show_normalization
     from quarl_bench.claims.parity import Summary
-    from quarl_bench.claims.runs import average, find_arm
+    from quarl_bench.claims.runs import find_arm, find_pairs
     from quarl_bench.claims.verdict import reverse
 
-    tasks, missing = {}, []
-    for case in claim.cases:
-        pair = [find_arm(quarl_cells, replace(case, origin=origin)) for origin in (f"{case.origin}raw", case.origin)]
-        if any(arm is None or len(arm.members) < 2 for arm in pair):
-            missing.append(f"{case.environment}: raw and normalized, two policies of each")
-        else:
-            check_budgets(pair)
-            tasks[case.environment] = tuple(Summary.of(average(quarl_cells, arm)) for arm in pair)
-    found = judge_normalization(tasks, missing)
+    arms = {
+        case.environment: [
+            find_arm(quarl_cells, replace(case, origin=origin)) for origin in (f"{case.origin}raw", case.origin)
+        ]
+        for case in claim.cases
+    }
+    found, gaps = find_pairs(quarl_cells, arms)
+    tasks = {task: tuple(map(Summary.of, pair)) for task, pair in found.items()}
+    found = judge_normalization(tasks, [f"{task}: raw and normalized, two policies of each" for task in gaps])
     panels = () if claim.algo == "ddpg" else show_normalization(OURS, tasks)  # Table 6 is SAC's
     verdict.check_result(reverse(found) if claim.algo == "ddpg" else found, panels=panels)
+
+
+@pytest.mark.claim("lqcc-sac-over-ddpg-own")
+def test_sac_returns_more_than_ddpg(claim, quarl_cells, verdict):
+    from quarl_bench.claims.arms import judge_higher
+    from quarl_bench.claims.runs import find_arm, find_pairs
+
+    arms = {
+        case.environment: [find_arm(quarl_cells, replace(case, algo=algo)) for algo in ("sac", "ddpg")]
+        for case in claim.cases
+    }
+    found, gaps = find_pairs(quarl_cells, arms)
+    tasks = {task: (ddpg, sac, ddpg) for task, (sac, ddpg) in found.items()}
+    verdict.check_result(judge_higher(tasks, [f"{task}: SAC and DDPG, two policies of each" for task in gaps]))
 
 
 @pytest.mark.claim("lqcc-integers")

@@ -1,5 +1,7 @@
 """LQCC, section 1: small nets that were not trained with the quantizer, quantized to the selected bits."""
 
+from dataclasses import replace
+
 import pytest
 
 
@@ -11,11 +13,30 @@ import pytest
     "lqcc-untrained-hopper",
 )
 def test_without_training_the_return_is_lost(claim, quarl_cells, verdict):
-    from dataclasses import replace
-
     from quarl_bench.claims.verdict import judge_loss
 
     (case,) = claim.cases
     policies = quarl_cells.find_policies(replace(case, scheme="fp32"))
     arm = quarl_cells.quantize(policies, claim.scheme)
     verdict.check_result(judge_loss((quarl_cells.measure(policies), quarl_cells.measure(arm))))
+
+
+@pytest.mark.claim(
+    "lqcc-trained-humanoid",
+    "lqcc-trained-walker2d",
+    "lqcc-trained-ant",
+    "lqcc-trained-halfcheetah",
+    "lqcc-trained-hopper",
+)
+def test_trained_with_the_quantizer_it_returns_more(claim, quarl_cells, verdict):
+    from quarl_bench.claims.arms import judge_higher
+    from quarl_bench.claims.runs import find_arm, find_pairs, find_untrained
+
+    (case,) = claim.cases
+    arms = [
+        find_arm(quarl_cells, replace(case, scheme="fp32")),
+        find_arm(quarl_cells, case),
+        find_untrained(quarl_cells, case),
+    ]
+    found, gaps = find_pairs(quarl_cells, {case.environment: arms})
+    verdict.check_result(judge_higher(found, [f"{task}: fp32, trained, and quantized afterwards" for task in gaps]))

@@ -22,16 +22,15 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 
 @contextlib.contextmanager
-def new_folder(target: Path, holds: str) -> Iterator[Path]:
+def new_folder(target: Path, *holds: str) -> Iterator[Path]:
     """Yield an empty folder that becomes `target` when the block ends without an error.
 
-    An existing `target` is replaced only if it is empty or has a file called `holds`, as every folder of this kind
-    does; old and new change places in one step. The temporary folder is a sibling, so that the final rename stays
-    inside one file system. Raises StoreError when `target` is something else or cannot be written.
+    An existing `target` is replaced only as `check_replaceable` says; old and new change places in one step. The
+    temporary folder is a sibling, so that the final rename stays inside one file system. Raises StoreError when
+    `target` is something else or cannot be written.
     """
+    check_replaceable(target, *holds)
     with _one_line_for("folder", target):
-        if target.exists() and not (target / holds).exists() and (target.is_file() or any(target.iterdir())):
-            raise StoreError(f"{target} exists and holds no {holds}; it is left alone: choose another folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(target)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
@@ -41,6 +40,16 @@ def new_folder(target: Path, holds: str) -> Iterator[Path]:
             _replace_folder(work, target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def check_replaceable(target: Path, *holds: str) -> None:
+    """StoreError unless `target` is absent, empty, or has a file called as one of `holds`, which tell its kind."""
+    with _one_line_for("folder", target):
+        known = not target.exists() or any((target / name).exists() for name in holds)
+        if not known and (target.is_file() or any(target.iterdir())):
+            raise StoreError(
+                f"{target} exists and holds no {' or '.join(holds)}; it is left alone: choose another folder"
+            )
 
 
 def write_file(target: Path, content: str | bytes) -> None:
@@ -59,6 +68,35 @@ def write_file(target: Path, content: str | bytes) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def open_file(path: Path) -> Path:
+    """`path`, to be written later, in a folder that can be written now; StoreError for anything else."""
+    if path.is_dir():
+        raise StoreError(f"{path}: a folder; name the file to write in it")
+    open_folder(path.parent)
+    return path
+
+
+def open_folder(folder: Path) -> Path:
+    """`folder`, made if need be; StoreError now, not after an hour of work, when it cannot be written."""
+    with _one_line_for("folder", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # a name of its own: others probe at the same moment
+            pass
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove `folder`, for readers in one step: a process that is killed meanwhile leaves no half of it."""
+    if not folder.exists():
+        return
+    _remove_leftovers(folder)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    with contextlib.suppress(OSError):
+        folder.rename(hidden / folder.name)
+    for rest in (hidden, folder):
+        shutil.rmtree(rest, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -48,8 +48,9 @@ EVALUATION_LOOP = (
 )
 LIBRARIES = {  # that decide what an environment does, by the extra that brings it
     "atari": ("ale-py", "opencv-python-headless"),
-    "bullet": ("pybullet",),
-    "dmc": ("dm-control", "mujoco"),
+    "box2d": ("box2d",),
+    "bullet": ("pybullet", "pybullet-envs-gymnasium"),
+    "dmc": ("dm-control", "mujoco", "shimmy"),
     "mujoco": ("mujoco",),
     "navigation": ("PyFlyt", "pybullet", "numba"),
 }
@@ -257,19 +258,7 @@ def measure_member(
     sampled: bool = False,
 ) -> Measurement:
     """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it."""
-    key = {
-        "policy": member.stored.sha256,
-        "environment": environment.id,
-        "time_feature": environment.time_feature,
-        "scheme": scheme,
-        "board": board,
-        "seeds": [seeds[0], len(seeds)],
-        "sampled": sampled,
-        "preprocessing": name_preprocessing(environment),
-        "calibration": [CALIBRATION_SEEDS, count_calibration(environment)],
-        "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *(("deploy",) if board else ())),
-        "versions": _list_versions(environment, board),
-    }
+    key = describe_run(member, environment, seeds, scheme=scheme, board=board) | {"sampled": sampled}
     # What is not an fp32 policy's own has no fp32 action to agree with.
     own = isinstance(member.stored, StoredPolicy) and (scheme != FP32 or board)
     references = [member.stored.policy] if own else None
@@ -277,6 +266,24 @@ def measure_member(
         key,
         lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled),
     )
+
+
+def describe_run(
+    member: Member, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = ""
+) -> dict[str, Any]:
+    """All that decides what a policy under `scheme` returns on consecutive environment seeds."""
+    return {
+        "policy": member.stored.sha256,
+        "environment": environment.id,
+        "time_feature": environment.time_feature,
+        "scheme": scheme,
+        "board": board,
+        "seeds": [seeds[0], len(seeds)],
+        "preprocessing": name_preprocessing(environment),
+        "calibration": [CALIBRATION_SEEDS, count_calibration(environment)],
+        "code": code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "cells.py", *(("deploy",) if board else ())),
+        "versions": _list_versions(environment, board),
+    }
 
 
 def calibrate(policy: Policy, environment: Environment) -> Any:

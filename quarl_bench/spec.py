@@ -119,10 +119,6 @@ class Measurement:
         cells = [value for row in self.returns for value in row]
         return sum(cells) / len(cells)
 
-    def find_error(self, other: "Measurement") -> float:
-        """Relative loss of `other`'s mean return against this one's: (mean - other mean) / |mean|."""
-        return (self.mean - other.mean) / abs(self.mean)
-
     def as_dict(self) -> dict[str, Any]:
         """Built-in types only, as stored in JSON; without `sampled`, which is stored as a measurement of its own."""
         data = dataclasses.asdict(self) | {"source": str(self.source)}

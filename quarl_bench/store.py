@@ -30,13 +30,19 @@ from quarl_bench.spec import ZOO, Measurement, PolicySpec
 
 TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
     "net.py",
+    "policy/head.py",
     "policy/modules.py",
+    "policy/observation.py",
+    "policy/policy.py",
     "policy/sb3.py",
     "rl/atari.py",
     "rl/catch.py",
+    "rl/dynamics.py",
     "rl/environments.py",
     "rl/environments.toml",
+    "rl/episodes.py",
     "rl/evaluate.py",
+    "rl/exploration.py",
     "rl/mixed.py",
     "rl/models.py",
     "rl/noise.py",
@@ -47,6 +53,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "rl/sizes.py",
     "rl/train.py",
     "rl/vector.py",
+    "rl/workers.py",
     "rl/wrappers.py",
 )
 AWARE_CODE = ("rl/aware.py", "quant")  # of quantization-aware runs as well

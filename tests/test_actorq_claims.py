@@ -89,6 +89,11 @@ def test_runs_are_paired_by_seed_and_options(tmp_path):
     pairs = pair_records(read_records(tmp_path), "dqn", "cartpole", "int8")
     assert [(a["settings"]["seed"], b["settings"]["seed"]) for a, b in pairs] == [(0, 0), (1, 1), (2, 2)]
     assert pair_records(read_records(tmp_path), "dqn", "acrobot", "int8") == []
+    records = read_records(tmp_path)
+    other = dict(records[0], settings=records[0]["settings"] | {"batch": 7})
+    assert pair_records([*records, other], "dqn", "cartpole", "int8") == pairs
+    with pytest.raises(StoreError, match="two records of one run"):
+        pair_records([records[0].copy(), *records], "dqn", "cartpole", "int8")
     (tmp_path / "damaged.json").write_text("{}")
     with pytest.raises(StoreError, match=r"damaged\.json: not the record"):
         read_records(tmp_path)

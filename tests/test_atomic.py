@@ -1,17 +1,19 @@
 """Whole or not at all: errors, kills and unwritable places."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from quarl_bench import atomic
-from quarl_bench.atomic import hold_run, new_folder, write_file
+from quarl_bench.atomic import hold_run, new_folder, open_folder, remove_folder, write_file
 from quarl_bench.errors import StoreError
 
 MARK = "mark"  # the file that tells a folder of this kind from any other
@@ -233,6 +235,27 @@ def test_an_unwritable_place_is_one_line(tmp_path: Path, place: str, kind: str) 
     with pytest.raises(StoreError, match=f"cannot write {written} .*; choose a writable place") as caught:
         WRITERS[kind](parent / "target")
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_removed_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / MARK).write_text("")
+    remove_folder(tmp_path / "absent")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if killed behind the first step
+    remove_folder(folder)
+    assert not folder.exists()
+    assert all(path.name.startswith(".run.") for path in tmp_path.iterdir())
+    monkeypatch.undo()
+    folder.mkdir()
+    remove_folder(folder)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_places_are_tried_by_many_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(open_folder, [tmp_path / "place"] * 400)) == {tmp_path / "place"}
+    assert list((tmp_path / "place").iterdir()) == []
 
 
 def test_an_unfinished_run_belongs_to_one_process(tmp_path: Path) -> None:

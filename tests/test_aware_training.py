@@ -98,6 +98,13 @@ class TestSchemes:
             f"{algo}-{make_recipe(algo).environment}-{scheme}-seed7" for scheme in trained
         }
 
+    def test_policies_of_another_recipe_are_not_kept(self, tmp_path):
+        self.train(tmp_path, "qat8")
+        longer = {"qat8": make_recipe().train_aware("qat8", 300)}
+        spec = PolicySpec("ppo", make_recipe().environment, 7)
+        with pytest.raises(StoreError, match="was trained by another recipe; choose another --output"):
+            next(train_schemes(spec, longer, tmp_path, Options(resume=True)))
+
     @pytest.mark.parametrize("after", range(1, 13, 2))
     def test_they_go_on_wherever_they_were_stopped(self, tmp_path, after):
         asked = iter(range(1, 1000))

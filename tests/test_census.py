@@ -1,5 +1,7 @@
 """Counting cells and tasks: partial conjunctions and sign flips as verdicts, with their error rates."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -10,6 +12,7 @@ from quarl_bench.claims.catalog import expand_claims, parse_claims
 from quarl_bench.claims.census import judge_gains, judge_most_cells, judge_order, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, judge_claim
+from quarl_bench.claims.pairs import find_error
 from quarl_bench.claims.verdict import judge_harder, judge_loss
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.spec import Measurement, Outcome
@@ -272,3 +275,16 @@ def test_permutations_reject_true_nulls_in_their_share():
     rng = np.random.default_rng(0)
     draws = [stats.correlate_ranks(*rng.normal(size=(2, 7)))[1][0] for _ in range(400)]
     assert np.mean(np.array(draws) <= 0.05) == pytest.approx(0.05, abs=0.03)
+
+
+def test_errors_count_an_episode_once():
+    """Atari's starts repeat: a common one must not weigh more than in the interval."""
+    names, seeds = ("x", "x", "x", "y"), (0, 1, 2, 3)
+
+    def make(*rows):
+        return Measurement(("a", "b"), seeds, names, rows, ((1,) * 4,) * 2)
+
+    reference = make((10.0, 10.0, 10.0, 100.0), (11.0, 11.0, 11.0, 101.0))
+    measured = make((0.0, 0.0, 0.0, 100.0), (0.0, 0.0, 0.0, 101.0))
+    assert find_error(reference, measured) == pytest.approx(21 / 222)
+    assert find_error(make((1.0,) * 4, (-1.0,) * 4), measured) == math.inf

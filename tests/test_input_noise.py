@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.cells import Cells, Member, PolicySet, Protocol
-from quarl_bench.claims.robustness import NoiseCurve, measure_noise
+from quarl_bench.claims.robustness import NoiseCurve, compare_points, measure_noise
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.errors import PolicyError, QuarlError, SpecError
 from quarl_bench.policy.clipping import ClipCounter, count_clipped
@@ -87,6 +87,12 @@ def test_areas_are_trapezoids_and_shares_of_the_own_clean_return():
     area = np.array(curve.area.returns)
     assert area[0].tolist() == pytest.approx([(0.1 * 8 + 0.4 * 3) / 0.5, (0.1 * 10 + 0.4 * 5) / 0.5])
     assert np.array(curve.relative_area.returns)[0].tolist() == pytest.approx((area[0] / 11).tolist())
+    noisy = make_curve([10, 12], [6, 8], [0, 2], [4, 8], sigmas=(0.0, 0.1, 0.3, 0.5)).noisy_area
+    assert np.array(noisy.returns)[0].tolist() == pytest.approx([2, 5])
+    (line,) = compare_points(make_curve([10.0], [5.0]), make_curve([10.0], [4.0]))  # one episode: nothing to say
+    assert "the ratio is" in line
+    with pytest.raises(SpecError, match="fewer than two levels"):
+        curve.noisy_area  # noqa: B018
 
 
 def test_a_worse_policy_can_be_the_more_robust_one():

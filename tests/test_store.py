@@ -2,17 +2,19 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from quarl_bench.cells import EVALUATION_CODE
+from quarl_bench.cells import EVALUATION_CODE, LIBRARIES
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
 from quarl_bench.net import Linear, Net
 from quarl_bench.policy.files import save_policy
@@ -20,7 +22,7 @@ from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import PolicyNet
 from quarl_bench.spec import Measurement, PolicySpec
-from quarl_bench.store import Places, Store, Train, code_epoch
+from quarl_bench.store import AWARE_CODE, TRAINING_CODE, Places, Store, Train, code_epoch
 
 SPEC = PolicySpec("ppo", "cartpole", 0)
 MEASUREMENT = Measurement(("a",), (1, 2), ("x", "y"), ((1.0, 2.0),), ((1, 2),))
@@ -211,6 +213,23 @@ def test_the_epoch_names_all_that_quantizes_a_policy():
     loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
     named = {name.removesuffix(".py").replace("/", ".") for name in EVALUATION_CODE}
     assert {module.removeprefix("quarl_bench.") for module in loaded} == {n for n in named if n.startswith("quant.")}
+
+
+def test_the_epoch_names_all_that_trains_a_policy():
+    line = "import sys, quarl_bench.rl.train; print(*sorted(m for m in sys.modules if 'quarl_bench.rl.' in m))"
+    loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
+    named = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in TRAINING_CODE}
+    aware = {name.removesuffix(".py").replace("/", ".") for name in AWARE_CODE}
+    assert {module.removeprefix("quarl_bench.") for module in loaded} <= named | aware
+
+
+def test_every_library_of_an_environment_counts():
+    """Of those that an extra pins beside gymnasium, whose rewards or physics a return depends on."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for extra, libraries in LIBRARIES.items():
+        pinned = {re.split(r"[\[=]", pin)[0].lower() for pin in extras[extra]}
+        assert {library.lower() for library in libraries} == pinned - {"gymnasium"}, extra
 
 
 def test_every_committed_policy_belongs_to_a_recipe():

@@ -29,8 +29,10 @@ def test_unexpected_refutations_and_moved_numbers_are_always_told():
 
 def test_stars_are_for_what_survives_many_looks():
     rows = [make_row(f"x{i}", p_values=(0.04, 0.96)) for i in range(20)]
-    assert star_rows([*rows, make_row("strong", p_values=(1e-5, 1.0))]) == {"t[strong]"}
-    assert star_rows([make_row("strong", p_values=(1.0, 1e-5)), *rows]) == {"t[strong]"}
+    assert star_rows([*rows, make_row("strong", p_values=(1e-5, 1.0))]) == {("t[strong]", "strong")}
+    assert star_rows([make_row("strong", p_values=(1.0, 1e-5)), *rows]) == {("t[strong]", "strong")}
+    twins = [make_row(name, nodeid="t", p_values=values) for name, values in (("a", (1e-5, 1.0)), ("b", (0.4, 0.6)))]
+    assert star_rows(twins) == {("t", "a")}
     assert star_rows([]) == set()
     assert star_rows([make_row("claim", p_values=())]) == set()
 

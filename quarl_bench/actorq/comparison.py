@@ -10,7 +10,7 @@ from quarl_bench.actorq.record import Record, read_acting, weigh
 
 BASE = "fp32"
 SHARE = 0.95  # of the fp32 run's best mean return, which the time is taken to
-TWINS = ("algo", "environment", "seed", "actors", "update_period", "widths", "runtime", "samples_per_insert")
+APART = ("precision", "communication", "points")  # settings in which twins may differ; `points` changes no training
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,14 @@ class Row:
 
 def compare_runs(records: Sequence[Record]) -> list[Row]:
     """A row per run, in the order given."""
-    bases = {_name_twins(record): record for record in records if record["settings"]["precision"] == BASE}
-    return [_compare(record, bases.get(_name_twins(record))) for record in records]
+    bases = {name_twins(record): record for record in records if record["settings"]["precision"] == BASE}
+    return [_compare(record, bases.get(name_twins(record))) for record in records]
+
+
+def name_twins(record: Record) -> tuple[str, ...]:
+    """What a run shares with those that differ from it in the actors' precision alone."""
+    settings = record["settings"]
+    return tuple(f"{name} {settings[name]}" for name in sorted(settings.keys() - APART))
 
 
 def find_target(base: Record) -> float:
@@ -93,10 +99,6 @@ def _compare(record: Record, base: Record | None) -> Row:
         seconds=find_time(record["curve"], target),
         cpu_seconds=find_time(record["curve"], target, "cpu"),
     )
-
-
-def _name_twins(record: Record) -> tuple[str, ...]:
-    return tuple(str(record["settings"].get(name)) for name in TWINS)
 
 
 def _format(row: Row) -> list[str]:

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +20,7 @@ from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, dis
 from quarl_bench.actorq.record import RECORD, describe_libraries
 from quarl_bench.actorq.settings import Settings
 from quarl_bench.actorq.task import Task, open_task
-from quarl_bench.atomic import hold_run, write_file
+from quarl_bench.atomic import hold_run, remove_folder, write_file
 from quarl_bench.engine import name_remote, open_engine
 from quarl_bench.errors import EngineError, QuarlError, StoreError
 from quarl_bench.rl.run import Interrupted
@@ -78,7 +77,7 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
         about = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
         record: dict[str, Any] = about | options.about | report | scored
         write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
-        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+        remove_folder(folder / CHECKPOINT)
         discard_curve(folder)
     return record
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from quarl_bench import stats
-from quarl_bench.actorq.comparison import BASE, TWINS, find_target
+from quarl_bench.actorq.comparison import BASE, find_target, name_twins
 from quarl_bench.actorq.evaluator import find_time
 from quarl_bench.actorq.record import RECORD, Record, read_acting, read_record
 from quarl_bench.claims.verdict import conclude, judge_retention, name_scope
+from quarl_bench.errors import StoreError
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Outcome, Verdict, name_seeds
 
@@ -35,15 +36,17 @@ def read_records(folder: Path) -> list[Record]:
 def pair_records(
     records: Sequence[Record], algo: str, environment: str, precision: str, base: str = BASE
 ) -> list[Pair]:
-    """Runs in `precision`, each with its twin in `base`, by seed."""
-    ours = [r["settings"] for r in records]
-    matching = [r for r, s in zip(records, ours, strict=True) if (s["algo"], s["environment"]) == (algo, environment)]
-    twins = {_name(record): record for record in matching if record["settings"]["precision"] == base}
-    return [
-        (twins[_name(record)], record)
-        for record in matching
-        if record["settings"]["precision"] == precision and _name(record) in twins
-    ]
+    """Runs in `precision`, each with its twin in `base`; StoreError where a run is there twice."""
+    named: dict[str, dict[tuple[str, ...], Record]] = {precision: {}, base: {}}
+    for record in records:
+        settings = record["settings"]
+        of = named.get(settings["precision"])
+        if of is None or (settings["algo"], settings["environment"]) != (algo, environment):
+            continue
+        if of.setdefault(name_twins(record), record) is not record:
+            what = f"{algo} {environment} {settings['precision']}, seed {settings['seed']}"
+            raise StoreError(f"two records of one run ({what}); keep one of them")
+    return [(named[base][name], record) for name, record in named[precision].items() if name in named[base]]
 
 
 def judge_time(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") -> Verdict:
@@ -120,7 +123,3 @@ def _measure(records: Sequence[Record]) -> Measurement:
         returns=tuple(tuple(score["returns"]) for score in scores),
         lengths=tuple((0,) * count for _ in scores),  # not recorded, and not judged
     )
-
-
-def _name(record: Record) -> tuple[str, ...]:
-    return tuple(str(record["settings"].get(name)) for name in TWINS)

@@ -74,14 +74,18 @@ def compare_forwards(policy: IntegerPolicy, observations: Observations) -> Agree
 
 
 def judge_agreement(found: Sequence[Agreement], threshold: float, missing: Sequence[str] = ()) -> Verdict:
-    """Judge "the action is the trained one in at least this share of states": exact binomial limits, all policies."""
+    """Judge "the action is the trained one in at least this share of states", of these policies.
+
+    Limits are exact binomial ones over the states of all policies. About other policies, and the states that they
+    visit, they say nothing.
+    """
     if not found:
         return Verdict(Outcome.PARTIAL, None, None, None, threshold, name_scope(0), 0, 0, 0, missing=tuple(missing))
     states, other = sum(one.states for one in found), sum(one.actions for one in found)
     low, high = bound_share(states - other, states)
     return Verdict(
         conclude((low, high), threshold, float("inf")), 1 - other / states, low, high, threshold,
-        name_scope(len(found)), len(found), 0, 0, caveats=tuple(one.describe() for one in found),
+        "these policies and states", len(found), 0, 0, caveats=tuple(one.describe() for one in found),
     )  # fmt: skip
 
 

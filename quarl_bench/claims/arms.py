@@ -1,4 +1,4 @@
-"""Sentences about two arms of many policies each that share nothing: LQCC's convergence, normalization, precision.
+"""Sentences about arms of many policies each that share nothing: LQCC's convergence, precision, algorithms.
 
 Training seeds of two arms cannot be paired, so intervals are Welch's t over policies.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from quarl_bench.claims.parity import (
     Returns,
     Summary,
+    average_differences,
     average_estimates,
     compare,
     compare_summaries,
@@ -73,6 +74,20 @@ def judge_normalization(tasks: Mapping[str, tuple[Summary, Summary]], missing: S
     )
     lines = [f"{task}: {_describe(*pair)}" for task, pair in tasks.items()]
     policies = min(group.policies for pair in pairs for group in pair)
+    verdict = settle(conclude(found[1:], 0.0, math.inf), found, 0.0, policies, ["these tasks only", *lines])
+    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
+
+
+def judge_higher(tasks: Mapping[str, tuple[Returns, Returns, Returns]], missing: Sequence[str] = ()) -> Verdict:
+    """Judge "the second arm returns more than the third, on average over these tasks", in shares of the first's return.
+
+    Stratified Welch; partial with tasks `missing`.
+    """
+    if not tasks:
+        return leave_open(0.0, missing)
+    found = average_differences({task: (unit, [more], [less]) for task, (unit, more, less) in tasks.items()})
+    lines = [f"{task}: {less.mean():.4g} and {more.mean():.4g}" for task, (_, more, less) in tasks.items()]
+    policies = min(returns.size for arms in tasks.values() for returns in arms)
     verdict = settle(conclude(found[1:], 0.0, math.inf), found, 0.0, policies, ["these tasks only", *lines])
     return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
 

@@ -207,8 +207,8 @@ class _Entry:
         if rule is None or rule.kind != entry["kind"]:
             known = {kind: [name for name, rule in RULES.items() if rule.kind == kind] for kind in (CASE, AGGREGATE)}
             raise self._error("rule", f"kind and rule must be one of {known}")
-        if rule.share and not 0 < entry["threshold"] < 1:
-            raise self._error("threshold", "must lie between 0 and 1")
+        if rule.share and not 0 <= entry["threshold"] < 1:
+            raise self._error("threshold", "must be at least 0 and below 1")
         if rule.ratio and entry["threshold"] <= 0:
             raise self._error("threshold", "must be a ratio above 0; 1 is equality")
         self._check_names(rule)

@@ -44,7 +44,7 @@ def export_flight(cells: Cells, case: Case) -> FlightPair:
     except (MissingBaseline, MissingExtra, SpecError):
         policy, sha256, trained = find_random_policy(case.environment), NO_SOURCE, False
         observations = draw_observations(STATES)
-    folder = cells.artefacts / f"{case.algo}-{case.environment}-{sha256[:12]}"
+    folder = cells.artefacts / f"{PolicySpec(case.algo, case.environment, 0, case.origin).name}-{sha256[:12]}"
     fp32, int8 = export_both(policy, observations, folder, scheme=case.scheme, source_sha256=sha256)
     return FlightPair(fp32, int8, trained)
 

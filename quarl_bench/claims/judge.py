@@ -14,7 +14,7 @@ from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_order, judge_tracks, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.convergence import judge_convergence, judge_sooner
-from quarl_bench.claims.pairs import ANCHOR, align, is_anchored, pair_up
+from quarl_bench.claims.pairs import ANCHOR, align, find_error, is_anchored, pair_up
 from quarl_bench.claims.verdict import judge_harder, judge_loss, judge_retention, reverse, weigh_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.environments import find_environment
@@ -58,7 +58,10 @@ def weigh_case(judged: JudgedCase, reference: Measurement, measured: Measurement
 
 
 def judge_claim(judged: JudgedClaim, cells: MeasuredCells) -> Verdict:
-    """The verdict on one sentence over many cells; the weaker one, as in `judge_case`."""
+    """The verdict on one sentence over many cells: the weaker one, where cells were measured with sampled actions too.
+
+    Unlike in `judge_case` either way of acting refutes at 5%, so that with two up to 10% of true sentences are refuted.
+    """
     rule, threshold = judged.claim.rule, judged.claim.threshold
     if rule == "wider":
         return judge_wider(cells.ratios, policies=cells.policies, missing=cells.missing, threshold=threshold)
@@ -136,11 +139,11 @@ def _judge_errors(
     reasons = {name: _find_flaw(m[0]) for name, m in measurements.items()}
     anchored = {name: m for name, m in measurements.items() if not reasons[name]}
     if judged.claim.rule == "tracks":
-        errors = {name: m[0].find_error(m[1]) for name, m in anchored.items()}
+        errors = {name: find_error(m[0], m[1]) for name, m in anchored.items()}
         points = {name: (spread, errors[name]) for name, spread in cells.spreads.items() if name in errors}
         found = judge_tracks(points, policies=cells.policies, missing=cells.missing, threshold=threshold)
     else:
-        gains = {name: m[0].find_error(m[2]) - m[0].find_error(m[1]) for name, m in anchored.items()}
+        gains = {name: find_error(m[0], m[2]) - find_error(m[0], m[1]) for name, m in anchored.items()}
         found = judge_gains(average_tasks(gains), policies=cells.policies, missing=cells.missing, threshold=threshold)
     notes = (f"left out: {name} has {reason}" for name, reason in reasons.items() if reason)
     return replace(found, caveats=(*found.caveats, *notes))

@@ -202,6 +202,12 @@ def _read(measurement: Measurement, what: str) -> Floats:
     return stats.merge_columns(stats.check_finite(rows, f"{what}: returns"), names)
 
 
+def find_error(reference: Measurement, measured: Measurement) -> float:
+    """Relative loss of the mean return over policies and distinct episodes; inf where the reference's is 0."""
+    before, after = (float(returns.mean()) for returns in align(reference, measured))
+    return (before - after) / abs(before) if before else math.inf
+
+
 def align(*measurements: Measurement, cell: str = "") -> tuple[Floats, ...]:
     """P x D arrays of measurements that were made on the same policies and episodes; SpecError when they were not."""
     first, where = measurements[0], f"{cell}: " if cell else ""

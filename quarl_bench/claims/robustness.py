@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quarl_bench.cells import Cells, PolicySet, find_home
+from quarl_bench.cells import Cells, PolicySet, describe_run, find_home
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.evaluate import TEST_SEEDS
@@ -14,7 +14,8 @@ from quarl_bench.spec import Measurement, name_seeds
 from quarl_bench.stats import Floats
 from quarl_bench.store import code_epoch
 
-CODE = ("rl/lqcc/noise.py", "rl/episodes.py", "rl/environments.py", "policy", "quant", "net.py")
+HIGH = 0.3  # of the sigmas; the paper sees quantized policies above fp32 "at higher noise levels"
+CODE = "rl/lqcc/noise.py"  # that plays, instead of the loop without noise
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,14 @@ class NoiseCurve:
         return self._integrate(np.array([point.returns for point in self.points]))
 
     @property
+    def noisy_area(self) -> Measurement:
+        """The same over the higher levels alone, from `HIGH` on."""
+        high = sum(sigma < HIGH for sigma in self.sigmas)
+        if len(self.sigmas) - high < 2:
+            raise SpecError(f"noise curve over {self.sigmas}: it has fewer than two levels from {HIGH} on")
+        return self._integrate(np.array([point.returns for point in self.points[high:]]))
+
+    @property
     def relative_area(self) -> Measurement:
         """The same, with every policy's returns as shares of its own mean clean return."""
         returns = np.array([point.returns for point in self.points])
@@ -43,7 +52,8 @@ class NoiseCurve:
         return self._integrate(returns / clean)
 
     def _integrate(self, returns: Floats) -> Measurement:
-        gaps = np.diff(self.sigmas)
+        """Over the last levels of the curve, as many as there are `returns`."""
+        gaps = np.diff(self.sigmas[-len(returns) :])
         weights = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / gaps.sum()
         mean = np.tensordot(weights, returns, 1)
         return replace(self.points[0], returns=tuple(map(tuple, mean.tolist())))
@@ -54,8 +64,9 @@ def compare_points(reference: NoiseCurve, measured: NoiseCurve) -> list[str]:
     lines = []
     for sigma, base, other in list(zip(reference.sigmas, reference.points, measured.points, strict=True))[1:]:
         found = judge_retention(base, other)
+        estimate = "unknown" if found.estimate is None else f"{found.estimate:.3g}"
         limits = "no interval" if found.low is None else f"[{found.low:.3g}, {found.high:.3g}]"
-        lines.append(f"under noise of SD {sigma:g} the ratio is {found.estimate:.3g} {limits}")
+        lines.append(f"under noise of SD {sigma:g} the ratio is {estimate} {limits}")
     return lines
 
 
@@ -70,14 +81,7 @@ def _measure(cells: Cells, policies: PolicySet, seeds: range, sigma: float) -> M
     rows = []
     for member in policies.members:
         environment = find_home(member.stored, case)
-        key = {
-            "policy": member.stored.sha256,
-            "environment": environment.id,
-            "scheme": case.scheme,
-            "seeds": [seeds[0], len(seeds)],
-            "noise": sigma,
-            "code": code_epoch(*CODE),
-        }
+        key = describe_run(member, environment, seeds, scheme=case.scheme) | {"noise": [sigma, code_epoch(CODE)]}
 
         def play() -> Measurement:
             played = play_noisy(member.policy, environment, seeds, sigma)  # noqa: B023 (called at once)

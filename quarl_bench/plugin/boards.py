@@ -42,14 +42,13 @@ def quarl_board_runs(
     quarl_cells: "Cells", quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.Config
 ) -> "Callable[[Board, Case], BoardRun]":
     """Compare the policy of a case, in fp32 and under its scheme, on a board; each policy once."""
-    runs: dict[tuple[str, str, str], BoardRun] = {}
+    runs: dict[Case, BoardRun] = {}
 
     def run(board: "Board", case: "Case") -> BoardRun:
         from quarl_bench.boards.session import ask_state, open_session
         from quarl_bench.claims.flight import export_flight
 
-        key = (case.environment, case.scheme, case.board)
-        if key not in runs:
+        if case not in runs:
             ask_state(board)  # a silent one says so before the long export, which no lease would outlast
             pair = export_flight(quarl_cells, case)
             plan = find_plan(quarl_settings.profile)
@@ -57,8 +56,8 @@ def quarl_board_runs(
                 open_session(board, quarl_run, WAIT) as session,
                 show_blocks(pytestconfig, 2 * plan.blocks, case.id) as progress,
             ):
-                runs[key] = BoardRun(session.compare((pair.fp32, pair.int8), plan, progress=progress), pair.trained)
-        return runs[key]
+                runs[case] = BoardRun(session.compare((pair.fp32, pair.int8), plan, progress=progress), pair.trained)
+        return runs[case]
 
     return run
 

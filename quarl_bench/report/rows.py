@@ -1,5 +1,6 @@
 """A row: everything one case or claim item says about itself, in built-in types only."""
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -7,6 +8,7 @@ from quarl_bench.cells import name_preprocessing, runtime_versions
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, weigh_case
+from quarl_bench.claims.pairs import find_error
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.spec import Measurement, Source, Verdict
@@ -51,7 +53,8 @@ def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict)
     """The row of one sentence over many cells; `errors` are relative losses of mean returns, per cell."""
     measurements = cells.measurements
     sources = sorted({str(m.source) for group in measurements.values() for m in group})
-    errors = {name: m[0].find_error(m[1]) for name, m in measurements.items() if m[0].mean}
+    errors = {name: find_error(m[0], m[1]) for name, m in measurements.items()}
+    errors = {name: error for name, error in errors.items() if math.isfinite(error)}
     return {
         "kind": "claim",
         "id": judged.id,

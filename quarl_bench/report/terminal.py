@@ -20,7 +20,7 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
         yield f"{claim}: {len(members)} {_plural(worst['kind'], len(members))}: {counts}; worst {_state(worst)}"
         for row in members:
             if verbose or row["regression"] == "moved" or (row["verdict"] == "refuted" and not row["known"]):
-                yield from _list_case(row, "*" if row["nodeid"] in stars else "")
+                yield from _list_case(row, "*" if _identify(row) in stars else "")
     if verbose and stars:
         yield "* survives a false discovery rate of 5% over the cases of this run: may be quoted singly"
 
@@ -42,14 +42,18 @@ def name_kind(reason: str) -> str:
     return " ".join(reason.split()[:2])
 
 
-def star_rows(rows: list[Row]) -> set[str]:
-    """Node ids of the cases whose verdict may be quoted singly (directional Benjamini-Hochberg)."""
+def star_rows(rows: list[Row]) -> set[tuple[str, str]]:
+    """Node ids and ids of the cases whose verdict may be quoted singly (directional Benjamini-Hochberg)."""
     cases = [row for row in rows if row.get("p_values")]
     if not cases:
         return set()
     supported, refuted = ([row["p_values"][side] for row in cases] for side in (0, 1))
     signs = star_discoveries(supported, refuted)
-    return {str(row["nodeid"]) for row, sign in zip(cases, signs, strict=True) if sign}
+    return {_identify(row) for row, sign in zip(cases, signs, strict=True) if sign}
+
+
+def _identify(row: Row) -> tuple[str, str]:
+    return str(row["nodeid"]), str(row["id"])  # one test may judge several policies
 
 
 def _list_case(row: Row, star: str) -> Iterator[str]:

@@ -1,11 +1,10 @@
 """Training policies by their recipes: one, or one seed under several schemes."""
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from quarl_bench.atomic import hold_run
+from quarl_bench.atomic import hold_run, remove_folder
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.policy.stored import Stored, load_stored, save_stored
 from quarl_bench.rl.aware import is_frozen
@@ -35,7 +34,7 @@ def train_policy(
         best = run.load_best()
         stored = save_stored(best.policy, folder, run.describe(best, curve))
         close_environments(model)
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        remove_folder(checkpoint)
     return stored
 
 
@@ -54,20 +53,27 @@ def train_schemes(
     trunk = folder / f"{spec.name}.trunk"
     for unfinished in (trunk, *checkpoints.values()):
         check_unfinished(unfinished, options)
-    waiting = [scheme for scheme, arm in arms.items() if not (options.resume and (folder / arm.name).exists())]
+    kept = {
+        scheme: load_stored(folder / arm.name)
+        for scheme, arm in arms.items()
+        if options.resume and (folder / arm.name).exists()
+    }
+    for scheme, stored in kept.items():
+        if stored.about["recipe"]["sha256"] != recipes[scheme].sha256:
+            raise StoreError(f"{folder / arms[scheme].name} was trained by another recipe; choose another --output")
+    waiting = [scheme for scheme in arms if scheme not in kept]
     new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
     with hold_run(trunk):
         if new:
             first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
             _branch(Run.start(spec, first, trunk, options), new)
-        shutil.rmtree(trunk, ignore_errors=True)
+        remove_folder(trunk)
     resumed = replace(options, resume=True)
     for scheme, arm in arms.items():
-        published = folder / arm.name
-        if scheme in waiting:
-            yield arm, train_policy(arm, recipes[scheme], published, checkpoints[scheme], resumed)
+        if scheme in kept:
+            yield arm, kept[scheme]
         else:
-            yield arm, load_stored(published)
+            yield arm, train_policy(arm, recipes[scheme], folder / arm.name, checkpoints[scheme], resumed)
 
 
 def check_unfinished(checkpoint: Path, options: Options) -> None:

@@ -10,7 +10,6 @@ import importlib.metadata
 import io
 import json
 import platform
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from quarl_bench.atomic import hold_run, write_file
+from quarl_bench.atomic import hold_run, remove_folder, write_file
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.net import Net
 from quarl_bench.policy.clipping import count_clipped
@@ -66,7 +65,7 @@ def train_seeds(
         loop = Loop(run, run.read_checkpoint() if run.unfinished else None)
         loop.learn()
         stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
-        shutil.rmtree(run.checkpoint, ignore_errors=True)
+        remove_folder(run.checkpoint)
     return stored
 
 
