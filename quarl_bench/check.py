@@ -16,7 +16,7 @@ from quarl_bench.claims.pairs import align
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.deploy.deployed import DeployedPolicy
 from quarl_bench.deploy.export import export_policy
-from quarl_bench.errors import DeploymentError, QuantizationError, SpecError
+from quarl_bench.errors import DeploymentError, MissingExtra, QuantizationError, SpecError
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.policy import Observations, Policy, deployable
 from quarl_bench.quant.scheme import Scheme
@@ -196,7 +196,7 @@ def price(subject: Subject, schemes: Sequence[str], backends: Sequence[str] = BA
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     yield _price(export(subject, scheme, backend, Path(folder) / "artefact"), backend, scheme, subject)
-            except DeploymentError as error:
+            except (DeploymentError, MissingExtra) as error:
                 yield Cost(backend, scheme, reason=str(error))
 
 

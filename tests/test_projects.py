@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from stable_baselines3 import PPO
 
+from quarl_bench.check import price
 from quarl_bench.claims.judge import ClaimRefuted
 from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError, SpecError
@@ -86,6 +88,27 @@ def test_an_undecided_check_is_an_outcome_of_its_own(project, options, outcomes,
     rows = json.loads((project.path / "rows.json").read_text())["rows"]
     assert [row["verdict"] for row in rows] == ["inconclusive"] * 2
     assert "distinct episodes" in rows[0]["needed"]
+
+
+def test_a_damaged_measurement_is_told_in_other_projects_too(project):
+    project.makepyfile(
+        test_release=f"""
+        def test_fixture(assert_quantizable):
+            assert_quantizable({str(POLICIES / "ppo-cartpole-seed0")!r}, scheme="w8", margin=0.5, episodes=3)
+    """
+    )
+    run_inside(project)
+    for file in (project.path / "cache").rglob("*.json"):
+        file.write_text("{")
+    run_inside(project).stdout.fnmatch_lines(["note: stored measurement was damaged and is made again: *"])
+
+
+def test_what_cannot_be_priced_says_why(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)  # as without the extra
+    subject = open_subject(POLICIES / "ppo-cartpole-seed0")
+    first, second = price(subject, ["int8"], ("dump", "onnx"))
+    assert first.bytes
+    assert "pip install 'quarl_bench[onnx]'" in second.reason
 
 
 @pytest.mark.parametrize(

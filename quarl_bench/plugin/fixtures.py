@@ -101,7 +101,7 @@ def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "
 
 
 @pytest.fixture
-def quarl_record(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], None]:
+def quarl_record(request: pytest.FixtureRequest, _pass_on_notes: None) -> Callable[[dict[str, Any]], None]:
     """Record this item's row; NumPy values become built-in types."""
 
     def record(row: dict[str, Any]) -> None:
