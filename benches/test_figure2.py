@@ -12,7 +12,7 @@ def test_training_with_the_quantizer_keeps_the_return(
     verdict.check(measured, reference=evaluate(policy))
 
 
-@pytest.mark.claim("figure2-holds")
+@pytest.mark.claim("figure2-holds", "figure2-holds-dqn")
 def test_six_bits_hold_in_most_cells(claim, cells, verdict):
     verdict.check_cells(cells)
 
@@ -22,6 +22,6 @@ def test_fewer_than_five_bits_lose(claim, cells, verdict):
     verdict.check_cells(cells)
 
 
-@pytest.mark.claim("figure2-beats-ptq", "figure2-beats-weights")
+@pytest.mark.claim("figure2-beats-ptq", "figure2-beats-weights", "figure2-beats-dqn")
 def test_training_loses_less_than_quantizing_afterwards(claim, cells, verdict):
     verdict.check_cells(cells)

@@ -16,6 +16,11 @@ def test_int8_is_a_quarter_of_the_size(case, board_run, board_verdict):
     board_verdict.check_size(board_run)
 
 
+@pytest.mark.claim("table4-resident")
+def test_int8_takes_a_quarter_of_the_memory(case, board_run, board_verdict):
+    board_verdict.check_memory(board_run)
+
+
 @pytest.mark.claim("table4-growth")
 def test_larger_policies_gain_more(claim, board_runs, verdict):
     verdict.check_result(judge_growth([run.compared for run in board_runs], claim.claim.threshold))

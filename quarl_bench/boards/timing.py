@@ -5,7 +5,7 @@ Pure values: hw/raspi/run_policy.py takes the numbers, boards/session.py brings 
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,11 +200,18 @@ class Comparison:
 
         They are widened by what the clock cannot tell: blocks of short calls often agree to its step.
         """
-        pairs = zip(self.first.blocks, self.second.blocks, strict=True)
-        logs = [math.log(a.ns["p50"] / b.ns["p50"]) for a, b in pairs]
-        estimate, low, high = average_tasks(logs)
+        estimate, low, high = self._average(lambda block: block.ns["p50"])
         blind = sum(self.find_step() / 2 / timing.find_ns("p50") for timing in (self.first, self.second))
         return Interval(*map(math.exp, (estimate, low - blind, high + blind)))
+
+    def weigh_memory(self) -> Interval:
+        """The first's peak resident memory over the second's, with limits as of `weigh_speed`."""
+        return Interval(*map(math.exp, self._average(lambda block: block.peak_rss)))
+
+    def _average(self, read: Callable[[Block], float]) -> Interval:
+        """Of the logarithm of the ratio, over paired blocks."""
+        pairs = zip(self.first.blocks, self.second.blocks, strict=True)
+        return average_tasks([math.log(read(a) / read(b)) for a, b in pairs])
 
     def find_step(self) -> int:
         """Nanoseconds between two readings of the board's clock: the largest that divides every longest call."""

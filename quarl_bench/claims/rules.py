@@ -66,6 +66,7 @@ RULES: dict[str, Rule] = {
     "drops": Rule(CASE, "the same ratio; supported below 1 - threshold"),
     "faster": Rule(CASE, "ratio of median times on one board, fp32 over the scheme", share=False, boards=True),
     "smaller": Rule(CASE, "ratio of file sizes, fp32 over the scheme", share=False, boards=True),
+    "leaner": Rule(CASE, "ratio of peak resident memory, fp32 over the scheme", share=False, boards=True),
     "idles": Rule(CASE, f"{_TIMES}; supported up to the threshold", Meaning.PRECISIONS, share=False),
     "quicker": Rule(CASE, f"{_TIMES}; supported above the threshold", Meaning.PRECISIONS, share=False),
     "mean_error": Rule(AGGREGATE, "mean over cells of the relative loss of return; supported below the threshold"),

@@ -38,6 +38,17 @@ def judge_size(compared: Comparison, threshold: float) -> Verdict:
     return _settle(compared, outcome, ratio, interval, threshold)
 
 
+def judge_memory(compared: Comparison, threshold: float) -> Verdict:
+    """Whether the int8 process's peak resident memory is `threshold` times smaller; other work does not change it."""
+    if not compared.timed:
+        needed = f"void: {'; '.join(compared.faults)}. Run again on an idle board"
+        return _settle(compared, Outcome.INCONCLUSIVE, None, None, threshold, needed)
+    interval = compared.weigh_memory()
+    outcome = _decide(interval, threshold)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the peaks vary"
+    return _settle(compared, outcome, interval.estimate, interval, threshold, needed)
+
+
 def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
     """Whether from every policy to the next larger one the ratio of times grows more than `threshold`-fold.
 
@@ -84,6 +95,15 @@ def explain_size(compared: Comparison) -> str:
     return (
         f"{fp32.parameters:,} parameters: {fp32.bytes:,} -> {int8.bytes:,} bytes, of which "
         f"{int8.bytes - int8.parameters:,} are 32-bit biases, scales and metadata"
+    )
+
+
+def explain_memory(compared: Comparison) -> str:
+    """What keeps the ratio of peaks from that of the files."""
+    fp32, int8 = ((timing.peak_rss / 2**20, timing.check.bytes / 2**20) for timing in (compared.first, compared.second))
+    return (
+        f"peaks of {fp32[0]:.1f} and {int8[0]:.1f} MiB, of which the files are {fp32[1]:.2f} and {int8[1]:.2f}: the "
+        "rest is the process and its runtime, the same for both"
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from quarl_bench.boards.timing import Comparison, Timing
-from quarl_bench.claims.speed import explain_size, explain_speed, judge_size, judge_speed
+from quarl_bench.claims.speed import explain_memory, explain_size, explain_speed, judge_memory, judge_size, judge_speed
 from quarl_bench.plugin.boards import BoardRun
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import Check
@@ -55,6 +55,12 @@ class BoardVerdict(Check):
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judge_size(run.compared, judged.claim.threshold)
         return self._explain(judged, run, verdict, explain_size(run.compared))
+
+    def check_memory(self, run: BoardRun) -> Verdict:
+        """Judge the ratio of peak resident memory."""
+        judged: JudgedCase = self._request.getfixturevalue("case")
+        verdict = judge_memory(run.compared, judged.claim.threshold)
+        return self._explain(judged, run, verdict, explain_memory(run.compared))
 
     def _explain(self, judged: "JudgedCase", run: BoardRun, verdict: Verdict, explanation: str) -> Verdict:
         row = build_board_row(judged, run.compared, verdict, explanation=explanation, trained=run.trained)
