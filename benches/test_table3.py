@@ -13,6 +13,6 @@ def test_algorithms_lose_in_the_papers_order(claim, cells, verdict):
     verdict.check_cells(cells)
 
 
-@pytest.mark.claim("figure2-tracks")
+@pytest.mark.claim("figure2-tracks", "figure2-tracks-error")
 def test_error_grows_with_the_spread(claim, cells, verdict):
     verdict.check_cells(cells)

@@ -61,8 +61,8 @@ def test_every_claim_has_a_judge_and_an_item_per_task():
     claims = [c for c in read_catalog() if c.paper == "QuaRL, ActorQ"]
     assert {c.id for c in claims} == set(JUDGES)
     for claim in claims:
-        items = list(expand_claims(claim))
-        assert [(item.algo, *{case.environment for case in item.cases}) for item in items] == list(claim.cells)
+        items = [(item.algo, *{case.environment for case in item.cases}) for item in expand_claims(claim)]
+        assert sorted(items) == sorted(list(claim.cells) * len(claim.schemes))
 
 
 def test_a_run_that_never_arrives_is_said_and_decides_nothing_alone():
