@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,5 +23,20 @@ def import_attribute(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute, None)
     except Exception as error:  # whatever the user's module raises
-        lines = str(error).splitlines() or [""]
-        raise SpecError(f"{name!r}: importing {module!r} failed ({type(error).__name__}: {lines[0]})") from error
+        raise SpecError(f"{name!r}: importing {module!r} failed ({_describe(error)})") from error
+
+
+def make_own(maker: Callable[..., Any], **arguments: Any) -> Any:
+    """What a user's class or function makes; SpecError, with the reason, when it makes nothing."""
+    try:
+        return maker(**arguments)
+    except Exception as error:  # whatever the user's code raises
+        name = f"{maker.__module__}{SEPARATOR}{getattr(maker, '__qualname__', type(maker).__qualname__)}"
+        raise SpecError(
+            f"{name!r}: making one failed ({_describe(error)}); mend it, or name a subclass that gives it its arguments"
+        ) from error
+
+
+def _describe(error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"

@@ -6,6 +6,7 @@ on the Hugging Face hub, a torch module, or a state dictionary with its architec
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.imports import SEPARATOR, import_attribute
+from quarl_bench.imports import SEPARATOR, import_attribute, make_own
 from quarl_bench.net import Layer
 from quarl_bench.policy import foreign
 from quarl_bench.policy.archive import read_file
-from quarl_bench.policy.files import MANIFEST, StoredPolicy, hash_policy, load_policy
-from quarl_bench.policy.integers import INTEGERS
+from quarl_bench.policy.files import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
 from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.policy import PolicyNet
 from quarl_bench.policy.sb3 import FROM_ENVIRONMENT, extract
@@ -77,6 +77,8 @@ def open_stored(named: Named) -> StoredPolicy:
     folder = find_baseline(path, named.baselines)
     if (folder / INTEGERS).exists():
         raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
+    if not folder.exists():
+        raise PolicyError(f"{path}: neither such a path nor a baseline of that name in {named.baselines}; check it")
     archive = folder if folder.suffix == ".zip" and not folder.is_dir() else _find_zip(folder)
     if archive is None:
         stored = load_policy(folder)
@@ -229,8 +231,9 @@ def _register(made: type[AnyEnvironment]) -> Environment:
     """A class of the user's own under its module's name and its own, in the place of an earlier class of that name."""
     name = f"{made.__module__}.{made.__name__}-v0"
     gymnasium.registry.pop(name, None)
-    maker: Any = made  # Gymnasium calls it with keyword arguments, of which there are none
-    gymnasium.register(name, entry_point=maker, max_episode_steps=getattr(made, "max_episode_steps", None))
+    gymnasium.register(
+        name, entry_point=partial(make_own, made), max_episode_steps=getattr(made, "max_episode_steps", None)
+    )
     return replace(identify_environment(name), custom=True)
 
 
@@ -245,7 +248,7 @@ def _import_module(name: str) -> torch.nn.Module:
     """The torch module that `module:attribute` names, or that calling it makes."""
     found = import_attribute(name)
     if callable(found) and not isinstance(found, torch.nn.Module):
-        found = found()
+        found = make_own(found)
     if not isinstance(found, torch.nn.Module):
         raise SpecError(f"{name!r} is no torch module, and makes none when called; name one")
     return found

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import threading
 from pathlib import Path
 
@@ -410,6 +411,9 @@ def test_probabilities_of_actions_are_for_a2c_and_for_whole_chunks(algo, changes
         ({"runtime": "torch", "precision": "int8"}, "torch"),
         ({"widths": ()}, "widths"),
         ({"samples_per_insert": 0.0}, "samples per insert"),
+        ({"samples_per_insert": math.inf}, "samples per insert inf: must be above 0, and finite"),
+        ({"rate": math.nan}, "rate nan: must be above 0, and finite"),
+        ({"rate": -1.0}, "rate -1: must be above 0"),
         ({"steps": 100}, "train longer"),
         ({"warmup": 3}, "warmup"),
         ({"no_such": 3}, "unknown option"),

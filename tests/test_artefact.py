@@ -198,7 +198,7 @@ def test_missing_files_are_refused(name: str, tmp_path: Path) -> None:
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     refuse(tmp_path / "absent", "No such file")
     save_policy(make_policy(), tmp_path / "policy", {})
-    refuse(tmp_path / "policy", "ill-formed")
+    refuse(tmp_path / "policy", "a policy, no artefact; `quarl deploy` makes one")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 2}'])

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,9 @@ from quarl_bench.boards.timing import Block, Comparison, GoldenCheck, Plan, Stat
 from quarl_bench.claims.speed import judge_growth
 from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
+from quarl_bench.policy.files import save_policy
 from tests.artefacts import exchange_output, export_pair
+from tests.strategies import make_linear_policy
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
 
@@ -195,6 +198,23 @@ def test_a_damaged_or_missing_artefact_is_one_line(board, pair, tmp_path_factory
         (folder / "model.tflite").write_bytes((pair[1] / "model.tflite").read_bytes())
         with pytest.raises(BoardError, match=r"backend 'abacus' does not run here; known"):
             leased.compare((folder, folder), QUICK)
+
+
+def test_a_wrong_folder_is_named_as_it_was_typed(board, pair, tmp_path, monkeypatch, capsys):
+    """And before the board is asked for anything."""
+    monkeypatch.setattr("quarl_bench.boards.session.open_session", lambda *_: pytest.fail("a board was leased"))
+    monkeypatch.chdir(tmp_path)
+    save_policy(make_linear_policy(np.eye(2)), tmp_path / "policy", {})
+    shutil.copytree(pair[1], tmp_path / "damaged")
+    (tmp_path / "damaged" / "model.tflite").write_bytes(b"not a model")
+    for name, said in (
+        ("nowhere", "nowhere/manifest.json: No such file or directory; an artefact holds manifest.json, golden"),
+        ("policy", "policy: a policy, no artefact; `quarl deploy` makes one"),
+        ("damaged", "damaged/model.tflite: its sha256 is not the manifest's"),
+    ):
+        assert main(["board", "local", str(pair[0]), name]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert line.startswith(f"quarl board: {said}")
 
 
 def test_a_second_run_is_told_who_has_the_board(board, tmp_path):

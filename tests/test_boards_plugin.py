@@ -8,7 +8,7 @@ import pytest
 
 from quarl_bench.boards.timing import Comparison, Plan, Timing
 from quarl_bench.claims.flight import HIDDEN, find_random_policy
-from quarl_bench.claims.speed import explain_size, explain_speed, judge_size, judge_speed
+from quarl_bench.claims.speed import explain_memory, explain_size, explain_speed, judge_memory, judge_size, judge_speed
 from quarl_bench.errors import SpecError
 from quarl_bench.plugin.boards import find_plan
 from quarl_bench.spec import Outcome
@@ -59,6 +59,13 @@ def test_without_a_board_file_hardware_is_skipped_or_required(project):
         required = run(project, "-m", "hardware", "-k", f"quadx1 and {name}", "--quarl-require", name)
         assert required.parseoutcomes()["errors"] == 2
         required.stdout.fnmatch_lines([f"MissingBoard: no board '{name}': no board file*"])
+
+
+def test_a_misspelt_requirement_is_refused_beside_a_board_file(project):
+    result = run(project, "--quarl-boards=boards.toml", "--quarl-require", "tfilte")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--quarl-require tfilte: no extra and no board; known are baselines, *tflite*, desk"])
+    assert run(project, "--quarl-boards=boards.toml", "--quarl-require", "desk", "--co", "-q").ret == 0
 
 
 def test_a_listed_board_that_is_silent_fails(project):
@@ -171,6 +178,21 @@ def test_the_explanation_names_size_instructions_runtime_and_threads():
 def test_size_is_known_exactly():
     assert judge_size(compare(1.0, 1.0), 4.0).outcome is Outcome.SUPPORTED
     assert judge_size(compare(1.0, 1.0), 4.1).outcome is Outcome.REFUTED
+
+
+def test_memory_is_judged_by_the_peaks_of_paired_blocks():
+    from dataclasses import replace
+
+    def take(timing, mebibytes):
+        return replace(timing, blocks=tuple(replace(block, peak_rss=mebibytes << 20) for block in timing.blocks))
+
+    compared = compare(1.0, 1.0, others=1.0)  # void as times
+    half = replace(compared, first=take(compared.first, 50), second=take(compared.second, 25))
+    assert judge_memory(half, 1.9).outcome is Outcome.SUPPORTED
+    assert judge_memory(half, 2.1).outcome is Outcome.REFUTED
+    assert "peaks of 50.0 and 25.0 MiB, of which the files are 0.04 and 0.01" in explain_memory(half)
+    untimed = replace(compared, second=replace(compared.second, blocks=()))
+    assert judge_memory(untimed, 1.9).outcome is Outcome.INCONCLUSIVE
 
 
 def test_flight_policies_have_the_papers_sizes():

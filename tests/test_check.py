@@ -25,6 +25,7 @@ from quarl_bench.rl.sensitivity import measure_sensitivity
 from quarl_bench.rl.vector import make_vector
 from quarl_bench.spec import Measurement, Outcome, name_seeds
 from quarl_bench.task import Named, open_task
+from tests.agents import forge
 from tests.conftest import POLICIES
 from tests.test_train import make_recipe
 
@@ -45,6 +46,10 @@ class Target(gymnasium.Env):
         self.x = (self.x * 0.9 + np.float32(0.1) * np.float32(action[0])).astype(np.float32)
         return self.x.copy(), float(-abs(self.x).sum()), False, False, {}
 
+class Configured(Target):
+    def __init__(self, settings):
+        self.settings = settings
+
 class Endless(Target):
     max_episode_steps = None
 
@@ -58,6 +63,10 @@ class Odd(torch.nn.Module):
 
     def forward(self, x):
         return 2 * self.layer(x)
+
+class Actor(torch.nn.Sequential):
+    def __init__(self, width):
+        super().__init__(torch.nn.Linear(width, 1))
 
 number = 3
 """
@@ -162,6 +171,8 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
         ("{}:Odd", "{}:Target", "not the chain of its modules"),
         ("{}:number", "{}:Target", "is no torch module"),
         ("{}:actor", None, "pass --environment"),
+        ("{0}:Actor", "{0}:Target", "{0}:Actor': making one failed (TypeError: "),
+        ("{0}:actor", "{0}:Configured", "{0}:Configured': making one failed (TypeError: "),
         ("{}:actor", "{}:Nothing", "has no environment class"),
         ("{}:actor", "{}:Endless", "no step limit"),
         ("{}:actor", "nowhere:Env", "importing 'nowhere' failed"),
@@ -173,7 +184,27 @@ def test_what_cannot_be_checked_is_one_line(own, policy, environment, message, c
     arguments += [] if environment is None else ["--environment", environment.format(own)]
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert message in line
+    assert message.format(own) in line
+
+
+def test_a_place_that_is_taken_is_said_before_anything_is_played(own, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("quarl_bench.check.play_schemes", lambda *_: pytest.fail("played"))
+    (tmp_path / "out" / "int4-c" / "thesis").mkdir(parents=True)
+    assert main(["check", f"{own}:actor", "--environment", f"{own}:Target", "--export", "out"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "out/int4-c exists and holds no golden.safetensors; it is left alone" in line
+
+
+def test_a_bare_zip_names_all_that_it_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.zip").write_bytes(forge())
+    assert main(["check", "agent.zip"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "--normalization none" in line
+    assert "--environment too" in line
+    (tmp_path / "agent.zip").rename("CartPole-v1.zip")
+    assert main(["check", "CartPole-v1.zip"]) == 2
+    assert "--environment" not in capsys.readouterr().err
 
 
 def test_a_state_dictionary_of_cleanrl(own, tmp_path, capsys):

@@ -29,9 +29,11 @@ from quarl_bench.rl.lqcc import train as lqcc_train
 from quarl_bench.rl.states import compare_states
 from tests.strategies import make_linear_policy, make_policy
 
-COMMANDS = ("train", "quantize", "evaluate", "sweep", "weights", "deploy", "report")
+COMMANDS = ("train", "quantize", "evaluate", "sweep", "weights", "deploy", "report", "select", "actorq", "grid")
+STOPPING = ("train", "select", "actorq", "grid")  # at a checkpoint
 BALANCER = make_linear_policy(np.outer([-1.0, 1.0], [0.02, 0.2, 1.0, 0.6]))  # 500 steps of CartPole
 ABOUT = {"algo": "ppo", "environment": "CartPole-v1", "seed": 0, "origin": "made by hand"}
+NOWHERE = "neither such a path nor a baseline of that name in baselines/policies; check it"
 PROCESS = [sys.executable, "-m", "quarl_bench.cli"]
 
 
@@ -91,6 +93,7 @@ def test_every_option_states_its_default_and_every_command_an_example(command, q
     assert code == 0
     assert f"quarl {command}" in out.partition("example: ")[2]
     assert "exit codes: 0 done, 2 wrong input" in out
+    assert ("3 stopped at a checkpoint" in out) == (command in STOPPING)
     (commands,) = (action for action in cli._build_parser()._actions if isinstance(action.choices, dict))
     for action in commands.choices[command]._actions:
         if action.option_strings and action.dest != "help":
@@ -103,7 +106,7 @@ def test_the_installed_command_is_this_one(folder):
     assert json.loads(run.stdout)["kind"] == "weights"
     run = subprocess.run([*PROCESS, "weights", "nowhere"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("quarl weights: nowhere/manifest.json: No such file or directory; a policy folder")
+    assert run.stderr.startswith(f"quarl weights: nowhere: {NOWHERE}")
     assert run.stderr.count("\n") == 1
     assert subprocess.run([*PROCESS], capture_output=True, check=False).returncode == 2
 
@@ -149,6 +152,18 @@ class TestTrain:
         code, _, err = quarl("train", *subject, *many, "--precision", precision, "--output", "there")
         assert (code, err.count("\n"), "no bf16 instructions" in err) == (2, lines, lines == 2)
 
+    @pytest.mark.parametrize("many", [(), ("--seeds", "0")])
+    def test_force_replaces_policies_alone(self, many, folder, quarl):
+        """Said before anything is trained."""
+        theirs = folder / "there" / ("sac-pendulum-lqcc-seed0" if many else "thesis")
+        theirs.mkdir(parents=True)
+        (theirs / "manifest.json").touch()
+        place = "there" if many else theirs
+        subject = ("sac", "pendulum") if many else ("ppo", "cartpole")
+        code, _, err = quarl("train", *subject, *many, "--output", place, "--force")
+        assert (code, "exists and holds no policy.safetensors" in err, err.count("\n")) == (2, True, 1), err
+        assert (theirs / "manifest.json").exists()
+
     def test_unknown_names(self, folder, quarl):
         assert quarl("train", "ppq", "cartpole")[0] == 2
         code, _, err = quarl("train", "ppo", "cartpool")
@@ -161,11 +176,14 @@ class TestTrain:
             (("--scheme", "qat8,qat4"), "pass --output, the folder of the policies' folders"),
             (("--scheme", "qat8,qat9", "--output", "there"), "2..8 bits"),
             (("--scheme", "qat8,int4", "--output", "there"), "train with one of qat2..qat8"),
+            (("--scheme", "qat8,", "--output", "there"), "'' cannot share steps; train with one of qat2..qat8"),
+            (("--scheme", "qat8,i8c3o8", "--output", "there"), "'i8c3o8' cannot share steps"),
+            (("--scheme", "qat8,qat4", "--output", "there", "--force"), "qat4-seed0 exists and holds no policy"),
             (("--scheme", "qat8,qat4", "--output", "there"), "ppo-cartpole-qat4-seed0 exists; pass --force"),
         ],
     )
     def test_several_schemes_go_to_one_folder(self, arguments, reason, quarl, folder):
-        (folder / "there" / "ppo-cartpole-qat4-seed0").mkdir(parents=True)
+        (folder / "there" / "ppo-cartpole-qat4-seed0" / "thesis").mkdir(parents=True)
         code, _, err = quarl("train", "ppo", "cartpole", *arguments)
         assert code == 2
         assert reason in err
@@ -235,6 +253,19 @@ class TestQuantize:
         file.unlink()
         with pytest.raises(PolicyError, match="No such file"):
             load_integers(folder / "integers")
+
+    def test_only_a_policy_is_replaced(self, folder, quarl, quarl_json):
+        for scheme in ("w8", "int8", "w4"):  # either form by the other
+            quarl_json("quantize", "policy", "--scheme", scheme, "--output", "there")
+        assert sorted(path.name for path in (folder / "there").iterdir()) == ["manifest.json", "policy.safetensors"]
+        for name in ("model.tflite", "photo.jpg"):  # an artefact's folder, and anybody's
+            (folder / name).mkdir()
+            (folder / name / "manifest.json").write_text("{}")
+            (folder / name / name).touch()
+            code, _, err = quarl("quantize", "policy", "--output", name)
+            said = f"{name} exists and holds no policy.safetensors or integers.safetensors; it is left alone"
+            assert (code, said in err, err.count("\n")) == (2, True, 1)
+            assert (folder / name / name).exists()
 
     def test_the_policy_itself_is_no_output(self, folder, quarl):
         code, _, err = quarl("quantize", "policy", "--output", "../" + folder.name + "/policy")
@@ -410,6 +441,31 @@ def test_deploy_writes_an_artefact_that_proved_itself(folder, quarl_json):
     assert (folder / "artefact" / "model.tflite").stat().st_size == result["bytes"]
 
 
+@pytest.mark.parametrize("command", ["prove", "fpga"])
+def test_integers_have_their_own_scheme(command, folder, quarl, quarl_json):
+    quarl_json("quantize", "policy", "--scheme", "int8", "--output", "integers")
+    (folder / "file").touch()
+    refused = [
+        (("integers", "--scheme", "int2"), "integers: holds integers of int8, which are not quantized again; no --s"),
+        (("integers", "--algo", "ppo"), "its manifest says algo itself"),
+        (("integers", "--cache", "file/cache"), "cannot write folder file/cache: Not a directory"),
+    ]
+    if command == "fpga":
+        refused += [
+            (("integers", "--environment", "acrobot"), "which are not calibrated again; leave --environment out"),
+            (("random:ant", "--scheme", "int2", "--algo", "ppo"), "own integers; leave --scheme and --algo out"),
+            (("integers", "--output", "cache"), "cache exists and holds no design.json; it is left alone"),
+            (("integers", "--output", "file/out"), "cannot write folder file: "),
+            (("integers", "--qonnx", "file/x.onnx"), "cannot write folder file: "),
+        ]
+    (folder / "cache" / "of another").mkdir(parents=True)
+    for arguments, message in refused:
+        # Where nothing is simulated, nothing stands between the arguments and the design.
+        rest = ("--vectors", 0, "--estimate") if command == "fpga" else ()
+        code, _, err = quarl(command, *arguments, *rest)
+        assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
 @pytest.mark.parametrize("backend", ["c", "dump"])
 def test_integers_deploy_as_they_are(backend, folder, quarl, quarl_json):
     save_policy(make_policy(HeadKind.ARGMAX, normalized=True), folder / "policy", ABOUT)
@@ -575,11 +631,32 @@ def test_a_cache_that_cannot_be_written_ends_in_one_line(folder, quarl, monkeypa
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep"])
-@pytest.mark.parametrize("episodes", ["0", "-3", "many", "1.5"])
+@pytest.mark.parametrize("episodes", ["0", "-3", "many", "1.5", "9" * 7, "9" * 5000])
 def test_episodes_are_a_positive_number(command, episodes, folder, quarl):
     code, _, err = quarl(command, "policy", "--episodes", episodes)
     assert code == 2
     assert "--episodes" in err
+    assert err.count("\n") == 1
+
+
+def test_a_seed_is_one_of_numpys(quarl):
+    code, _, err = quarl("train", "ppo", "cartpole", "--seed", 2**32)
+    assert (code, "'4294967296' is too large; give at most 4294967295" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sweep", "--output", "new"),
+        ("weights", "--output", "new"),
+        ("check", "--export", "new", "--html", "new/x.html"),
+    ],
+)
+def test_what_is_refused_leaves_no_folder(arguments, folder, quarl):
+    command, *places = arguments
+    code, _, err = quarl(command, "nowhere", *places)
+    assert (code, err) == (2, f"quarl {command}: nowhere: {NOWHERE}\n")
+    assert not (folder / "new").exists()
 
 
 def test_a_policy_without_an_environment_says_how_to_name_one(folder, quarl):

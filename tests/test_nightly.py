@@ -175,9 +175,11 @@ def test_junit_xml_has_verdicts_and_no_bulk(project):
         (("--quarl-shard", "third"), "*'third' is not I/N*"),
         (("--quarl-compare", "nothing.json"), "*--quarl-compare: nothing.json: No such file*"),
         (("--quarl-compare", "numbers.json"), "*--quarl-compare: numbers.json: holds no rows*"),
+        (("--quarl-compare", "keyless.json"), "*--quarl-compare: keyless.json: rows without id, nodeid, verdict; *"),
     ],
 )
 def test_bad_options_are_one_line(project, arguments, message):
+    (project.path / "keyless.json").write_text('{"schema_version": 1, "rows": [{}]}')
     result = run_inside(project, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])

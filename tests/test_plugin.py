@@ -276,9 +276,15 @@ def test_required_baselines_fail_instead_of_skipping(project):
         (("--quarl-episodes", "many"), "*'many' is not a whole number above 0*"),
         (("--quarl-profile", "hourly"), "*invalid choice: 'hourly'*"),
         (("--quarl-train", "maybe"), "*invalid choice: 'maybe'*"),
-        (("--quarl-cache-dir", "claims.toml/x"), "*--quarl-cache-dir claims.toml/x: Not a directory; name a folder*"),
+        (
+            ("--quarl-cache-dir", "claims.toml/x"),
+            "*--quarl-cache-dir: cannot write folder *claims.toml/x: Not a directory; *",
+        ),
         (("--quarl-json", "no/such/rows.json"), "*no/such does not exist; make it*"),
-        (("--quarl-json", "."), "*--quarl-json .: a folder; name the file to write in it*"),
+        (("--quarl-json", "."), "*--quarl-json: *: a folder; name the file to write in it*"),
+        (("--quarl-json", "/proc/x.json"), "*--quarl-json: cannot write folder /proc: *"),
+        (("--quarl-html", "/proc/x.html"), "*--quarl-html: cannot write folder /proc: *"),
+        (("--quarl-episodes", "9" * 20), "*--quarl-episodes: '99999999999999999999' is too large; give at most *"),
         (("--quarl-baselines", "nowhere"), "*--quarl-baselines nowhere: no such folder*"),
         (
             ("--quarl-baselines", "baselines/policies"),

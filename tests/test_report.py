@@ -4,9 +4,11 @@ import copy
 import html.parser
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from quarl_bench.cli import main
 from quarl_bench.errors import StoreError
 from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.html import render_report
@@ -375,6 +377,22 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
         read_document(path)
     with pytest.raises(StoreError, match="No such file"):
         read_document(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{"rows": [{}]}, {"rows": [{"nodeid": "x", "id": "x"}]}, {"rows": [3]}, {"skipped": [{}]}, {"skipped": None}],
+)
+def test_results_without_what_they_are_compared_by_are_refused(tmp_path, monkeypatch, capsys, damaged):
+    monkeypatch.chdir(tmp_path)
+    good = {"schema_version": 1, "rows": [], "skipped": []}
+    Path("good.json").write_text(json.dumps(good))
+    Path("bad.json").write_text(json.dumps(good | damaged))
+    for arguments in (["bad.json"], ["good.json", "--compare", "bad.json"]):
+        assert main(["report", "merge", *arguments]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert line.startswith(f"quarl report: bad.json: {next(iter(damaged))} without ")
+    assert not Path("results.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What one run of ActorQ is: algorithm, task, network, and every option that the original has."""
 
 import importlib.resources
+import math
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -77,8 +78,9 @@ class Settings:
             raise SpecError(f"widths {list(self.widths)}: give at least one hidden layer, as 256,256")
         if not 0 <= self.discount < 1:
             raise SpecError(f"discount {self.discount:g}: must be from 0 on and below 1")
-        if not self.samples_per_insert > 0:
-            raise SpecError(f"samples per insert {self.samples_per_insert:g}: must be above 0")
+        for name in ("samples_per_insert", "rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise SpecError(f"{name.replace('_', ' ')} {getattr(self, name):g}: must be above 0, and finite")
         if self.warmup < self.batch or self.replay < self.warmup:
             raise SpecError(
                 f"warmup {self.warmup}: must lie between the batch ({self.batch}) and the replay ({self.replay})"

@@ -6,12 +6,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.atomic import open_file, open_folder
+from quarl_bench.cli.arguments import STOPPING, read_seeds
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import read_positive, read_seeds
-from quarl_bench.cli.printing import format_table, open_folder, print_result, say
+from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.counts import MOST_STEPS, read_positive
 from quarl_bench.errors import SpecError
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ SWEPT = ("seed", "update_period", "actors", "precision")  # precisions side by s
 def add_command(commands: Any) -> None:
     """`actorq` and its options."""
     command = add(commands, "actorq", run, "Train with quantized actors and a full-precision learner.",
-                  "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs")  # fmt: skip
+                  "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
@@ -39,7 +42,8 @@ def add_command(commands: Any) -> None:
     learning = command.add_argument_group("learning")
     learning.add_argument("--widths", type=_read_numbers, metavar="LIST",
                           help="hidden layers, as 2048,2048,2048. Default: the recipe's.")  # fmt: skip
-    learning.add_argument("--steps", type=read_positive, help="of all actors together. Default: the recipe's.")
+    learning.add_argument("--steps", type=partial(read_positive, most=MOST_STEPS),
+                          help="of all actors together. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--batch", type=read_positive, help="transitions per update. Default: the recipe's.")
     learning.add_argument("--n-step", type=read_positive, metavar="N",
                           help="rewards of a return before it is estimated. Default: the recipe's.")  # fmt: skip
@@ -80,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
 
     runs = _list_settings(options)
     open_folder(options.output)
+    if options.plot:
+        open_file(options.plot)
     try:
         records = [_train(options, settings) for settings in runs]
     except Interrupted as reason:

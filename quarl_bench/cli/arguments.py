@@ -6,19 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 3 stopped at a checkpoint, 130 interrupted"
+EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 130 interrupted"
+STOPPING = "exit codes: 0 done, 2 wrong input (one line on stderr), 3 stopped at a checkpoint, 130 interrupted"
 WIDEST = 32
 
 
 def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], help: str, example: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    help: str,
+    example: str,
+    codes: str = EXIT_CODES,
 ) -> argparse.ArgumentParser:
     """A command with `--json`, an example and the exit codes."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
         description=help,
-        epilog=f"example: {example}\n\n{EXIT_CODES}",
+        epilog=f"example: {example}\n\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("--json", action="store_true", help="print one JSON object instead of text. Default: text.")
@@ -54,21 +60,6 @@ def add_environment(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--environment", help="environment name, Gymnasium id, or module:Class of your own. Default: the policy's own."
     )
-
-
-def read_natural(text: str) -> int:
-    """A whole number of at least 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
-
-
-def read_positive(text: str) -> int:
-    """A whole number above 0."""
-    number = read_natural(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return number
 
 
 def read_bits(text: str) -> tuple[int, ...]:

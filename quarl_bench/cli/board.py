@@ -21,8 +21,7 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """`board` and its options."""
     command = add(commands, "board", run, "Look at a board; check an artefact there, or time two of them in turns.",
-                  "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact")  # fmt: skip
-    command.epilog = f"example: quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact\n\n{EXIT_CODES}"
+                  "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(
         "artefacts", nargs="*", type=Path, metavar="ARTEFACT",
@@ -37,11 +36,14 @@ def run(options: argparse.Namespace) -> int:
     """Describe the state; check or compare the artefacts: 1 where outputs differ, 3 where times are void."""
     from quarl_bench.boards.board import find_board
     from quarl_bench.boards.session import open_session
+    from quarl_bench.deploy.artefact import read_artefact
     from quarl_bench.errors import SpecError
 
     if len(options.artefacts) > 2:
         raise SpecError(f"{len(options.artefacts)} artefacts; one is checked, two are compared")
     board = find_board(options.name, options.boards)
+    for folder in options.artefacts:
+        read_artefact(folder)  # here, where the folder has the name that was typed
     code = 0
     with open_session(board) as session:
         result: dict[str, Any] = {"board": board.name, "source": str(board.source), "state": asdict(session.state)}

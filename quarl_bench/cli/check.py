@@ -1,15 +1,18 @@
 """`quarl check`: may this policy be shipped in fewer bits, and what will it cost?"""
 
 import argparse
+import itertools
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.atomic import check_replaceable, open_file, open_folder
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
+from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_table, open_file, open_folder, print_result, say
+from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.counts import read_positive
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -28,8 +31,7 @@ def add_command(commands: Any) -> None:
     """`check` and its options."""
     command = add(commands, "check", run,
                   "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
-                  "quarl check agent.zip --algo ppo --export shipped")  # fmt: skip
-    command.epilog = f"example: quarl check agent.zip --export shipped\n\n{EXIT_CODES}"
+                  "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
     add_policy(command)
     add_environment(command)
     command.add_argument("--scheme", default="int8", help="what the exit code is about. Default: int8.")
@@ -57,15 +59,16 @@ def run(options: argparse.Namespace) -> int:
 
     use_one_thread()
     asked = Scheme.parse(options.scheme)
-    folder = None if options.export is None else open_folder(options.export)
-    if options.html is not None:
-        open_file(options.html)
     stored, environment = open_task(options)
     subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
     subject.quantize(asked)  # what cannot be done says so before others are played
     names = [*check.SCHEMES] if asked.name in check.SCHEMES else [asked.name, *check.SCHEMES]
     refused = subject.find_refused([*map(Scheme.parse, names)])
     names = [name for name in names if name not in refused]
+    if options.export is not None:
+        _open_export(options.export, names)
+    if options.html is not None:
+        open_file(options.html)
     lines = []
     with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
         schemes = [*map(Scheme.parse, names)]
@@ -91,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         from quarl_bench.report.html import write_report
 
         write_report(options.html, [Document(options.policy.name, result)])
-    exported = [] if folder is None else [line for name in chosen for line in _export(subject, name, folder)]
+    exported = [line for name in chosen for line in _export(subject, name, options.export)] if options.export else []
     print_result(options, result | {"exported": exported}, "\n".join([*print_check(found), *exported]))
     return CODES[str(found.find(asked.name).verdict.outcome)]
 
@@ -152,15 +155,29 @@ def print_check(found: "Check") -> list[str]:
     ]
 
 
+def _open_export(folder: Path, schemes: list[str]) -> None:
+    """Make `folder`; StoreError before anything is played where an artefact of one of `schemes` would have no place."""
+    from quarl_bench.check import BACKENDS
+    from quarl_bench.deploy.artefact import GOLDEN
+
+    for scheme, backend in itertools.product(schemes, BACKENDS):
+        check_replaceable(_name_export(folder, scheme, backend), GOLDEN)
+    open_folder(folder)
+
+
+def _name_export(folder: Path, scheme: str, backend: str) -> Path:
+    return folder / f"{scheme}-{backend}"
+
+
 def _export(subject: "Subject", scheme: str, folder: Path) -> Any:
     from quarl_bench.check import BACKENDS, export
-    from quarl_bench.errors import DeploymentError
+    from quarl_bench.errors import DeploymentError, MissingExtra
 
     for backend in BACKENDS:
-        target = folder / f"{scheme}-{backend}"
+        target = _name_export(folder, scheme, backend)
         try:
             deployed = export(subject, scheme, backend, target)
-        except DeploymentError as error:
+        except (DeploymentError, MissingExtra) as error:
             yield f"not exported: {error}"
             continue
         yield f"exported {target} with {len(deployed.artefact.golden.actions)} golden pairs"

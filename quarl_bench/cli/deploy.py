@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
-from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
     """Export, load again, and re-run the golden pairs."""
     from quarl_bench.deploy.deployed import TOLERANCE, load_artefact, verify
     from quarl_bench.deploy.export import export_policy
-    from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
 
@@ -53,8 +52,7 @@ def run(options: argparse.Namespace) -> int:
         player, quantized, sha256 = stored.policy, quantize_policy(stored, environment, scheme), stored.sha256
     else:
         kept, name, environment = integers
-        if options.scheme and scheme.name != name:
-            raise SpecError(f"{options.policy}: holds integers of {name}, which are not quantized again; no --scheme")
+        refuse_other_scheme(options, name)
         player, quantized, sha256, scheme = kept.policy, kept.policy, kept.sha256, Scheme.parse(name)
     golden = collect_observations(player, environment, STATES, CALIBRATION_SEEDS)
     export_policy(

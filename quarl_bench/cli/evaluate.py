@@ -5,9 +5,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
+from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import describe_returns, print_result
+from quarl_bench.counts import read_natural, read_positive
 
 if TYPE_CHECKING:
     from quarl_bench.policy.integers import StoredIntegers

@@ -8,11 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.atomic import check_replaceable, open_file, open_folder, write_file
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy, read_natural, read_positive
+from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.designs import list_resources, name_lanes, write_text
-from quarl_bench.cli.opening import open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.opening import open_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result, say
+from quarl_bench.counts import read_natural, read_positive
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -39,7 +41,8 @@ def add_command(commands: Any) -> None:
     add_policy(command)
     add_environment(command)
     command.add_argument(
-        "--scheme", default="int8", help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8."
+        "--scheme",
+        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
     )
     command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
     command.add_argument("--clock", default=100.0, type=read_clock, help="such as 100MHz. Default: 100MHz.")
@@ -75,7 +78,7 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explore, confirm, write, simulate."""
-    from quarl_bench.atomic import write_file
+    from quarl_bench.deploy.fpga.design import MANIFEST
     from quarl_bench.deploy.fpga.explorer import explore, find_pareto, fits
     from quarl_bench.deploy.fpga.part import find_part
     from quarl_bench.deploy.fpga.placement import place
@@ -98,10 +101,15 @@ def run(options: argparse.Namespace) -> int:
     table = ActionTable.from_policy(policy) if options.tanh else None
     if options.stream is not None and options.stream > stages[0].inputs:
         raise SpecError(f"--stream {options.stream}: an observation has {stages[0].inputs} values")
+    cache = open_folder(options.cache or default_cache() / "fpga")
+    if options.output is not None:
+        check_replaceable(options.output, MANIFEST)
+        open_folder(options.output.parent)
+    if options.qonnx is not None:
+        open_file(options.qonnx)
     candidates = explore(stages, part, options.stream, options.spare)
     front = [candidate for candidate in find_pareto(candidates, part) if fits(candidate.resources, part, 0.0)]
     with tempfile.TemporaryDirectory() as scratch:
-        cache = options.cache or default_cache() / "fpga"
         folder = options.output or Path(scratch) / "design"
         chosen, design, synthesis = _choose(candidates, part, options, folder, cache, table)
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
@@ -149,25 +157,33 @@ def read_share(text: str) -> float:
 
 def _open_policy(options: argparse.Namespace) -> "tuple[IntegerPolicy, str]":
     """The integers, and where the weights are from."""
-    from quarl_bench.policy.integers import INTEGERS, load_integers
     from quarl_bench.policy.policy import require_integer
     from quarl_bench.quant.scheme import Scheme
-    from quarl_bench.task import find_baseline
 
     name = str(options.policy)
     if name.startswith(RANDOM):
         from quarl_bench.deploy.fpga.architectures import draw_policy, find_architecture
 
+        _refuse_given(options, "draws its own integers", ("scheme", "environment", "algo", "normalization", "arch"))
         return draw_policy(find_architecture(name.removeprefix(RANDOM))), "random weights"
-    folder = find_baseline(options.policy)
-    if (folder / INTEGERS).exists():
-        stored_integers = load_integers(folder)
-        return stored_integers.policy, f"policy {stored_integers.sha256[:16]}"
-    scheme = Scheme.parse(options.scheme)
+    found = open_integers(options)
+    if found is not None:
+        kept, own = found
+        refuse_other_scheme(options, own)
+        _refuse_given(options, f"holds integers of {own}, which are not calibrated again", ("environment",))
+        return kept.policy, f"policy {kept.sha256[:16]}"
+    scheme = Scheme.parse(options.scheme or "int8")
     if not scheme.integer:
         raise SpecError(f"--scheme {scheme.name}: float layers have no design; use int<bits>, 2 to 8")
     stored, environment = open_task(options)
     return require_integer(quantize_policy(stored, environment, scheme)), f"policy {stored.sha256[:16]}"
+
+
+def _refuse_given(options: argparse.Namespace, reason: str, names: tuple[str, ...]) -> None:
+    """SpecError for options that would be without effect."""
+    given = [f"--{name}" for name in names if getattr(options, name) is not None]
+    if given:
+        raise SpecError(f"{options.policy}: {reason}; leave {' and '.join(given)} out")
 
 
 def _choose(

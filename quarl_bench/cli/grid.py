@@ -8,9 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.atomic import open_folder
+from quarl_bench.cli.arguments import STOPPING
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import read_positive
-from quarl_bench.cli.printing import open_folder, print_result, say
+from quarl_bench.cli.printing import print_result, say
+from quarl_bench.counts import read_positive
 from quarl_bench.errors import EngineError
 from quarl_bench.places import default_cache
 
@@ -23,7 +25,7 @@ STOPPED = 3
 def add_command(commands: Any) -> None:
     """`grid` and its options."""
     command = add(commands, "grid", run, "Train, quantize and evaluate a list of policies on several processes.",
-                  "quarl grid SPEC.toml --workers 2")  # fmt: skip
+                  "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
     command.add_argument(
         "spec", type=Path,
         help="TOML with [[task]] tables: algo, environments, seeds; schemes, origin, cores, memory (bytes); lqcc = "
@@ -33,7 +35,8 @@ def add_command(commands: Any) -> None:
     command.add_argument("--workers", type=read_positive, default=os.cpu_count() or 1, metavar="N",
                          help="cores of this machine to use. Default: all.")  # fmt: skip
     command.add_argument("--cache-dir", type=Path, metavar="PATH",
-                         help="the store; a folder that all machines share. Default: $QUARL_CACHE_DIR.")  # fmt: skip
+                         help="the store; a folder that all machines share. Default: $QUARL_CACHE_DIR, else "
+                         "~/.cache/quarl_bench.")  # fmt: skip
     command.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="PATH",
                          help="what is there already, and where LQCC's policies go. Default: baselines.")  # fmt: skip
     command.add_argument("--episodes", type=read_positive, default=100, help="per policy. Default: 100, as nightly.")

@@ -27,15 +27,15 @@ def open_task(options: argparse.Namespace) -> "tuple[StoredPolicy, Environment]"
     return task.open_task(_name(options))
 
 
-def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, Environment] | None":
-    """The integers that the folder holds, their scheme, and where they play; None where it holds none.
+def open_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str] | None":
+    """The integers that the folder holds, and their scheme; None where it holds none.
 
     Such are what `quarl train --scheme` and `quarl quantize --scheme int<bits>` wrote.
     """
-    from quarl_bench.errors import PolicyError, SpecError
-    from quarl_bench.policy.integers import INTEGERS, load_integers
-    from quarl_bench.rl.zoo import check_fit
-    from quarl_bench.task import check_alone, find_baseline, identify, recognise
+    from quarl_bench.errors import SpecError
+    from quarl_bench.policy.files import INTEGERS
+    from quarl_bench.policy.integers import load_integers
+    from quarl_bench.task import check_alone, find_baseline
 
     folder = find_baseline(options.policy)
     if not (folder / INTEGERS).exists():
@@ -46,15 +46,37 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
     scheme = next((part["scheme"] for part in parts if isinstance(part, dict) and "scheme" in part), None)
     if not isinstance(scheme, str):
         raise SpecError(f"{folder}: its manifest names no scheme; pass the policy that it was quantized from")
+    return kept, scheme
+
+
+def refuse_other_scheme(options: argparse.Namespace, own: str) -> None:
+    """SpecError where --scheme asks a folder of integers for others than its own."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.quant.scheme import Scheme
+
+    if options.scheme and Scheme.parse(options.scheme).name != own:
+        raise SpecError(f"{options.policy}: holds integers of {own}, which are not quantized again; no --scheme")
+
+
+def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, Environment] | None":
+    """What `open_integers` gives, and where they play."""
+    from quarl_bench.errors import PolicyError, SpecError
+    from quarl_bench.rl.zoo import check_fit
+    from quarl_bench.task import identify, recognise
+
+    found = open_integers(options)
+    if found is None:
+        return None
+    kept, scheme = found
     name = options.environment or kept.about.get("environment")
     if not isinstance(name, str):
-        raise SpecError(f"{folder}: the policy names no environment; pass --environment")
+        raise SpecError(f"{options.policy}: the policy names no environment; pass --environment")
     environment = identify(name) if options.environment else recognise(name)
     environment = replace(environment, time_feature=bool(kept.about.get("time_feature", False)))
     try:
         check_fit(kept.policy, environment)
     except PolicyError as error:
-        raise PolicyError(f"{folder}: {error}") from error
+        raise PolicyError(f"{options.policy}: {error}") from error
     return kept, scheme, environment
 
 

@@ -7,10 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from quarl_bench.errors import StoreError
 
 
 def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:
@@ -46,25 +43,3 @@ def format_csv(rows: Sequence[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
-
-
-def open_file(path: Path) -> Path:
-    """`path`, to be written later, in a folder that can be written now; StoreError for anything else."""
-    if path.is_dir():
-        raise StoreError(f"{path}: a folder; name the file to write in it")
-    open_folder(path.parent)
-    return path
-
-
-def open_folder(folder: Path) -> Path:
-    """`folder`, made if need be; StoreError now, not after an hour of work, when it cannot be written."""
-    probe = folder / ".writable"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise StoreError(
-            f"cannot write folder {folder}: {error.strerror or error}; choose a writable place with free space"
-        ) from error
-    return folder

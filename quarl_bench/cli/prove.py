@@ -6,10 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.atomic import open_folder
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy, read_positive
-from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.counts import read_positive
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -32,11 +34,12 @@ def add_command(commands: Any) -> None:
     """`prove` and its options."""
     command = add(commands, "prove", run, "Play the same episodes with one integer policy in every backend; compare "
                   "the hashes of its actions. Exit code 1 when a backend diverges.",
-                  "quarl prove ppo-cartpole-qat8-seed0")  # fmt: skip
+                  "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
     add_policy(command)
     add_environment(command)
     command.add_argument(
-        "--scheme", default="int8", help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8."
+        "--scheme",
+        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
     )
     command.add_argument(
         "--episodes", type=read_positive, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
@@ -45,7 +48,6 @@ def add_command(commands: Any) -> None:
         "--backends", metavar="NAMES",
         help="of integer, qat, litert, onnx, c, c-arm, c-cortex-m4, rtl, with commas. Default: all.",
     )  # fmt: skip
-    command.epilog = f"example: quarl prove ppo-cartpole-qat8-seed0\n\n{CODES}"
     command.add_argument("--cache", type=Path, help="folder for compiled designs. Default: the user's.")
 
 
@@ -63,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
         if name not in EXECUTORS:
             raise SpecError(f"--backends {name!r}: unknown; known are {', '.join(EXECUTORS)}")
     policy, scheme, sha256, environment = _open(options)
+    cache = open_folder(options.cache or default_cache() / "fpga")
     states = collect_observations(policy, environment, STATES, CALIBRATION_SEEDS)
-    cache = options.cache or default_cache() / "fpga"
     subject = Subject(policy, scheme, sha256, states, cache)
     rows = []
     with tqdm(total=len({*names, "integer"}), unit="backend", file=sys.stderr, disable=None) as bar:
@@ -104,8 +106,9 @@ def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Enviro
     found = find_integers(options)
     if found is not None:
         kept, trained, environment = found
+        refuse_other_scheme(options, trained)
         return kept.policy, trained, kept.sha256, environment
-    scheme = Scheme.parse(options.scheme)
+    scheme = Scheme.parse(options.scheme or "int8")
     if not scheme.integer:
         raise SpecError(f"--scheme {scheme.name}: only integers can be equal everywhere; use int<bits>, 2 to 8")
     stored, environment = open_task(options)

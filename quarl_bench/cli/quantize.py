@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.atomic import check_replaceable
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import open_policy, open_task, quantize_policy, use_one_thread
@@ -30,8 +31,8 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
     from quarl_bench.cells import count_calibration
-    from quarl_bench.policy.files import WEIGHTS, save_policy
-    from quarl_bench.policy.integers import INTEGERS, save_integers
+    from quarl_bench.policy.files import INTEGERS, WEIGHTS, save_policy
+    from quarl_bench.policy.integers import save_integers
     from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, deployable
     from quarl_bench.quant.ptq import count_levels
     from quarl_bench.quant.scheme import Scheme
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     scheme = Scheme.parse(options.scheme)
     if options.output.resolve() == find_baseline(options.policy).resolve():
         raise StoreError(f"{options.output} is the policy itself; choose another --output")
+    check_replaceable(options.output, WEIGHTS, INTEGERS)
     home: dict[str, str | None] = {}  # where it is at home from now on
     if (scheme.integer and scheme.calibrated) or options.environment:
         stored, environment = open_task(options)

@@ -18,8 +18,7 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """`report` and its options."""
     command = add(commands, "report", run, "Make one self-contained HTML page of results; merge the parts of a run.",
-                  "pytest --quarl-json=results.json; quarl report results.json --output report.html")  # fmt: skip
-    command.epilog = f"example: quarl report merge 1.json 2.json --compare last.json\n\n{EXIT_CODES}"
+                  "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
     command.add_argument(
         "results", nargs="+", metavar="FILE",
         help="file of pytest --quarl-json; also what quarl sweep, weights and check printed with --json. With `merge` "

@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.cli.arguments import STOPPING, read_seeds
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import read_natural, read_positive, read_seeds
 from quarl_bench.cli.printing import print_result, say
+from quarl_bench.counts import MOST_STEPS, read_natural, read_positive
 from quarl_bench.errors import SpecError
 
 if TYPE_CHECKING:
@@ -24,16 +25,19 @@ def add_command(commands: Any) -> None:
     """`select` and its options."""
     command = add(commands, "select", run,
                   "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
-                  "quarl select sac hopperv4 --seeds 0..9 --output hopper")  # fmt: skip
+                  "quarl select sac hopperv4 --seeds 0..9 --output hopper", STOPPING)  # fmt: skip
     command.add_argument("algo", choices=("sac", "ddpg"))
     command.add_argument("environment", help="environment, for example hopperv4")
     source = command.add_mutually_exclusive_group(required=True)
-    source.add_argument("--seeds", type=read_seeds, metavar="LIST", help="train these seeds, as 0..9, where missing.")
-    source.add_argument("--published", type=Path, metavar="FOLDER", help="replay the authors' runs, two CSV files.")
+    source.add_argument("--seeds", type=read_seeds, metavar="LIST",
+                        help="train these seeds, as 0..9, where missing. Default: none.")  # fmt: skip
+    source.add_argument("--published", type=Path, metavar="FOLDER",
+                        help="replay the authors' runs, two CSV files. Default: none.")  # fmt: skip
     command.add_argument("--output", type=Path, help="folder of what is trained, and of the result. Default: none.")
     command.add_argument(
-        "--steps", type=read_positive, help="environment steps per seed, with --seeds. Default: the recipe's."
-    )
+        "--steps", type=partial(read_positive, most=MOST_STEPS),
+        help="environment steps per seed, with --seeds. Default: the recipe's.",
+    )  # fmt: skip
     command.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
                          help="of training's matrix products, with --seeds. Default: fp32.")  # fmt: skip
     command.add_argument(

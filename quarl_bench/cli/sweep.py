@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_bits, read_positive
+from quarl_bench.atomic import open_folder
+from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_bits
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_csv, format_table, open_folder, print_result, say
+from quarl_bench.cli.printing import format_csv, format_table, print_result, say
+from quarl_bench.counts import read_positive
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -50,10 +52,10 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.store import Places, Store
 
     use_one_thread()
-    folder = None if options.output is None else open_folder(options.output)
     stored, environment = open_task(options)
     subject = Subject(stored, environment, Store(Places(default_cache()), note=say))
     schemes = list_schemes(options.bits, options.family)
+    folder = None if options.output is None else open_folder(options.output)
     refused = subject.find_refused(schemes)
     for reason in refused.values():
         say(reason)

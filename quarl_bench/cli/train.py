@@ -5,12 +5,15 @@ import signal
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarl_bench.atomic import check_replaceable
+from quarl_bench.cli.arguments import STOPPING, read_seeds
 from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import read_natural, read_positive, read_seeds
 from quarl_bench.cli.printing import print_result, say
+from quarl_bench.counts import MOST_SEED, MOST_STEPS, read_natural, read_positive
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -24,10 +27,14 @@ STOPPED = 3
 
 def add_command(commands: Any) -> None:
     """`train` and its options."""
-    command = add(commands, "train", run, "Train one policy by its recipe.", "quarl train ppo cartpole --seed 0")
+    command = add(
+        commands, "train", run, "Train one policy by its recipe.", "quarl train ppo cartpole --seed 0", STOPPING
+    )
     command.add_argument("algo", help="algorithm, for example ppo")
     command.add_argument("environment", help="environment, for example cartpole")
-    command.add_argument("--seed", type=read_natural, default=0, help="training seed. Default: 0.")
+    command.add_argument(
+        "--seed", type=partial(read_natural, most=MOST_SEED), default=0, help="training seed. Default: 0."
+    )
     command.add_argument(
         "--origin", default="", help="another arm: control, layernorm, or a precision as below. Default: none."
     )
@@ -41,9 +48,14 @@ def add_command(commands: Any) -> None:
         "qat8,qat4, the steps before they round are trained once; --output is then the folder of their folders.",
     )  # fmt: skip
     command.add_argument(
-        "--quant-delay", type=read_natural, metavar="STEPS", help="environment steps before it rounds. Default: half."
+        "--quant-delay", type=partial(read_natural, most=MOST_STEPS), metavar="STEPS",
+        help="environment steps before it rounds. Default: half.",
+    )  # fmt: skip
+    command.add_argument(
+        "--steps",
+        type=partial(read_positive, most=MOST_STEPS),
+        help="environment steps per seed. Default: the recipe's.",
     )
-    command.add_argument("--steps", type=read_positive, help="environment steps per seed. Default: the recipe's.")
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
@@ -80,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
 def train_one(options: argparse.Namespace, settings: "Options") -> int:
     """Train one policy by the recipe of its cell."""
     from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.policy.files import INTEGERS, WEIGHTS
     from quarl_bench.rl.run import Interrupted
     from quarl_bench.rl.train import train_policy
     from quarl_bench.spec import PolicySpec
@@ -106,6 +119,7 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
             folder = options.output
             if folder.exists() and not options.force:
                 raise StoreError(f"{folder} exists; pass --force to replace it, or another --output")
+            check_replaceable(folder, WEIGHTS, INTEGERS)
             checkpoint = folder.with_name(folder.name + ".checkpoint")
             stored = train(spec, recipe, folder, checkpoint)
     except Interrupted as reason:
@@ -118,6 +132,8 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
 def train_arms(options: argparse.Namespace, settings: "Options") -> int:
     """Train one seed under several schemes, and say how well each plays."""
     from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.policy.files import INTEGERS, WEIGHTS
+    from quarl_bench.quant.scheme import Family, Scheme
     from quarl_bench.rl.run import Interrupted
     from quarl_bench.rl.train import train_schemes
     from quarl_bench.spec import PolicySpec
@@ -126,12 +142,17 @@ def train_arms(options: argparse.Namespace, settings: "Options") -> int:
         raise SpecError(f"--scheme {options.scheme}: pass --output, the folder of the policies' folders; no --seeds")
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options))
     schemes = dict.fromkeys(options.scheme.split(","))
+    for scheme in schemes:
+        if not scheme or Scheme.parse(scheme).family is not Family.AWARE:
+            raise SpecError(f"--scheme {options.scheme}: {scheme!r} cannot share steps; train with one of qat2..qat8")
     recipes = {scheme: choose_recipe(options, replace(spec, scheme=scheme)) for scheme in schemes}
     warn_of_emulation(next(iter(recipes.values())).precision)
     taken = [options.output / replace(spec, scheme=scheme).name for scheme in schemes]
     taken = [folder for folder in taken if folder.exists()]
     if taken and not (options.force or options.resume):
         raise StoreError(f"{taken[0]} exists; pass --force to replace it, or another --output")
+    for folder in taken:
+        check_replaceable(folder, WEIGHTS, INTEGERS)
     try:
         trained = list(train_schemes(spec, recipes, options.output, settings))
     except Interrupted as reason:
@@ -187,6 +208,7 @@ def warn_of_emulation(precision: str) -> None:
 def train_many(options: argparse.Namespace, settings: "Options") -> int:
     """Train all seeds in this process, and say how well each plays."""
     from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.policy.files import INTEGERS, WEIGHTS
     from quarl_bench.quant.scheme import Family, Scheme
     from quarl_bench.rl.lqcc.recipe import find_recipe, name_policy
     from quarl_bench.rl.lqcc.train import complete_seeds, train_seeds
@@ -205,6 +227,8 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
     taken = [name for name in taken if (options.output / name).exists()]
     if taken and not (options.force or options.resume):
         raise StoreError(f"{options.output / taken[0]} exists; pass --force to replace it, or another --output")
+    for name in taken:
+        check_replaceable(options.output / name, WEIGHTS, INTEGERS)
     warn_of_emulation(recipe.precision)
     try:
         train = complete_seeds if options.resume and not options.force else train_seeds

@@ -4,10 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import WIDEST, add_policy, read_positive
+from quarl_bench.atomic import open_folder
+from quarl_bench.cli.arguments import WIDEST, add_policy
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.opening import open_policy, use_one_thread
-from quarl_bench.cli.printing import format_csv, format_table, open_folder, print_result
+from quarl_bench.cli.printing import format_csv, format_table, print_result
+from quarl_bench.counts import read_positive
 from quarl_bench.errors import SpecError
 
 BITS = 8  # no default of argparse: it would not notice `--bits 8 --scheme fp16`
@@ -36,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
     scheme = Scheme.parse(options.scheme or f"w{_check(options.bits or BITS)}")
     if scheme.integer:
         raise SpecError(f"scheme {scheme.name!r}: weights are looked at under fp32, fp16 or w<bits>")
-    folder = None if options.output is None else open_folder(options.output)
     stored = open_policy(options)
+    folder = None if options.output is None else open_folder(options.output)
     rows = [
         {
             "name": found.name,

@@ -23,7 +23,15 @@ from safetensors.numpy import load, save
 
 from quarl_bench.atomic import new_folder
 from quarl_bench.errors import DeploymentError, PolicyError
-from quarl_bench.policy.files import build_head, build_transform, describe_head, describe_observation, end_tensors
+from quarl_bench.policy.files import (
+    INTEGERS,
+    WEIGHTS,
+    build_head,
+    build_transform,
+    describe_head,
+    describe_observation,
+    end_tensors,
+)
 from quarl_bench.policy.head import ActionHead
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.quant.affine import IntegerFormat
@@ -110,6 +118,8 @@ def write_artefact(artefact: Artefact, folder: Path) -> None:
 
 def read_artefact(folder: Path) -> Artefact:
     """Read a folder of `write_artefact`; DeploymentError, naming the file and the remedy, for anything else."""
+    if any((folder / name).exists() for name in (WEIGHTS, INTEGERS)):
+        raise DeploymentError(f"{folder}: a policy, no artefact; `quarl deploy` makes one")
     manifest = _read_manifest(folder / MANIFEST)
     with _ill_formed(folder / MANIFEST):
         backend = str(manifest["backend"])

@@ -3,7 +3,6 @@
 Loaded in every pytest run of its environment, so nothing here imports torch, NumPy or pandas.
 """
 
-import importlib.metadata
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
-from quarl_bench.plugin.options import Settings, add_options, read_settings
+from quarl_bench.plugin.options import Settings, add_options, list_extras, read_settings
 from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, VERDICT, Recorder, to_builtin
 from quarl_bench.plugin.state import CATALOG, SETTINGS
 from quarl_bench.testing import RECORD, Undecided
@@ -170,7 +169,7 @@ def _place(claim: Any, settings: Settings) -> Any:
     if settings.boards is not None:
         listed = read_boards(settings.boards).values()
         boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.transport is not Transport.EMULATED))
-    required = (name for name in settings.require if name not in (*_list_extras(), *boards))
+    required = (name for name in settings.require if name not in (*list_extras(), *boards))
     return replace(claim, boards=(*boards, *required))
 
 
@@ -181,11 +180,6 @@ def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
     if board == GPU:
         return (pytest.mark.gpu,)
     return (pytest.mark.hardware,) if board not in ("", LOCAL) else ()
-
-
-def _list_extras() -> tuple[str, ...]:
-    """What `--quarl-require` may name besides boards."""
-    return ("baselines", *(importlib.metadata.metadata("quarl_bench").get_all("Provides-Extra") or ()))
 
 
 def _catalog(config: pytest.Config) -> tuple[Any, ...]:

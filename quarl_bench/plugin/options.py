@@ -1,6 +1,7 @@
 """Command line options, their ini twins, and the settings they become: built-in types, so that workers get them."""
 
 import argparse
+import importlib.metadata
 import itertools
 import os
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from quarl_bench.atomic import open_file, open_folder
+from quarl_bench.counts import read_positive
 from quarl_bench.errors import QuarlError
 from quarl_bench.places import default_cache
 
@@ -63,17 +66,6 @@ class Settings:
         }
 
 
-def positive(text: str) -> int:
-    """A whole number above zero."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return number
-
-
 def read_shard(text: str) -> tuple[int, int]:
     """`i/n`: part i, from 1, of n."""
     part, slash, parts = text.partition("/")
@@ -93,8 +85,9 @@ def add_options(parser: pytest.Parser) -> None:
 
     add("profile", "How much to evaluate.", default="nightly", choices=tuple(PROFILES))
     add("train", "When to train a policy.", default="never (paper profile: missing)", choices=TRAIN)
-    add("episodes", "Episodes per policy.", default="the profile's", type=positive, metavar="N")
-    add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR", metavar="PATH")
+    add("episodes", "Episodes per policy.", default="the profile's", type=read_positive, metavar="N")
+    add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR, else ~/.cache/quarl_bench",
+        metavar="PATH")  # fmt: skip
     add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
     add("zoo", "Folder of stable-baselines3 agents that others trained.", default="$QUARL_ZOO", metavar="PATH")
     add("boards", "File of boards (TOML) for cases marked `hardware`.", default="$QUARL_BOARDS", metavar="FILE")
@@ -127,7 +120,7 @@ def read_settings(config: pytest.Config) -> Settings:
             raise pytest.UsageError(f"quarl_{name} {value!r} is not one of {', '.join(known)}")
     episodes = _choose(config, "episodes")
     try:
-        count = PROFILES[profile] if episodes is None else positive(str(episodes))
+        count = PROFILES[profile] if episodes is None else read_positive(str(episodes))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
     named = _choose(config, "baselines")
@@ -135,7 +128,8 @@ def read_settings(config: pytest.Config) -> Settings:
         what = "no policies/ in it" if Path(named).is_dir() else "no such folder"
         raise pytest.UsageError(f"--quarl-baselines {named}: {what}; name one with policies/<policy>/")
     committed = config.rootpath / "baselines"
-    baselines = Path(named or committed)
+    baselines = Path(named or committed).absolute()
+    boards = _find_boards(config)
     return Settings(
         profile=profile,
         train=train,
@@ -147,15 +141,20 @@ def read_settings(config: pytest.Config) -> Settings:
         baselines=baselines if baselines.is_dir() and profile != "paper" else None,
         elsewhere=profile == "paper" or baselines.resolve() != committed.resolve(),
         zoo=_find_zoo(config),
-        boards=_find_boards(config),
+        boards=boards,
         claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
         json=_choose_file(config, "json"),
         html=_choose_file(config, "html"),
         compare=_find_results(config),
         shard=config.getoption("quarl_shard"),
         strict=bool(config.getoption("quarl_strict")),
-        require=tuple(config.getoption("quarl_require") or ()),
+        require=_find_required(config, boards),
     )
+
+
+def list_extras() -> tuple[str, ...]:
+    """What `--quarl-require` may name besides boards."""
+    return ("baselines", *(importlib.metadata.metadata("quarl_bench").get_all("Provides-Extra") or ()))
 
 
 def _refuse_misread_paths(config: pytest.Config) -> None:
@@ -179,16 +178,17 @@ def _choose(config: pytest.Config, name: str) -> Any:
 
 
 def _choose_file(config: pytest.Config, name: str) -> Path | None:
-    """A file to write when the run ends; its folder must be there now, not after an hour of work."""
+    """A file to write when the run ends; its folder must be there and writable now, not after an hour of work."""
     chosen = config.getoption(f"quarl_{name}")
     if chosen is None:
         return None
     path = Path(chosen).absolute()
     if not path.parent.is_dir():
         raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
-    if path.is_dir():
-        raise pytest.UsageError(f"--quarl-{name} {chosen}: a folder; name the file to write in it")
-    return path
+    try:
+        return open_file(path)
+    except QuarlError as error:
+        raise pytest.UsageError(f"--quarl-{name}: {error}") from error
 
 
 def _find_zoo(config: pytest.Config) -> Path | None:
@@ -215,6 +215,20 @@ def _find_boards(config: pytest.Config) -> Path | None:
     return Path(chosen).absolute()
 
 
+def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...]:
+    """What must not be missing; beside a board file, a name that is neither an extra nor a board is misspelt."""
+    names = tuple(config.getoption("quarl_require") or ())
+    if boards is None:
+        return names
+    from quarl_bench.boards.board import read_boards
+
+    known = (*list_extras(), *read_boards(boards))
+    for name in names:
+        if name not in known:
+            raise pytest.UsageError(f"--quarl-require {name}: no extra and no board; known are {', '.join(known)}")
+    return names
+
+
 def _find_results(config: pytest.Config) -> Path | None:
     """The results file of the last run; one that was named must be one."""
     chosen = config.getoption("quarl_compare")
@@ -234,14 +248,7 @@ def _find_cache(config: pytest.Config) -> Path:
     chosen = _choose(config, "cache_dir")
     if chosen is None:
         return default_cache()
-    path = Path(chosen).absolute()
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise pytest.UsageError(
-            f"--quarl-cache-dir {chosen}: {error.strerror or error}; name a folder that can be written"
-        ) from error
-    return path
+        return open_folder(Path(chosen).absolute())
+    except QuarlError as error:
+        raise pytest.UsageError(f"--quarl-cache-dir: {error}") from error

@@ -16,18 +16,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def assert_quantizable(
-    policy_store: "Store", quarl_settings: Settings, _pass_on_notes: None
-) -> Callable[..., Verdict]:
+def assert_quantizable(policy_store: "Store", quarl_settings: Settings, _pass_on_notes: None) -> Callable[..., Verdict]:
     """`quarl_bench.testing.assert_quantizable` under this run's options: episodes, cache, baselines."""
     beside = _name_baselines(quarl_settings)
     return partial(testing.assert_quantizable, episodes=quarl_settings.episodes, store=policy_store, **beside)
 
 
 @pytest.fixture
-def quarl_subject(
-    policy_store: "Store", quarl_settings: Settings, _pass_on_notes: None
-) -> "Callable[..., Subject]":
+def quarl_subject(policy_store: "Store", quarl_settings: Settings, _pass_on_notes: None) -> "Callable[..., Subject]":
     """Call it with a policy and its environment: quantize, play, price or export them (`quarl_bench.check`)."""
     return partial(testing.open_subject, store=policy_store, **_name_baselines(quarl_settings))
 

@@ -83,6 +83,7 @@ def read_file(path: Path, limit: int, *, follow: bool = False) -> bytes:
     except OSError as error:
         link = not follow and path.is_symlink()
         said = "a link, which may lead anywhere; put the file itself there" if link else error.strerror or str(error)
+        said += "; check the path" if isinstance(error, FileNotFoundError) else ""
         raise PolicyError(f"{path}: {said}") from error
     except ValueError as error:  # a null byte in the path
         raise PolicyError(f"{str(path)!r}: no path of a file") from error

@@ -24,6 +24,7 @@ from quarl_bench.policy.policy import PolicyNet
 
 SCHEMA_VERSION = 1
 WEIGHTS = "policy.safetensors"
+INTEGERS = "integers.safetensors"  # the numbers of an integer policy, in the place of the weights
 MANIFEST = "manifest.json"
 Tensors = dict[str, NDArray[Any]]
 
@@ -38,12 +39,12 @@ class StoredPolicy:
 
 
 def save_policy(policy: PolicyNet, folder: Path, about: dict[str, Any]) -> StoredPolicy:
-    """Write `policy` to `folder`, replacing what is there; `about` joins the manifest (JSON types only)."""
+    """Write `policy` to `folder`, replacing a policy there; `about` joins the manifest (JSON types only)."""
     weights = save(_tensors_of(policy))
     sha256 = hashlib.sha256(weights).hexdigest()
     manifest = {"schema_version": SCHEMA_VERSION, "sha256": sha256, "architecture": _architecture_of(policy)} | about
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
-    with new_folder(folder, MANIFEST) as work:
+    with new_folder(folder, WEIGHTS, INTEGERS) as work:
         (work / WEIGHTS).write_bytes(weights)
         (work / MANIFEST).write_text(text)
     return StoredPolicy(policy, hash_policy(policy), about)

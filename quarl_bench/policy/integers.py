@@ -18,7 +18,9 @@ from quarl_bench.atomic import new_folder
 from quarl_bench.errors import PolicyError
 from quarl_bench.net import Activation, Conv2d, Linear, Net
 from quarl_bench.policy.files import (
+    INTEGERS,
     MANIFEST,
+    WEIGHTS,
     Tensors,
     build_head,
     build_transform,
@@ -35,7 +37,6 @@ from quarl_bench.quant.requantize import Requantization
 SCHEMA_VERSION = 1
 FORM = "integer"
 OWN_KEYS = ("schema_version", "form", "sha256", "architecture")
-INTEGERS = "integers.safetensors"
 BIT_WIDTHS = range(2, 9)
 LARGEST_SCALE = float(np.finfo(np.float32).max)
 KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
@@ -51,13 +52,13 @@ class StoredIntegers:
 
 
 def save_integers(policy: IntegerPolicy, folder: Path, about: dict[str, Any]) -> StoredIntegers:
-    """Write `policy` to `folder`, replacing one of this kind; `about` joins the manifest."""
+    """Write `policy` to `folder`, replacing a policy there; `about` joins the manifest."""
     numbers = save(integer_tensors(policy))
     sha256 = hashlib.sha256(numbers).hexdigest()
     architecture = describe_integers(policy)
     manifest = {"schema_version": SCHEMA_VERSION, "form": FORM, "sha256": sha256, "architecture": architecture} | about
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
-    with new_folder(folder, MANIFEST) as work:
+    with new_folder(folder, WEIGHTS, INTEGERS) as work:
         (work / INTEGERS).write_bytes(numbers)
         (work / MANIFEST).write_text(text)
     return StoredIntegers(policy, _hash(manifest), about)

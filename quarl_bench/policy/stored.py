@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.policy.files import StoredPolicy, load_policy, save_policy
-from quarl_bench.policy.integers import INTEGERS, StoredIntegers, load_integers, save_integers
+from quarl_bench.policy.files import INTEGERS, StoredPolicy, load_policy, save_policy
+from quarl_bench.policy.integers import StoredIntegers, load_integers, save_integers
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
 
 Stored = StoredPolicy | StoredIntegers

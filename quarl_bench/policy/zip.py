@@ -95,7 +95,7 @@ def read_zip(
     name = _find_algo(settings, algo, training, where)
     environment = training.environment or _guess_environment(path)
     observations = read_observations(settings.get("observation_space"), where)
-    statistics = _find_statistics(path.with_suffix(""), training, normalization, where)
+    statistics = _find_statistics(path.with_suffix(""), training, normalization, where, environment)
     if training.frames > 1 and not observations.image:
         raise PolicyError(
             f"{where}: trained on {training.frames} stacked observations, which no environment here gives"
@@ -210,7 +210,7 @@ def _tell_on_policy(settings: dict[str, Any]) -> str:
 
 
 def _find_statistics(
-    folder: Path, training: Training, given: Normalization | Path | str | None, where: str
+    folder: Path, training: Training, given: Normalization | Path | str | None, where: str, environment: str | None
 ) -> Normalization | None:
     if isinstance(given, Path):
         return read_statistics(given)
@@ -222,10 +222,11 @@ def _find_statistics(
     if training.normalized is None and not present:
         near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
         hint = f" ({', '.join(near)} beside it?)" if near else ""
+        homeless = "; to play, pass --environment too, which no args.yml and no name as CartPole-v1.zip says here"
         raise PolicyError(
             f"{where}: no {folder.name}/{CONFIG} tells whether it was trained on normalized observations: pass "
             '--normalization none (in a test normalization="none", to read_zip None) for raw ones, or the path of its '
-            f"saved VecNormalize{hint}"
+            f"saved VecNormalize{hint}{'' if environment else homeless}"
         )
     if training.normalized and not present:
         raise PolicyError(

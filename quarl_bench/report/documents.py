@@ -8,6 +8,8 @@ from typing import Any
 from quarl_bench.errors import StoreError
 from quarl_bench.report.results import SCHEMA_VERSION
 
+# What parts are merged and runs compared by.
+KEYS = {"rows": {"nodeid", "id", "verdict"}, "skipped": {"nodeid"}}
 KINDS = ("results", "sweep", "weights", "check")
 
 
@@ -47,4 +49,10 @@ def read_results(path: Path) -> Document:
     document = read_document(path)
     if document.kind != "results":
         raise StoreError(f"{path}: what quarl {document.kind} printed; name a file of pytest's --quarl-json")
+    for name, keys in KEYS.items():
+        entries = document.data.get(name, [])
+        if not isinstance(entries, list) or not all(
+            isinstance(entry, dict) and keys <= entry.keys() for entry in entries
+        ):
+            raise StoreError(f"{path}: {name} without {', '.join(sorted(keys))}; restore it, or run pytest again")
     return document

@@ -1,0 +1,23 @@
+"""Whole numbers as a user types them, and how large they may be. Standard library only."""
+
+import argparse
+
+MOST = 10**6  # of episodes, states and whatever else is kept in memory
+MOST_STEPS = 10**9  # of training, which are not
+MOST_SEED = 2**32 - 1  # of NumPy's generators
+
+
+def read_natural(text: str, most: int = MOST) -> int:
+    """A whole number of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    if len(text) > len(str(MOST_SEED)) or int(text) > most:  # Python refuses to read thousands of digits
+        raise argparse.ArgumentTypeError(f"{text!r} is too large; give at most {most}")
+    return int(text)
+
+
+def read_positive(text: str, most: int = MOST) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or not text.strip("0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return read_natural(text, most)
