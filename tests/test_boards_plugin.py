@@ -193,6 +193,7 @@ def test_memory_is_judged_by_the_peaks_of_paired_blocks():
     assert "peaks of 50.0 and 25.0 MiB, of which the files are 0.04 and 0.01" in explain_memory(half)
     untimed = replace(compared, second=replace(compared.second, blocks=()))
     assert judge_memory(untimed, 1.9).outcome is Outcome.INCONCLUSIVE
+    assert explain_memory(untimed) == explain_size(untimed)
 
 
 def test_flight_policies_have_the_papers_sizes():

@@ -99,11 +99,13 @@ def explain_size(compared: Comparison) -> str:
 
 
 def explain_memory(compared: Comparison) -> str:
-    """What keeps the ratio of peaks from that of the files."""
+    """What keeps the ratio of peaks from that of the files; of files alone where nothing ran."""
+    if not compared.timed:
+        return explain_size(compared)
     fp32, int8 = ((timing.peak_rss / 2**20, timing.check.bytes / 2**20) for timing in (compared.first, compared.second))
     return (
         f"peaks of {fp32[0]:.1f} and {int8[0]:.1f} MiB, of which the files are {fp32[1]:.2f} and {int8[1]:.2f}: the "
-        "rest is the process and its runtime, the same for both"
+        "rest is the process, its runtime, and the weights as that packs them"
     )
 
 
