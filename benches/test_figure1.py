@@ -31,3 +31,8 @@ def test_fewer_bits_are_flatter_in_fixed_states(claim, cells, verdict):
 @pytest.mark.claim("exploration-order-visited")
 def test_fewer_bits_are_flatter_in_visited_states(claim, cells, verdict):
     verdict.check_cells(cells)
+
+
+@pytest.mark.claim("exploration-return")
+def test_the_return_is_that_of_full_precision(claim, cells, verdict):
+    verdict.check_cells(cells)

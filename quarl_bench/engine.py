@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from quarl_bench.errors import EngineError, MissingExtra
+from quarl_bench.errors import EngineError, MissingExtra, first_line
 
 KNOCK_SECONDS = 5.0  # for an address to accept a connection
 HEALTH_SECONDS = 12.0  # for what listens there to say that it is Ray; both together stay below 20
@@ -60,7 +60,7 @@ def _start(ray: Any, address: str | None, processes: int, store: int | None) -> 
         check_address(address)
         ray.init(address=address, **quiet)
     except (ConnectionError, ray.exceptions.RaySystemError, ValueError) as error:
-        raise EngineError(f"Ray did not start ({_first_line(error)})") from error
+        raise EngineError(f"Ray did not start ({first_line(error)})") from error
     there = int(ray.cluster_resources().get("CPU", 0))
     if there < processes:
         raise EngineError(f"the cluster at {address} has {there} cores, {processes} processes need one each")
@@ -95,7 +95,3 @@ def check_address(address: str) -> None:
 def name_remote(error: BaseException) -> BaseException:
     """The exception that a remote process raised, out of Ray's wrapper."""
     return getattr(error, "cause", None) or error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

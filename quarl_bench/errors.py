@@ -66,3 +66,8 @@ class MissingBoard(BoardError):
 
 class EngineError(QuarlError):
     """Ray cannot be started or reached, is too small, or lost a process that a run cannot do without."""
+
+
+def first_line(error: BaseException) -> str:
+    """Of what an error of other people's code says; its type where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from quarl_bench.cells import FP32, Cells, Member, PolicySet, Protocol, find_home, measure_member
 from quarl_bench.engine import name_remote, open_engine
-from quarl_bench.errors import EngineError, QuarlError, SpecError
+from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
 from quarl_bench.policy.policy import Policy
 from quarl_bench.policy.stored import Stored, load_stored
 from quarl_bench.quant.scheme import Scheme
@@ -164,12 +164,14 @@ def _collect(ray: Any, result: Any, task: Task, tried: int) -> Done | None:
         return Done(task, ray.get(result), tried)
     except died as error:
         return (
-            None if tried < RETRIES else Done(task, (), tried, f"its worker died {tried + 1} times ({_first(error)})")
+            None
+            if tried < RETRIES
+            else Done(task, (), tried, f"its worker died {tried + 1} times ({first_line(error)})")
         )
     except ray.exceptions.RayError as error:
         cause = name_remote(error)
         kind = "" if isinstance(cause, QuarlError) else f"{type(cause).__name__}: "
-        return Done(task, (), tried, f"{kind}{_first(cause)}")
+        return Done(task, (), tried, f"{kind}{first_line(cause)}")
 
 
 def _train(options: Options, spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path) -> Stored:
@@ -253,7 +255,3 @@ def _check(entry: Any, where: str) -> None:
             raise SpecError(f"{where}, key {key!r}: must be at least 1")
     if any(type(seed) is not int or seed < 0 for seed in entry["seeds"]):
         raise SpecError(f"{where}, key 'seeds': must be whole numbers from 0 on")
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -149,23 +149,6 @@ def draw_means(by_episode: Floats, unseen: float, copies: int = 1) -> Floats:
     return means
 
 
-def average_interquartile(values: ArrayLike) -> float:
-    """Interquartile mean (IQM): mean without the lowest and the highest quarter. Raises QuarlError on bad values."""
-    return float(stats.trim_mean(check_finite(values, "interquartile mean").ravel(), 0.25))
-
-
-def measure_relative_error(reference: ArrayLike, candidate: ArrayLike) -> float:
-    """Signed drop (mean reference - mean candidate) / |mean reference|; positive when the candidate is worse.
-
-    Never average its absolute value over cells: noise alone would then read as a loss. Raises QuarlError when a value
-    is not finite or the reference mean is 0.
-    """
-    base = float(check_finite(reference, "reference returns").mean())
-    if base == 0.0:
-        raise QuarlError("relative error: the mean reference return is 0; use a normalised score instead")
-    return (base - float(check_finite(candidate, "candidate returns").mean())) / abs(base)
-
-
 def average_strata(means: ArrayLike, variances: ArrayLike, dofs: ArrayLike, error: float = ERROR) -> Interval:
     """Interval for the plain average of K independent estimates: stratified t with Welch-Satterthwaite degrees.
 
@@ -193,11 +176,6 @@ def average_tasks(means: ArrayLike, error: float = ERROR) -> Interval:
     half = find_t_quantile(values.size - 1, error) * float(values.std(ddof=1)) / math.sqrt(values.size)
     centre = float(values.mean())
     return Interval(centre, centre - half, centre + half)
-
-
-def count_required(share: float, cells: int) -> int:
-    """Smallest number of cells that is at least `share` of `cells`; immune to 0.8 * 20 rounding up to 17."""
-    return max(1, math.ceil(share * cells - 1e-9))
 
 
 def combine_cells(p_values: ArrayLike, required: int) -> float:

@@ -22,7 +22,7 @@ from quarl_bench.actorq.settings import Settings
 from quarl_bench.actorq.task import Task, open_task
 from quarl_bench.atomic import hold_run, remove_folder, write_file
 from quarl_bench.engine import name_remote, open_engine
-from quarl_bench.errors import EngineError, QuarlError, StoreError
+from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
 from quarl_bench.rl.run import Interrupted
 
 PATIENCE = 0.5  # seconds between two looks at the processes
@@ -152,7 +152,7 @@ class _Run:
                 self._lives[actor] += 1
                 if self._lives[actor] > MOST_DEATHS:
                     raise EngineError(
-                        f"actor {actor} died {self._lives[actor]} times; last: {_first(error)}"
+                        f"actor {actor} died {self._lives[actor]} times; last: {first_line(error)}"
                     ) from error
                 self._options.note(f"actor {actor} died and is replaced ({self.deaths} deaths so far)")
                 self._start(actor)
@@ -163,7 +163,9 @@ class _Run:
         try:
             report: dict[str, Any] = self._ray.get(learned)
         except self._ray.exceptions.RayActorError as error:
-            raise EngineError(f"the learner died ({_first(error)}); --resume goes on from its checkpoint") from error
+            raise EngineError(
+                f"the learner died ({first_line(error)}); --resume goes on from its checkpoint"
+            ) from error
         except self._ray.exceptions.RayTaskError as error:
             raise _translate(error, "the learner") from error
         return report
@@ -196,7 +198,7 @@ def _translate(error: Exception, who: str) -> QuarlError:
         return EngineError(
             f"the object store is full ({kind} in {who}); pass a larger --object-store, or free the disk"
         )
-    return EngineError(f"{who} failed ({kind}: {_first(cause)})")
+    return EngineError(f"{who} failed ({kind}: {first_line(cause)})")
 
 
 def _check_store(settings: Settings, task: Task, store: int | None) -> None:
@@ -208,7 +210,3 @@ def _check_store(settings: Settings, task: Task, store: int | None) -> None:
             f"an object store of {store >> 20} MB is full with {needed >> 20} MB of weights; pass a larger "
             "--object-store, or smaller --widths"
         )
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -73,13 +73,12 @@ def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float
     """A verdict on the typical ratio: Student's t over seeds, of logarithms."""
     loads = [run["load"] for pair in pairs for run in pair]
     notes = (*caveats, *([f"under a load of {min(loads):.1f} to {max(loads):.1f}"] if loads else []))
-    interval: tuple[float, float] | None = None
     estimate = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
-    if estimate is not None and len(ratios) > 1:
-        logs = np.log(ratios)
-        reach = stats.find_t_quantile(len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-        interval = estimate * math.exp(-reach), estimate * math.exp(reach)
-    outcome = conclude(interval, -math.inf, threshold) if interval else Outcome.INCONCLUSIVE
+    interval: tuple[float, float] | None = None
+    if len(ratios) > 1:
+        _, low, high = map(math.exp, stats.average_tasks(np.log(ratios)))
+        interval = low, high
+    outcome = conclude(interval, -math.inf, threshold)
     return Verdict(
         outcome=outcome,
         estimate=estimate,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench.claims.verdict import bar_collapses, name_scope
+from quarl_bench.claims.verdict import bar_collapses, conclude, name_scope
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.stats import Interval, average_strata, average_tasks
@@ -33,11 +33,7 @@ def judge_convergence(runs: Runs, caps: Mapping[str, float], *, margin: float, m
         for cell, pair in runs.items()
     }
     interval = _average(gains)
-    outcome = Outcome.INCONCLUSIVE
-    if interval is not None and -margin < interval.low and interval.high < margin:
-        outcome = Outcome.SUPPORTED
-    elif interval is not None and (interval.high < -margin or interval.low > margin):
-        outcome = Outcome.REFUTED
+    outcome = conclude(interval and interval[1:], -margin, margin)
     notes = [f"{cell}: {np.mean(values):+.3f} of the highest return" for cell, values in gains.items()]
     return _settle(runs, outcome, interval, margin, [*notes, *_list_times(runs, caps)], missing)
 
@@ -52,11 +48,7 @@ def judge_sooner(
     }
     logs = _average(ratios)
     interval = None if logs is None else Interval(*map(math.exp, logs))
-    outcome = Outcome.INCONCLUSIVE
-    if interval is not None and interval.low > threshold:
-        outcome = Outcome.SUPPORTED
-    elif interval is not None and interval.high < threshold:
-        outcome = Outcome.REFUTED
+    outcome = conclude(interval and interval[1:], threshold, math.inf)
     return _settle(runs, outcome, interval, threshold, _list_times(runs, caps), missing)
 
 

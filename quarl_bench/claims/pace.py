@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
+from quarl_bench.claims.verdict import conclude
 from quarl_bench.rl.kernels import ONEDNN, STOCK, WIDTHS
 from quarl_bench.rl.pace import LEAN, TASK, Paces, find_error
 from quarl_bench.rl.recipes import FP32
@@ -30,7 +31,7 @@ def read_size(environment: str) -> str:
 def judge_pace(paces: Paces, environment: str, precision: str, rule: str, threshold: float) -> Verdict:
     """Whether a step in `precision` is more, or at most, `threshold` times as fast as the better one in fp32."""
     interval = weigh_gains(paces.list_gains(read_size(environment), precision))
-    outcome = _decide(interval, threshold)
+    outcome = conclude(interval[1:], threshold, math.inf)
     if rule == IDLES:
         outcome = {Outcome.SUPPORTED: Outcome.REFUTED, Outcome.REFUTED: Outcome.SUPPORTED}.get(outcome, outcome)
     return _settle(paces, outcome, interval, threshold)
@@ -47,7 +48,7 @@ def judge_trend(paces: Paces, environments: Sequence[str], precision: str, rule:
     least = min(steps, key=lambda step: step.low)
     if any(step.high < 1 for step in steps):
         least = min(steps, key=lambda step: step.high)
-    return _settle(paces, _decide(least, 1.0), least, 1.0)
+    return _settle(paces, conclude(least[1:], 1.0, math.inf), least, 1.0)
 
 
 def weigh_gains(gains: Sequence[float]) -> Interval:
@@ -96,12 +97,6 @@ def _explain_size(paces: Paces, environment: str, precision: str) -> str:
     )
     played = f"; end to end on Pong, steps/s: {rates}" if rates else ""
     return f"Policy {size.upper()} / {paces.divisor}: a step takes {milliseconds}; {precision} is {over}{played}"
-
-
-def _decide(interval: Interval, threshold: float) -> Outcome:
-    if interval.low > threshold:
-        return Outcome.SUPPORTED
-    return Outcome.REFUTED if interval.high < threshold else Outcome.INCONCLUSIVE
 
 
 def _settle(paces: Paces, outcome: Outcome, interval: Interval, threshold: float) -> Verdict:

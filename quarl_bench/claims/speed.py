@@ -1,10 +1,12 @@
 """Verdicts on Table 4: fp32 over int8 on one board, in time and in memory, and why a ratio is what it is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from quarl_bench.boards.timing import Comparison, Timing
+from quarl_bench.claims.verdict import conclude
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.stats import Interval
 
@@ -26,8 +28,9 @@ def judge_speed(compared: Comparison, threshold: float) -> Verdict:
         needed = f"void: {'; '.join(faults)}. Run again on an idle board"
         return _settle(compared, Outcome.INCONCLUSIVE, estimate, None, threshold, needed)
     interval = compared.weigh_speed()
-    needed = "" if _decide(interval, threshold) is not Outcome.INCONCLUSIVE else "more blocks: the ratio varies"
-    return _settle(compared, _decide(interval, threshold), interval.estimate, interval, threshold, needed)
+    outcome = conclude(interval[1:], threshold, math.inf)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratio varies"
+    return _settle(compared, outcome, interval.estimate, interval, threshold, needed)
 
 
 def judge_size(compared: Comparison, threshold: float) -> Verdict:
@@ -44,7 +47,7 @@ def judge_memory(compared: Comparison, threshold: float) -> Verdict:
         needed = f"void: {'; '.join(compared.faults)}. Run again on an idle board"
         return _settle(compared, Outcome.INCONCLUSIVE, None, None, threshold, needed)
     interval = compared.weigh_memory()
-    outcome = _decide(interval, threshold)
+    outcome = conclude(interval[1:], threshold, math.inf)
     needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the peaks vary"
     return _settle(compared, outcome, interval.estimate, interval, threshold, needed)
 
@@ -64,7 +67,7 @@ def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
     least = min(steps, key=lambda step: step.low)
     if any(step.high < threshold for step in steps):
         least = min(steps, key=lambda step: step.high)
-    outcome = _decide(least, threshold)
+    outcome = conclude(least[1:], threshold, math.inf)
     needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratios vary"
     verdict = _settle(ordered[0], outcome, least.estimate, least, threshold, needed)
     found = ", ".join(
@@ -129,12 +132,6 @@ def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
         numbers += f" [{verdict.low:.3g}, {verdict.high:.3g}]"
     line = f"{verdict.outcome}: fp32/int8 {numbers} against {verdict.threshold:g}x on {compared.board.name}"
     return f"{line}; {verdict.needed}" if verdict.needed else line
-
-
-def _decide(interval: Interval, threshold: float) -> Outcome:
-    if interval.low > threshold:
-        return Outcome.SUPPORTED
-    return Outcome.REFUTED if interval.high < threshold else Outcome.INCONCLUSIVE
 
 
 def _settle(
