@@ -150,6 +150,17 @@ def test_large_weights_are_a_file_and_the_same_numbers(tmp_path: Path) -> None:
     assert "weights.bin" not in write_model(quantize(make_policy()))
 
 
+def test_a_layer_with_a_large_bias_builds() -> None:
+    """Which then lies in the file, for both signs of the kernels' inputs."""
+    net = make_net(6, 8_200, 2)
+    policy = quantize(
+        PolicyNet(ObservationTransform((6,)), net, ActionHead(HeadKind.ARGMAX)), "int8", inputs_of(net, 50)
+    )
+    q = draw_integers(np.random.default_rng(0), 3, policy.net)
+    for kernel in INTEGER_KERNELS:
+        np.testing.assert_array_equal(run_integers(policy.net, q, "c", kernel), policy.net.run(q))
+
+
 def test_sums_beyond_32_bits_are_refused() -> None:
     layer = make_layer(
         np.full((1, 70_000), 127), np.zeros(1), np.float32([1e-6]), ActivationFormat(IntegerFormat(8), np.float32(1), 0)

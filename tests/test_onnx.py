@@ -59,6 +59,16 @@ def test_any_net_is_bit_exact(net: Net, scheme: str) -> None:
     assert (run_integers(policy, q, "onnx") == policy.run(q)).all(), find_divergence(policy, q, "onnx")
 
 
+def test_a_net_that_ends_in_a_table_is_exported(tmp_path: Path) -> None:
+    net = make_net(6, 8, 2)
+    ends = Net(net.input_shape, (*net.layers[:-1], replace(net.layers[-1], activation=Activation.TANH)))
+    policy = quantize(ends, "int8")
+    states = inputs_of(net, 60)
+    options = {"scheme": "int8", "source_sha256": "0" * 64, "backend": "onnx"}
+    deployed = export_policy(policy, tmp_path / "artefact", states, **options)
+    assert np.array_equal(deployed.act(states), policy.act(states))
+
+
 @pytest.mark.parametrize("activation", Activation)
 @pytest.mark.parametrize("scheme", ["int8", "int8sym", "int8pow2", "int8pc", "int4"])
 def test_every_layer_is_integer_in_the_graph_that_runs(scheme: str, activation: Activation) -> None:

@@ -19,7 +19,7 @@ from quarl_bench.policy.integers import load_integers
 from quarl_bench.prove import executors
 from quarl_bench.prove.aware import AwareNet
 from quarl_bench.prove.executors import EXECUTORS, Execution, Subject, open_golden
-from quarl_bench.prove.proof import prove
+from quarl_bench.prove.proof import Played, prove
 from quarl_bench.quant.fake import QuantizedNet
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.ptq import quantize_net
@@ -108,6 +108,14 @@ def test_a_changed_weight_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, 
     golden, row = prove(subject, CARTPOLE, range(2), ["c"])
     assert row.sha256 != golden.sha256
     assert "layer 1, element (5,): expected" in row.divergence
+
+
+def test_the_sign_of_zero_is_no_other_action() -> None:
+    states = np.zeros((2, 1), np.float32)
+    golden, other, less = (
+        Played([(states, np.array(actions, np.float32))], np.zeros(1)) for actions in ([0, 1], [-0.0, 1], [0, 2])
+    )
+    assert golden.sha256 == other.sha256 != less.sha256
 
 
 def test_what_is_not_here_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

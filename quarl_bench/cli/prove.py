@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
             rows.append(row)
             bar.set_postfix_str(row.executor)
             bar.update()
-    equal = not any(row.divergence for row in rows)
+    equal = _agree(rows)
     result = {
         "policy_sha256": sha256,
         "scheme": scheme,
@@ -127,8 +127,12 @@ def _write_rows(rows: "list[Row]") -> list[str]:
     ]
 
 
+def _agree(rows: "list[Row]") -> bool:
+    return len({row.sha256 for row in rows if not row.reason}) == 1
+
+
 def _conclude(ran: "list[Row]") -> str:
-    if any(row.divergence for row in ran):
+    if not _agree(ran):
         return "the hashes are not equal"
     return f"all {len(ran)} hashes equal" if len(ran) > 1 else "one hash, and nothing to compare it with"
 

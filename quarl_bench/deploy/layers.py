@@ -54,9 +54,11 @@ def write_integer_layer(
     declarations = [
         arrays.declare(f"{name}_weight", weight.T if narrow else weight),
         "#ifdef QUARL_U8",
-        arrays.declare(f"{name}_bias", folded["U8"].astype(np.int32)),
+        arrays.declare(f"{name}_bias_u8", folded["U8"].astype(np.int32)),  # a large one is there in either case
+        f"#define {name}_bias {name}_bias_u8",
         "#else",
-        arrays.declare(f"{name}_bias", folded["S8"].astype(np.int32)),
+        arrays.declare(f"{name}_bias_s8", folded["S8"].astype(np.int32)),
+        f"#define {name}_bias {name}_bias_s8",
         "#endif",
         *_declare_requantization(arrays, name, layer, source, thresholds=thresholds),
     ]

@@ -127,12 +127,18 @@ def _list_weight_types(files: Files) -> tuple[str, ...]:
 def _read_quantization(model: bytes) -> tuple[tuple[np.float32 | None, int], tuple[np.float32 | None, int]]:
     """(scale, zero point) of the input and of the output; (None, 0) in a float file."""
     onnx = load_onnx()
-    constants = {c.name: onnx.numpy_helper.to_array(c) for c in onnx.load_model_from_string(model).graph.initializer}
+    loaded = onnx.load_model_from_string(model)
+    constants = {c.name: onnx.numpy_helper.to_array(c) for c in loaded.graph.initializer}
     if "layers.0.x.scale" not in constants:
         return (None, 0), (None, 0)
     last = sum(name.endswith(".x.scale") for name in constants) - 1
-    ports = ("layers.0.x", f"layers.{last}.output")
-    first, second = ((np.float32(constants[f"{n}.scale"]), int(constants[f"{n}.zero_point"])) for n in ports)
+    found = {prop.key: prop.value for prop in loaded.metadata_props}
+    found |= {f"input.{name}": constants[f"layers.0.x.{name}"] for name in ("scale", "zero_point")}
+    for name in ("scale", "zero_point"):
+        found.setdefault(f"output.{name}", constants[f"layers.{last}.output.{name}"])
+    first, second = (
+        (np.float32(found[f"{port}.scale"]), int(found[f"{port}.zero_point"])) for port in ("input", "output")
+    )
     return first, second
 
 

@@ -75,6 +75,7 @@ class _Graph:
         self._constants: list[Any] = []
         self._input, self._output = channel_last(shapes[0]), channel_last(shapes[-1])
         self.last = "input"
+        self._mapped: ActivationFormat | None = None  # the output's format, where a table gives it
         if len(self._input) == 3:
             self.add("Transpose", ["input"], "input.channel_first", perm=[0, 3, 1, 2])
 
@@ -138,6 +139,7 @@ class _Graph:
                 for side, value in (("lowest", layer.lowest), ("highest", output.format.maximum))
             ]
             self.add("Clip", [self.last, *bounds], f"{name}.clipped")
+        self._mapped = layer.tanh
         if layer.tanh is not None:
             table = np.zeros(256, dtype=np.uint8)
             table[output.format.minimum : output.format.maximum + 1] = layer.table
@@ -158,6 +160,9 @@ class _Graph:
         graph = helper.make_graph(self._nodes, "policy", ports[:1], ports[1:], self._constants)
         opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="quarl_bench")
+        if self._mapped is not None:  # no operator says what the table's integers mean
+            port = {"output.scale": str(self._mapped.scale), "output.zero_point": str(self._mapped.zero_point)}
+            helper.set_model_props(model, port)
         self._onnx.checker.check_model(model)
         return bytes(model.SerializeToString())
 

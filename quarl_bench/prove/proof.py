@@ -55,9 +55,13 @@ class Played:
 
     @property
     def sha256(self) -> str:
-        """Of all actions, step by step and within a step in the order of the episodes, little-endian."""
+        """Of all actions, step by step and within a step in the order of the episodes, little-endian.
+
+        Without the sign of zeros, which is no other action: training's forward has negative ones, integers have none.
+        """
         content = hashlib.sha256()
-        for _, actions in self.calls:
+        for _, signed in self.calls:
+            actions = signed + signed.dtype.type(0)
             content.update(np.ascontiguousarray(actions, actions.dtype.newbyteorder("<")).tobytes())
         return content.hexdigest()
 
