@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quarl_bench.claims.hardware import judge_fit, judge_latency, judge_model, judge_speedup
@@ -15,7 +15,7 @@ from quarl_bench.deploy.fpga.comparison import Fit
 from quarl_bench.deploy.fpga.estimate import estimate
 from quarl_bench.deploy.fpga.explorer import choose, explore, find_pareto, fits
 from quarl_bench.deploy.fpga.folding import Folding, Plan, choose_steps
-from quarl_bench.deploy.fpga.netlist import find_longest_path
+from quarl_bench.deploy.fpga.netlist import count_cells, find_longest_path
 from quarl_bench.deploy.fpga.part import PARTS, Part, find_part
 from quarl_bench.deploy.fpga.qonnx import write_qonnx
 from quarl_bench.deploy.fpga.stage import signed_bits, split
@@ -41,6 +41,16 @@ def quantize(net, scheme: str) -> IntegerNet:
     quantized = quantize_net(net, Scheme.parse(scheme), inputs_of(net, 200, seed=1, spread=2.0))
     assert isinstance(quantized, QuantizedNet)
     return IntegerNet.from_quantized(quantized)
+
+
+def quantize_tanh_outputs() -> IntegerNet:
+    """Its outputs are -115..115: the table of a Tanh that stays within +-0.9."""
+    net = make_net(4, 8, 3, spread=3.0)
+    integers = quantize(
+        replace(net, layers=(net.layers[0], replace(net.layers[1], activation=Activation.TANH))), "int8"
+    )
+    first, last = integers.layers
+    return replace(integers, layers=(first, replace(last, output=replace(last.output, scale=np.float32(0.0115)))))
 
 
 def run_stages(net: IntegerNet, q):
@@ -101,6 +111,7 @@ def test_drawn_inputs_saturate_and_meet_thresholds() -> None:
 
 
 @given(st.integers(-(2**20), 2**20), st.integers(-(2**20), 2**20))
+@example(-128, -128)
 def test_signed_bits_are_the_fewest(a: int, b: int) -> None:
     bits = signed_bits(min(a, b), max(a, b))
     assert -(2 ** (bits - 1)) <= min(a, b) <= max(a, b) < 2 ** (bits - 1)
@@ -125,6 +136,21 @@ def test_more_than_eight_bits_are_refused() -> None:
     layers = (net.layers[0], replace(net.layers[1], output=wide), net.layers[2])
     with pytest.raises(DeploymentError, match="layer2 has 9 bits"):
         split(replace(net, layers=layers))
+
+
+def test_outputs_take_the_bits_of_the_levels_they_reach() -> None:
+    net = quantize_tanh_outputs()
+    stages = split(net)
+    assert (stages[-1].lowest, stages[-1].highest, stages[-1].thresholds.shape) == (-115, 230, (3, 255))
+    plan = Plan(stages, Folding((4, 8, 3), choose_steps(stages)))
+    assert plan.out_bits == 8
+    silent = replace(
+        stages[-1], weight=np.zeros_like(stages[-1].weight), thresholds=np.ones_like(stages[-1].thresholds)
+    )
+    assert replace(plan, stages=(stages[0], replace(silent, lowest=-128))).out_bits == 8
+    q = draw_inputs(stages, 1000)
+    np.testing.assert_array_equal(run_stages(net, q), net.run(q))
+    assert {net.run(q).min(), net.run(q).max()} == {-115, 115}
 
 
 # --- foldings --------------------------------------------------------------------------------------------------------
@@ -200,6 +226,13 @@ def test_a_policy_that_does_not_fit_says_what_is_short() -> None:
         choose(candidates, Part("tiny", 100, 10_000, 25, 45), lambda _: True)
 
 
+def test_a_policy_whose_every_folding_computes_too_much_says_what_helps() -> None:
+    stages = split(draw_net(Architecture("broad", (17, 400, 6), 8, 8, 8, 1e6, 0)))
+    with pytest.raises(DeploymentError, match=r"more than 4096 products a cycle; stream fewer values \(--stream\), or"):
+        explore(stages, PART, 13)
+    assert explore(stages, PART, 8)
+
+
 def test_a_refusal_of_the_synthesis_moves_on_to_the_next() -> None:
     candidates = explore(split(draw_net(SMALL)), PART)
     seen = []
@@ -219,7 +252,7 @@ def test_unknown_names_are_refused() -> None:
 # --- QONNX -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["small", "int8-tanh"])
+@pytest.mark.parametrize("name", ["small", "int8-tanh", "tanh-outputs"])
 def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
     pytest.importorskip("qonnx", reason="needs qonnx: pip install qonnx==1.0.0")
     import onnx
@@ -229,6 +262,8 @@ def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
     net = draw_net(SMALL)
     if name == "int8-tanh":
         net = quantize(make_net(4, 8, 6, 2, activation=Activation.TANH), "int8")
+    if name == "tanh-outputs":
+        net = quantize_tanh_outputs()
     stages = split(net)
     q = draw_inputs(stages, 300)
     model = ModelWrapper(onnx.load_model_from_string(write_qonnx(stages, rows=len(q))))
@@ -307,6 +342,14 @@ def test_levels_count_tables_between_registers() -> None:
     assert find_longest_path({"cells": cells}).levels == 2
 
 
+def test_shift_registers_are_counted_as_the_tables_they_take() -> None:
+    kinds = ("LUT2", "SRL16E", "SRLC32E", "FDRE")
+    cells = {kind: cell(kind, [index], index + 1) for index, kind in enumerate(kinds)}
+    found = count_cells({"cells": cells}, packed=1)
+    assert (found.luts_raw, found.luts, found.ffs) == (3, 3, 1)
+    assert find_longest_path({"cells": cells}).levels == 1
+
+
 TIMING = """\
 ------------------------------------------------------------------------------------------------
 | Design Timing Summary
@@ -353,19 +396,19 @@ def write_reports(folder: Path, slack: str = "0.123", power: str = POWER) -> Pat
 
 
 def test_vivado_reports_become_a_row(tmp_path: Path) -> None:
-    row = read_reports(write_reports(tmp_path), cycles=302, interval=293)
+    row = read_reports(write_reports(tmp_path))
     found = row.resources
     assert (found.luts, found.ffs, found.block_rams, found.dsps) == (6913, 6393, 13.5, 17)
     assert row.meets_timing
-    assert row.latency == pytest.approx(3.02e-6)
-    assert row.actions_per_second == pytest.approx(100e6 / 293)
-    assert row.joules_per_action == pytest.approx(0.331 * 293 / 100e6)
-    assert not read_reports(write_reports(tmp_path, "-0.5"), 302, 293).meets_timing
+    assert row.latency(302) == pytest.approx(3.02e-6)
+    assert row.actions_per_second(293) == pytest.approx(100e6 / 293)
+    assert row.joules_per_action(293) == pytest.approx(0.331 * 293 / 100e6)
+    assert not read_reports(write_reports(tmp_path, "-0.5")).meets_timing
 
 
 def test_incomplete_reports_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DeploymentError, match=r"timing_summary.rpt: No such file.*build.tcl"):
-        read_reports(tmp_path, 1, 1)
+        read_reports(tmp_path)
     write_reports(tmp_path, power="ERROR: [Power 33-1]")
     with pytest.raises(DeploymentError, match=r"power.rpt: no Total On-Chip Power"):
-        read_reports(tmp_path, 1, 1)
+        read_reports(tmp_path)

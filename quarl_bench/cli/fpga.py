@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from quarl_bench.deploy.fpga.simulation import Run
     from quarl_bench.deploy.fpga.synthesis import Synthesis
     from quarl_bench.deploy.fpga.table import ActionTable
+    from quarl_bench.deploy.fpga.vivado import Implementation
     from quarl_bench.policy.policy import IntegerPolicy
     from quarl_bench.quant.integer import IntegerNet
 
@@ -86,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.deploy.fpga.simulation import require_verilator
     from quarl_bench.deploy.fpga.stage import split
     from quarl_bench.deploy.fpga.table import ActionTable
+    from quarl_bench.deploy.fpga.vivado import read_reports
 
     use_one_thread()
     if options.vectors or options.board == SIMULATED:
@@ -103,10 +105,16 @@ def run(options: argparse.Namespace) -> int:
         raise SpecError(f"--stream {options.stream}: an observation has {stages[0].inputs} values")
     cache = open_folder(options.cache or default_cache() / "fpga")
     if options.output is not None:
+        if options.reports is not None and options.reports.resolve().is_relative_to(options.output.resolve()):
+            raise SpecError(
+                f"--reports {options.reports}: the design would be written anew over them; leave --output out, or "
+                "choose another"
+            )
         check_replaceable(options.output, MANIFEST)
         open_folder(options.output.parent)
     if options.qonnx is not None:
         open_file(options.qonnx)
+    implementation = None if options.reports is None else read_reports(options.reports)
     candidates = explore(stages, part, options.stream, options.spare)
     front = [candidate for candidate in find_pareto(candidates, part) if fits(candidate.resources, part, 0.0)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -130,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
         "tanh": tanh,
         "placement": placement,
         "board": board,
-        "vivado": None if options.reports is None or simulated is None else _read_vivado(options.reports, simulated),
+        "vivado": None if implementation is None or simulated is None else _describe_vivado(implementation, simulated),
     }
     print_result(options, result, "\n".join(write_text(result, front, part)))
     return 0
@@ -280,20 +288,18 @@ def _ask_board(port: str, design: "Design", net: "IntegerNet", count: int, cache
     return {"source": source, "observations": count, "mismatches": 0, "cycles": int(cycles.max())}
 
 
-def _read_vivado(folder: Path, simulated: "Run") -> dict[str, Any]:
+def _describe_vivado(found: "Implementation", simulated: "Run") -> dict[str, Any]:
     """A row of Table 3, from Vivado's reports and the simulated cycles."""
-    from quarl_bench.deploy.fpga.vivado import read_reports
-
-    found = read_reports(folder, simulated.latency[0], simulated.interval or simulated.latency[0])
+    interval = simulated.interval or simulated.latency[0]
     return {
         "source": "estimated",
         "meets_timing": found.meets_timing,
         "slack_ns": found.slack,
         "clock_mhz": found.megahertz,
-        "latency_us": found.latency * 1e6,
-        "actions_per_second": found.actions_per_second,
+        "latency_us": found.latency(simulated.latency[0]) * 1e6,
+        "actions_per_second": found.actions_per_second(interval),
         "watts": found.watts,
-        "joules_per_action": found.joules_per_action,
+        "joules_per_action": found.joules_per_action(interval),
         "resources": asdict(found.resources),
     }
 

@@ -30,8 +30,16 @@ class Candidate:
 
 
 def explore(stages: Sequence[Stage], part: Part, in_lanes: int | None = None, spare: float = SPARE) -> list[Candidate]:
-    """All foldings worth a look, fastest first; `in_lanes` input values a cycle (all of them unless given)."""
+    """All foldings worth a look, fastest first; `in_lanes` input values a cycle (all of them unless given).
+
+    DeploymentError where there is none.
+    """
     found = [Candidate(plan, estimate(plan)) for plan in _fold_all(tuple(stages), part, in_lanes, spare)]
+    if not found:
+        raise DeploymentError(
+            f"fpga: every folding computes more than {MOST_PRODUCTS} products a cycle; stream fewer values (--stream), "
+            "or use a narrower policy"
+        )
     return sorted(found, key=lambda candidate: (candidate.cycles, candidate.resources.bottleneck(part)[1]))
 
 

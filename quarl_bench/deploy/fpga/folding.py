@@ -267,7 +267,7 @@ class Plan:
     def out_bits(self) -> int:
         """Of an output value, as the output format's integer."""
         last = self.stages[-1]
-        top = last.lowest + last.thresholds.shape[1]
+        top = last.lowest + last.highest
         return signed_bits(last.lowest, top) if self.out_signed else max(1, top.bit_length())
 
     @property

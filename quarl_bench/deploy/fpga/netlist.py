@@ -9,8 +9,10 @@ from typing import Any
 from quarl_bench.deploy.fpga.part import Resources
 
 LUTS = ("LUT1", "LUT2", "LUT3", "LUT4", "LUT5", "LUT6", "INV")
+SHIFTERS = ("SRL16E", "SRLC32E")  # look-up tables as shift registers: the clock breaks the path through them
 PASSIVE = ("CARRY4", "MUXF7", "MUXF8")  # beside the look-up tables, with wires of their own
 REGISTERED = ("MREG", "PREG")  # parameters of a DSP48E1 that break the path through it
+COUNTING = 2  # version of what is read from a netlist: cached results of another are not read again
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,13 @@ class LongestPath:
 
 
 def count_cells(module: dict[str, Any], packed: int) -> Resources:
-    """Resources of a module of the netlist; `packed` is Yosys' estimate of logic cells."""
+    """Resources of a module of the netlist; `packed` is Yosys' estimate of logic cells, without shift registers."""
     kinds = Counter(cell["type"] for cell in module["cells"].values())
     flip_flops = sum(count for kind, count in kinds.items() if kind.startswith("FD"))
+    shifters = sum(kinds[kind] for kind in SHIFTERS)
     return Resources(
-        luts_raw=sum(kinds[kind] for kind in LUTS),
-        luts=packed,
+        luts_raw=sum(kinds[kind] for kind in LUTS) + shifters,
+        luts=packed + shifters,
         ffs=flip_flops,
         block_rams=kinds["RAMB36E1"] + kinds["RAMB18E1"] / 2,
         dsps=kinds["DSP48E1"],

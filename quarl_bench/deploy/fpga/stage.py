@@ -60,7 +60,7 @@ class Stage:
         smallest, largest = self.reach
         return signed_bits(int(smallest.min()), int(largest.max()) + 1)
 
-    @property
+    @cached_property
     def highest(self) -> int:
         """The largest count that a neuron can reach."""
         _, largest = self.reach
@@ -109,7 +109,7 @@ def reach(weight: NDArray[np.int8], low: int, high: int) -> tuple[Integers, Inte
 
 def signed_bits(smallest: int, largest: int) -> int:
     """Width of the narrowest two's complement format that holds both."""
-    return 1 + max((~smallest if smallest < 0 else smallest).bit_length(), largest.bit_length())
+    return 1 + max((~value if value < 0 else value).bit_length() for value in (smallest, largest))
 
 
 def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: Stage | None) -> Stage:

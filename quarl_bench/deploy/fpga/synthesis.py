@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.deploy.fpga.design import Design
-from quarl_bench.deploy.fpga.netlist import LongestPath, count_cells, find_longest_path, load_module
+from quarl_bench.deploy.fpga.netlist import COUNTING, LongestPath, count_cells, find_longest_path, load_module
 from quarl_bench.deploy.fpga.part import Resources
 from quarl_bench.deploy.fpga.table import STAGE
 from quarl_bench.deploy.fpga.tool import Tool, list_sources, run_once
@@ -49,7 +49,7 @@ def synthesize_table(design: Design, cache: Path) -> Synthesis:
 
 def _run(design: Design, cache: Path, kind: str, top: str) -> Synthesis:
     tool = YOSYS.name
-    found = run_once(design.folder, cache, kind, tool + SCRIPT, partial(_synthesize, top))
+    found = run_once(design.folder, cache, kind, f"{tool}{SCRIPT}{COUNTING}", partial(_synthesize, top))
     return Synthesis(Resources(**found["resources"]), LongestPath(**found["path"]), tool)
 
 

@@ -22,35 +22,28 @@ class Implementation:
     megahertz: float
     slack: float
     watts: float
-    cycles: int
-    interval: int
 
     @property
     def meets_timing(self) -> bool:
         """Whether every path is fast enough."""
         return self.slack >= 0
 
-    @property
-    def latency(self) -> float:
-        """Seconds from observation to action."""
-        return self.cycles / self.megahertz / 1e6
+    def latency(self, cycles: int) -> float:
+        """Seconds from observation to action, of so many simulated cycles."""
+        return cycles / self.megahertz / 1e6
 
-    @property
-    def actions_per_second(self) -> float:
-        """One action an interval, never more than one a cycle."""
-        return self.megahertz * 1e6 / self.interval
+    def actions_per_second(self, interval: int) -> float:
+        """One action an interval, in simulated cycles, never more than one a cycle."""
+        return self.megahertz * 1e6 / interval
 
-    @property
-    def joules_per_action(self) -> float:
+    def joules_per_action(self, interval: int) -> float:
         """At full rate, as LQCC's Table 3 counts."""
-        return self.watts / self.actions_per_second
+        return self.watts / self.actions_per_second(interval)
 
 
-def read_reports(folder: Path, cycles: int, interval: int) -> Implementation:
-    """The reports in `folder`, for a design of these simulated cycles; DeploymentError names what is missing."""
+def read_reports(folder: Path) -> Implementation:
+    """The reports in `folder`; DeploymentError names what is missing."""
     timing, utilization, power = (_read(folder / name) for name in REPORTS)
-    if min(cycles, interval) < 1:
-        raise DeploymentError(f"fpga: {cycles} cycles at an interval of {interval}; simulate the design first")
     luts = round(_find(utilization, rf"\|\s*Slice LUTs\*?\s*\|\s*{NUMBER}", folder / REPORTS[1], "Slice LUTs"))
     resources = Resources(
         luts_raw=luts,
@@ -64,7 +57,7 @@ def read_reports(folder: Path, cycles: int, interval: int) -> Implementation:
     clock = rf"Waveform\(ns\)\s+Period\(ns\)\s+Frequency\(MHz\)[^\n]*\n[- ]+\n\S+\s+\{{[^}}]*\}}\s+{NUMBER}"
     period = _find(timing, clock, where, "Clock Summary")
     watts = _find(power, rf"\|\s*Total On-Chip Power \(W\)\s*\|\s*{NUMBER}", folder / REPORTS[2], "Total On-Chip Power")
-    return Implementation(resources, 1e3 / period, slack, watts, cycles, interval)
+    return Implementation(resources, 1e3 / period, slack, watts)
 
 
 def _read(path: Path) -> str:
