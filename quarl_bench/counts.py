@@ -3,6 +3,7 @@
 import argparse
 
 MOST = 10**6  # of episodes, states and whatever else is kept in memory
+MOST_EPISODES = 10_000  # environment seeds; behind them those begin that select and calibrate policies
 MOST_STEPS = 10**9  # of training, which are not
 MOST_SEED = 2**32 - 1  # of NumPy's generators
 
@@ -21,3 +22,8 @@ def read_positive(text: str, most: int = MOST) -> int:
     if not text.isdecimal() or not text.strip("0"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return read_natural(text, most)
+
+
+def read_episodes(text: str) -> int:
+    """How many episodes score a policy."""
+    return read_positive(text, MOST_EPISODES)

@@ -39,6 +39,17 @@ from quarl_bench.rl.zoo import find_home, read_agent
 BASELINES = Path("baselines/policies")  # of a checkout
 HUB = "hub:"  # what the address of an agent on the Hugging Face hub begins with
 RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
+# Wrappers that change nothing a policy sees, or that our own games have too (stable-baselines3's for Atari).
+HARMLESS = {"Monitor", "RecordEpisodeStatistics", "RecordVideo"}
+HARMLESS |= {
+    "NoopResetEnv",
+    "MaxAndSkipEnv",
+    "EpisodicLifeEnv",
+    "FireResetEnv",
+    "WarpFrame",
+    "ClipRewardEnv",
+    "AtariWrapper",
+}
 ALONE = "a network alone says nothing about its task"
 AnyEnvironment = gymnasium.Env[Any, Any]
 AnySpace = gymnasium.Space[Any]
@@ -108,7 +119,11 @@ def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
     if isinstance(policy, BaseAlgorithm):
         named_statistics = named.normalization is not None
         net = extract(policy, _read_statistics(named.normalization) if named_statistics else FROM_ENVIRONMENT)
-        about = {"algo": type(policy).__name__.lower(), "environment": _name_home(policy), "origin": "a live model"}
+        about = {
+            "algo": type(policy).__name__.lower(),
+            "environment": _name_home(policy, where) if named.environment is None else None,
+            "origin": "a live model",
+        }
         stored = StoredPolicy(net, hash_policy(net), about)
     elif isinstance(policy, PolicyNet):
         stored = StoredPolicy(policy, hash_policy(policy))
@@ -237,11 +252,27 @@ def _register(made: type[AnyEnvironment]) -> Environment:
     return replace(identify_environment(name), custom=True)
 
 
-def _name_home(model: BaseAlgorithm) -> str | None:
-    """The Gymnasium id of the environment that a model holds; None where it holds none, or an unregistered one."""
+def _name_home(model: BaseAlgorithm, where: str) -> str | None:
+    """The Gymnasium id of the environment that a model holds; None where it holds none, or an unregistered one.
+
+    PolicyError where it was made otherwise than that id alone makes it: what would be played is another environment.
+    """
     held = model.get_env()
     spec = None if held is None else held.get_attr("spec", 0)[0]
-    return None if spec is None else str(spec.id)
+    if spec is None:
+        return None
+    plain = gymnasium.registry.get(spec.id)
+    given = {} if plain is None else {"render_mode": spec.kwargs.get("render_mode")} | plain.kwargs
+    changes = [f"{name}={value!r}" for name, value in spec.kwargs.items() if plain and given.get(name) != value]
+    changes += [one.name for one in spec.additional_wrappers if one.name not in HARMLESS]
+    if plain is not None and spec.max_episode_steps != plain.max_episode_steps:
+        changes.append(f"max_episode_steps={spec.max_episode_steps}")
+    if changes:
+        raise PolicyError(
+            f"{where}: its {spec.id} has {', '.join(changes)}, which the id alone does not give; pass its environment, "
+            "as module:Class of yours"
+        )
+    return str(spec.id)
 
 
 def _import_module(name: str) -> torch.nn.Module:

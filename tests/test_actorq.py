@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -524,6 +525,20 @@ def test_a_small_run_of_threads(algo, environment, precision, tmp_path):
     assert other.speedup == pytest.approx(1.0)
     assert len(list_summary([row, other])) == 3
     assert len(list_breakdown([row])) == 1 + len(clocks.ACTING)
+
+
+@needs_compiler
+def test_a_learner_that_waits_for_more_than_will_come_ends(tmp_path, monkeypatch):
+    """A chunk allows fewer samples than a batch, and the actor is the slow side."""
+    send = LocalPorts.send
+    monkeypatch.setattr(LocalPorts, "send", lambda ports, chunk: (time.sleep(0.02), send(ports, chunk)))
+    small = {"steps": 700, "warmup": 200, "widths": (16, 16), "batch": 32, "chunk": 20, "samples_per_insert": 1.0}
+    learner, actors, _, _ = run_threads(choose_settings("dqn", "cartpole", precision="fp32", **small), tmp_path)
+    learning = threading.Thread(target=learner.learn, daemon=True)
+    learning.start()
+    for thread in (*actors, learning):
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

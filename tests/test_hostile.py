@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policy.archive import open_archive
 from quarl_bench.policy.statistics import KNOWN, read_statistics
 from quarl_bench.policy.weights import read_weights
 from quarl_bench.policy.zip import read_zip
@@ -305,6 +307,18 @@ def write_liar() -> bytes:
     data = write_members(members, zipfile.ZIP_DEFLATED)
     size = struct.pack("<L", 2**20)
     return data.replace(size, struct.pack("<L", 2**10))
+
+
+def test_a_member_is_not_unpacked_beyond_what_it_declares() -> None:
+    """100 MB behind a header that says 100 bytes."""
+    data = write_members({"data": b"\0" * 100_000_000}, zipfile.ZIP_DEFLATED)
+    archive = open_archive(data.replace(struct.pack("<L", 100_000_000), struct.pack("<L", 100)), "x.zip", 2**20)
+    tracemalloc.start()
+    with pytest.raises(PolicyError, match="damaged"):
+        archive.read("data", 2**20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {

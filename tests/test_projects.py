@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 import torch
 from stable_baselines3 import PPO
@@ -172,6 +173,22 @@ def test_what_cannot_be_checked_is_one_line(project):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"sutton_barto_reward": True}, "sutton_barto_reward=True"),
+        ({"max_episode_steps": 50}, "max_episode_steps=50"),
+        ({}, "TransformReward"),
+    ],
+)
+def test_a_live_model_is_not_played_in_another_environment(changes, name):
+    made = gymnasium.make("CartPole-v1", **changes)
+    model = PPO("MlpPolicy", made if changes else gymnasium.wrappers.TransformReward(made, abs), device="cpu")
+    with pytest.raises(PolicyError, match=f"its CartPole-v1 has {name}, which the id alone does not give"):
+        open_subject(model)
+    assert open_subject(model, "CartPole-v1").environment.id == "CartPole-v1"
 
 
 def test_a_live_model_a_policy_and_a_module(cache):

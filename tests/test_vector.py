@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import (
     is_vecenv_wrapped,
 )
 
-from quarl_bench.rl import vector
+from quarl_bench.rl import atari, vector
 from quarl_bench.rl.atari import Pool
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.vector import make_vector
@@ -83,6 +83,22 @@ def test_training_sees_what_the_wrappers_show(
     assert games >= 2
     assert ends >= lives * games
     ours.close(), twin.close()
+
+
+def test_a_game_that_is_cut_off_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last value is bootstrapped, as behind stable-baselines3's wrappers."""
+    monkeypatch.setattr(atari, "FRAME_LIMIT", 400)
+    atari.GAMES.clear()  # they have the limit that they were made with
+    ours = make_vector(find_environment("pong"), 1, SEED)
+    ours.reset()
+    done, infos = [False], [{"TimeLimit.truncated": None}]
+    while not done[0]:
+        assert not infos[0]["TimeLimit.truncated"]
+        *_, done, infos = step(ours, np.zeros(1, np.int64))
+    assert infos[0]["TimeLimit.truncated"]
+    assert infos[0]["episode"]["l"] <= 100
+    ours.close()
+    atari.GAMES.clear()
 
 
 def test_rewards_are_signs_and_returns_are_not_clipped() -> None:

@@ -76,6 +76,8 @@ class Learner:
     def insert(self, chunk: Chunk) -> bool:
         """Take in a chunk, waiting while the learner is behind; False when the run is over."""
         inserted = self.limiter.insert(len(chunk.transitions), lambda: self._take_in(chunk))
+        if not self._more():  # and nothing will come any more for which a learner could wait
+            self.limiter.close()
         return inserted and self.steps < self.settings.steps and not self._stopped
 
     def _take_in(self, chunk: Chunk) -> None:

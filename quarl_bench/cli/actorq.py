@@ -14,7 +14,7 @@ from quarl_bench.atomic import open_file, open_folder
 from quarl_bench.cli.arguments import STOPPING, read_seeds
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import format_table, print_result, say
-from quarl_bench.counts import MOST_STEPS, read_positive
+from quarl_bench.counts import MOST_STEPS, read_episodes, read_positive
 from quarl_bench.errors import SpecError
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def add_command(commands: Any) -> None:
     engine.add_argument("--resume", action="store_true", help="from checkpoints; finished runs are kept. Default: not.")
     engine.add_argument("--points", type=read_positive, default=20, metavar="N",
                         help="of the learning curve. Default: 20.")  # fmt: skip
-    engine.add_argument("--episodes", type=read_positive, default=20, metavar="N",
+    engine.add_argument("--episodes", type=read_episodes, default=20, metavar="N",
                         help="per point of the curve, behind the run. Default: 20.")  # fmt: skip
-    engine.add_argument("--test-episodes", type=read_positive, default=100, metavar="N",
+    engine.add_argument("--test-episodes", type=read_episodes, default=100, metavar="N",
                         help="that score the best policy, behind the run. Default: 100.")  # fmt: skip
     engine.add_argument("--plot", type=Path, metavar="FILE", help="where an actor's time goes, as PNG. Default: none.")
 

@@ -12,7 +12,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_table, print_result, say
-from quarl_bench.counts import read_positive
+from quarl_bench.counts import read_episodes
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
         "--floor", type=float, metavar="RETURN",
         help="a return that counts as nothing, as a random policy's; --floor=-1e3. Default: shares are of the return.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
     command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
     command.add_argument(
         "--export", type=Path, metavar="DIR",

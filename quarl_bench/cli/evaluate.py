@@ -8,7 +8,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import describe_returns, print_result
-from quarl_bench.counts import read_natural, read_positive
+from quarl_bench.counts import read_episodes, read_natural
 
 if TYPE_CHECKING:
     from quarl_bench.policy.integers import StoredIntegers
@@ -22,7 +22,7 @@ def add_command(commands: Any) -> None:
     add_policy(command)
     add_environment(command)
     command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8, i8c3o8ptq. Default: fp32.")
-    command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
     command.add_argument(
         "--sampled", action="store_true",
         help="draw actions from the softmax of the outputs, with the same random numbers for fp32 and the scheme; of "

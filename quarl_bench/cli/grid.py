@@ -12,7 +12,7 @@ from quarl_bench.atomic import open_folder
 from quarl_bench.cli.arguments import STOPPING
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import print_result, say
-from quarl_bench.counts import read_positive
+from quarl_bench.counts import read_episodes, read_positive
 from quarl_bench.errors import EngineError
 from quarl_bench.places import default_cache
 
@@ -39,8 +39,8 @@ def add_command(commands: Any) -> None:
                          "~/.cache/quarl_bench.")  # fmt: skip
     command.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="PATH",
                          help="what is there already, and where LQCC's policies go. Default: baselines.")  # fmt: skip
-    command.add_argument("--episodes", type=read_positive, default=100, help="per policy. Default: 100, as nightly.")
-    command.add_argument("--games", type=read_positive, help="episodes on Atari. Default: as --episodes.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="per policy. Default: 100, as nightly.")
+    command.add_argument("--games", type=read_episodes, help="episodes on Atari. Default: as --episodes.")
 
 
 def run(options: argparse.Namespace) -> int:

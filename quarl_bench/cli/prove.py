@@ -11,7 +11,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import format_table, print_result, say
-from quarl_bench.counts import read_positive
+from quarl_bench.counts import read_episodes
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -42,7 +42,7 @@ def add_command(commands: Any) -> None:
         help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
     )
     command.add_argument(
-        "--episodes", type=read_positive, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
+        "--episodes", type=read_episodes, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
     )
     command.add_argument(
         "--backends", metavar="NAMES",

@@ -13,7 +13,7 @@ from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, format_table, print_result, say
-from quarl_bench.counts import read_positive
+from quarl_bench.counts import read_episodes
 from quarl_bench.errors import SpecError
 from quarl_bench.places import default_cache
 
@@ -39,7 +39,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
     )
-    command.add_argument("--episodes", type=read_positive, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
     command.add_argument("--output", type=Path, help="folder for sweep.csv and sweep.png. Default: not written.")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quarl_bench.atomic import open_file, open_folder
-from quarl_bench.counts import read_positive
+from quarl_bench.counts import read_episodes
 from quarl_bench.errors import QuarlError
 from quarl_bench.places import default_cache
 
@@ -85,7 +85,7 @@ def add_options(parser: pytest.Parser) -> None:
 
     add("profile", "How much to evaluate.", default="nightly", choices=tuple(PROFILES))
     add("train", "When to train a policy.", default="never (paper profile: missing)", choices=TRAIN)
-    add("episodes", "Episodes per policy.", default="the profile's", type=read_positive, metavar="N")
+    add("episodes", "Episodes per policy.", default="the profile's", type=read_episodes, metavar="N")
     add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR, else ~/.cache/quarl_bench",
         metavar="PATH")  # fmt: skip
     add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
@@ -120,7 +120,7 @@ def read_settings(config: pytest.Config) -> Settings:
             raise pytest.UsageError(f"quarl_{name} {value!r} is not one of {', '.join(known)}")
     episodes = _choose(config, "episodes")
     try:
-        count = PROFILES[profile] if episodes is None else read_positive(str(episodes))
+        count = PROFILES[profile] if episodes is None else read_episodes(str(episodes))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
     named = _choose(config, "baselines")

@@ -38,10 +38,16 @@ class Archive:
                 "policy may need; it is refused"
             )
         try:
-            with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
-                return archive.read(name)
+            with zipfile.ZipFile(io.BytesIO(self._data)) as archive, archive.open(name) as stream:
+                # `archive.read` unpacks a gigabyte before it looks at the size that the header declares.
+                content = stream.read(self.sizes[name] + 1)
         except (*DAMAGE, NotImplementedError, RuntimeError) as error:
             raise PolicyError(f"{self.where}: member {name!r} is damaged ({_first_line(error)}); restore it") from error
+        if len(content) != self.sizes[name]:
+            raise PolicyError(
+                f"{self.where}: member {name!r} is damaged (it has another size than it says); restore it"
+            )
+        return content
 
 
 def open_archive(data: bytes, where: str, total: int) -> Archive:

@@ -52,6 +52,7 @@ class Game:
         self._stack = np.zeros((STACK, SIDE, SIDE), dtype=np.uint8)
         self._lives = 0
         self.over = True
+        self.truncated = False  # at the limit of frames, and not by a lost life
 
     def begin_game(self, noops: int) -> tuple[Frames, float, bool]:
         """A new game behind `noops` no-ops; see `begin_life`."""
@@ -122,6 +123,7 @@ class Game:
         # Q*bert stays at no lives for some frames before its game is over.
         lost = 0 < lives < self._lives
         self._lives = lives
+        self.truncated = self._ale.game_truncated() and not lost
         return float(reward), self.over or lost
 
     def _frame(self) -> Frames:

@@ -112,6 +112,7 @@ class GameVector(BareVector):
         self._lengths[index] += 1
         if not ended:
             return observation, float(np.sign(reward)), False, info
+        info["TimeLimit.truncated"] = game.truncated
         if game.over:
             self._report(index, info)
         first, gained, over = game.begin_life(draw_noops(self._generators[index]))
