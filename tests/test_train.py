@@ -196,6 +196,16 @@ def test_a_damaged_checkpoint_is_one_line(begin: Callable[..., Run]) -> None:
         run.start(resume=True)
 
 
+def test_a_resumed_run_plays_other_episodes(begin: Callable[..., Run]) -> None:
+    run = begin()
+    run.interrupt(after=2)
+    trained = rl_run.Run.start(run.spec, run.recipe, run.checkpoint, Options(resume=True))
+    models = (trained.new(), trained.load()[0], trained.load()[0])
+    starts = [model.get_env().reset() for model in models]
+    assert not np.array_equal(starts[0], starts[1])
+    assert np.array_equal(starts[1], starts[2])
+
+
 def test_resume_without_a_checkpoint_begins(begin: Callable[..., Run]) -> None:
     assert begin().start(resume=True).about["curve"][-1]["timesteps"] == 512
 

@@ -127,6 +127,7 @@ class Run:
                 vector.save(str(work / "normalize.pkl"))
             save_stored(best.policy, work / BEST, {"timesteps": best.timesteps})
             state = {"recipe": self.recipe.sha256, "seed": self.spec.seed, "curve": curve}
+            state["timesteps"] = model.num_timesteps
             (work / STATE).write_text(json.dumps(state))
 
     def load(self) -> tuple[BaseAlgorithm, Curve]:
@@ -139,7 +140,10 @@ class Run:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
         if state.get("seed", self.spec.seed) != self.spec.seed:  # older ones do not say
             raise StoreError(f"{self.checkpoint} is of seed {state['seed']}; pass --seed {state['seed']}, or delete it")
-        vector, curve = self._vector(self.checkpoint / "normalize.pkl"), state["curve"]
+        # Streams begin anew, but not as they began: episodes and noise behind a resume are others.
+        streams = np.random.SeedSequence([self.spec.seed, state.get("timesteps", 0)])
+        seed, curve = int(streams.generate_state(1)[0] >> 1), state["curve"]
+        vector = self._vector(self.checkpoint / "normalize.pkl", seed)
         if (self.checkpoint / MODEL).exists():
             model = load_model(self.recipe, self.checkpoint / MODEL, vector)
         else:
@@ -150,6 +154,7 @@ class Run:
                 model.load_replay_buffer(self.checkpoint / REPLAY)
             else:
                 model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
+        model.set_random_seed(seed)
         return model, curve
 
     def _adopt_best(self, vector: VecEnv) -> BaseAlgorithm:
@@ -209,8 +214,8 @@ class Run:
             | {"python": platform.python_version()},
         }
 
-    def _vector(self, statistics: Path | None = None) -> VecEnv:
-        count, seed, workers = self.recipe.environments, self.spec.seed, self.options.workers
+    def _vector(self, statistics: Path | None = None, seed: int | None = None) -> VecEnv:
+        count, workers, seed = self.recipe.environments, self.options.workers, self.spec.seed if seed is None else seed
         if self.environment.atari and workers > 1:
             vector: VecEnv = WorkerVector(self.environment, count, seed, workers)
         else:
