@@ -1,8 +1,10 @@
 """Boards on this machine: files, sessions, golden pairs, timing, and what makes a timing void."""
 
+import importlib.util
 import json
 import math
 import multiprocessing
+import os
 import re
 import shutil
 import signal
@@ -200,6 +202,42 @@ def test_a_damaged_or_missing_artefact_is_one_line(board, pair, tmp_path_factory
             leased.compare((folder, folder), QUICK)
 
 
+def test_only_what_the_manifest_names_is_pushed(board, pair, tmp_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("artefact") / "int8"
+    shutil.copytree(pair[1], folder)
+    (folder / "build").mkdir()
+    (folder / "build" / "policy.o").write_bytes(bytes(1 << 20))
+    (folder / "core").write_bytes(bytes(1 << 20))
+    with open_session(board) as leased:
+        leased.state = replace(leased.state, disk_free=1 << 20)  # what stays here needs no room there
+        assert leased.check(folder).first is None
+        (manifest,) = tmp_path.glob("quarl-*/*/manifest.json")
+        assert {file.name for file in manifest.parent.iterdir()} == {file.name for file in pair[1].iterdir()}
+        leased.state = replace(leased.state, disk_free=1)
+        with pytest.raises(BoardError, match=r"disk full: .* fp32 has"):
+            leased.check(pair[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"file": "../secret"}}, r"manifest\.json: no artefact's \(.*'\.\./secret' lies outside.*; export"),
+        ({"golden": {}}, r"manifest\.json: no artefact's \(KeyError\('file'\)\); export again"),
+        ({"others": {"gone.h": "0"}}, r"gone\.h: No such file or directory; name"),
+        ({"others": {"folder": "0"}}, r"folder: Is a directory; mend this file here"),
+    ],
+)
+def test_a_manifest_of_other_files_is_one_line(board, pair, tmp_path_factory, change, message):
+    folder = tmp_path_factory.mktemp("artefact") / "int8"
+    shutil.copytree(pair[1], folder)
+    (folder / "folder").mkdir()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | change))
+    with open_session(board) as leased, pytest.raises(BoardError, match=message) as caught:
+        leased.check(folder)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_wrong_folder_is_named_as_it_was_typed(board, pair, tmp_path, monkeypatch, capsys):
     """And before the board is asked for anything."""
     monkeypatch.setattr("quarl_bench.boards.session.open_session", lambda *_: pytest.fail("a board was leased"))
@@ -252,6 +290,53 @@ def test_an_expired_lease_and_its_folder_are_taken_over(board, tmp_path):
         with open_session(board):
             pass
     assert list(tmp_path.iterdir()) == [precious]
+
+
+def test_a_lease_removes_nothing_outside_its_own_folder(board, tmp_path, tmp_path_factory):
+    """In a shared folder anyone may leave a lease that names another's data."""
+    results = tmp_path_factory.mktemp("home") / "quarl-results"
+    results.mkdir()
+    file = tmp_path / "quarl-board.lease"
+    lease = {"owner": "x", "run": "", "folder": str(results), "token": "t", "expires": time.time() - 1}
+    file.write_text(json.dumps(lease))
+    with open_session(board):
+        pass
+    assert results.exists()
+    file.write_text(json.dumps(lease))
+    subprocess.run([sys.executable, find_runner(), "release", file, "t"], check=True)
+    assert not file.exists()
+    assert results.exists()
+    alias = tmp_path_factory.mktemp("home") / "board"  # the same folder, spelled in another way
+    alias.symlink_to(tmp_path)
+    (tmp_path / "quarl-left").mkdir()
+    file.write_text(json.dumps(lease | {"folder": str(alias / "quarl-left")}))
+    with open_session(board):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("lease", "message"),
+    [
+        ('{"owner": "ann on x", "run": "", "folder": "", "token": "", "expires": 0}', r"lease of \S+ \(ann on x\)"),
+        ("{", r"the lease of \S+, another user; where it outlives their run, they or root remove it, or set `folder`"),
+        (None, r"not writable for this user; set `folder` of this board to one of your own"),
+    ],
+)
+def test_another_users_lease_is_named_with_its_owner(tmp_path, monkeypatch, lease, message):
+    def refuse(path, *_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    spec = importlib.util.spec_from_file_location("runner", find_runner())
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    if lease is not None:
+        (tmp_path / "quarl-board.lease").write_text(lease)
+    monkeypatch.setattr(runner, "os", SimpleNamespace(**{**vars(os), "open": refuse}))  # root is refused nothing
+    with pytest.raises(runner.Unusable, match=message) as caught:
+        runner.take_lease(str(tmp_path), "me", "", 1.0)
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_run_whose_lease_was_taken_over_stops(board, pair, tmp_path):
@@ -457,3 +542,21 @@ def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, tmp_path
     assert compared.second.check.output_sha256 == compared.second.check.golden_sha256
     assert compared.second.check.kernel in {"u8xs8", "s8xs8"}
     assert compared.first.check.kernel == "strict"
+
+
+def test_a_build_beside_the_c_source_is_not_run_in_its_place(board, tmp_path_factory, monkeypatch):
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    folder = export_pair(tmp_path_factory.mktemp("c"), backend="c")[1]
+    with open_session(board) as leased:
+        proven = leased.check(folder)
+    (folder / "wrong.c").write_text("void policy_run(const void *x, void *y) {}\n")
+    for name in ("libpolicy.so", "quarl-policy.so"):
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, folder / "wrong.c"], check=True)
+    with open_session(board) as leased:
+        assert leased.check(folder) == proven
+    monkeypatch.chdir(folder.parent)
+    alone = subprocess.run(
+        [sys.executable, find_runner(), "check", folder.name], check=True, capture_output=True, text=True
+    )
+    assert json.loads(alone.stdout)["output_sha256"] == proven.golden_sha256

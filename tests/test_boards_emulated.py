@@ -90,6 +90,14 @@ def test_cross_compiled_c_gives_the_golden_outputs(tmp_path, cpu):
 
 
 @CROSS
+def test_a_harness_that_was_built_in_the_artefact_is_not_run(tmp_path):
+    int8 = export_pair(tmp_path, backend="c")[1]
+    (int8 / "harness").write_text("#!/bin/sh\n")
+    (int8 / "harness").chmod(0o755)
+    assert check_harness(PI3, int8).different == 0
+
+
+@CROSS
 def test_instructions_grow_with_the_net(tmp_path):
     small = count_instructions(PI3, export_pair(tmp_path / "small", (24, 16, 4), backend="c")[1])
     large = count_instructions(PI3, export_pair(tmp_path / "large", (24, 128, 4), backend="c")[1])

@@ -17,6 +17,7 @@ import pytest
 from quarl_bench.boards.board import Board, Transport
 from quarl_bench.boards.session import open_session
 from quarl_bench.boards.timing import Plan
+from quarl_bench.boards.transport import open_channel
 from quarl_bench.errors import BoardError
 from tests.artefacts import export_pair
 
@@ -133,6 +134,18 @@ def test_one_connection_serves_the_whole_session(board, pair, home):
         session.check(pair[0])
         session.check(pair[1])
     assert (home / "sshd.log").read_text().count("Accepted publickey") == 1
+
+
+def test_a_name_with_a_colon_is_no_host(board, pair, tmp_path, tmp_path_factory, monkeypatch):
+    work = tmp_path_factory.mktemp("work")
+    shutil.copytree(pair[0], work / "flight:fp32")
+    monkeypatch.chdir(work)
+    with contextlib.closing(open_channel(board)) as channel:
+        channel.push(Path("flight:fp32"), f"{tmp_path}/pushed")
+    assert (tmp_path / "pushed" / "manifest.json").exists()
+    shutil.rmtree(tmp_path / "pushed")
+    with open_session(board) as session:
+        assert session.check(Path("flight:fp32")).first is None
 
 
 def test_two_runs_for_one_board(board, tmp_path):

@@ -23,6 +23,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import pwd
 import secrets
 import select
 import shutil
@@ -64,6 +65,7 @@ PERIOD = 0.05  # seconds between two looks at a running process
 WINDOW = 0.4  # seconds over which the load from others is watched before and after
 GO = b"go\n"  # what a watched process waits for
 PREFIX = "quarl-"  # of the folder; nothing else is ever removed
+LIBRARY = "quarl-policy.so"  # of a C artefact; not the name that its Makefile has
 
 
 class Unusable(Exception):
@@ -191,14 +193,14 @@ def take_lease(folder: str, owner: str, run: str, seconds: float) -> dict[str, A
             left = held["expires"] - time.time()
             return {"held": {"owner": held["owner"], "run": held["run"], "seconds": left}}
         if held is not None:
-            remove_folder(Path(held["folder"]))
+            remove_folder(Path(held["folder"]), path.parent)
         made = Path(folder) / f"{PREFIX}{secrets.token_hex(8)}"
         lease = {"owner": owner, "run": run, "folder": str(made), "token": secrets.token_hex(8)}
         try:
             made.mkdir(mode=0o700)
             write_lease(file, {**lease, "expires": time.time() + seconds})
         except BaseException:
-            remove_folder(made)
+            remove_folder(made, path.parent)
             path.unlink()
             raise
         return {**lease, "lease": str(path)}
@@ -220,7 +222,7 @@ def release_lease(path: Path, token: str) -> None:
         if held is None:
             path.unlink()  # made by opening it
         elif held["token"] == token:
-            remove_folder(Path(held["folder"]))
+            remove_folder(Path(held["folder"]), path.parent)
             path.unlink()
 
 
@@ -228,13 +230,42 @@ def release_lease(path: Path, token: str) -> None:
 def lock_file(path: Path) -> Iterator[Any]:
     """`path` open and locked; it may be unlinked while we wait, then the next one counts."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_lease(path)
         with os.fdopen(descriptor, "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(descriptor).st_ino == path.stat().st_ino:
                     yield file
                     return
+
+
+def open_lease(path: Path) -> int:
+    """A descriptor of `path`, which is made where there is none; Unusable for another user's."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except PermissionError as error:
+        remedy = "set `folder` of this board to one of your own"
+        if not os.path.exists(path):  # noqa: PTH110  (before Python 3.12, Path.exists raises in a closed folder)
+            raise Unusable(f"{path.parent}: not writable for this user; {remedy}") from error
+        raise Unusable(
+            f"{path}: the lease of {name_owner(path)}, another user; where it outlives their run, they or root remove "
+            f"it, or {remedy}"
+        ) from error
+
+
+def name_owner(path: Path) -> str:
+    """Whose lease this is that we may not write: a user of this board, and who that is by the lease, if readable."""
+    number = path.stat().st_uid
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:
+        name = f"user {number}"
+    try:
+        with path.open() as file:
+            held = read_lease(file)
+    except OSError:
+        held = None
+    return f"{name} ({held['owner']})" if held else name
 
 
 def read_lease(file: Any) -> dict[str, Any] | None:
@@ -255,9 +286,9 @@ def write_lease(file: Any, lease: dict[str, Any]) -> None:
     file.flush()
 
 
-def remove_folder(folder: Path) -> None:
-    """Only what `take_lease` made."""
-    if folder.name.startswith(PREFIX):
+def remove_folder(folder: Path, parent: Path) -> None:
+    """Only what `take_lease` made in `parent`: in a shared folder, anyone may write anything into a lease."""
+    if folder.name.startswith(PREFIX) and os.path.realpath(folder.parent) == os.path.realpath(parent):
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -335,9 +366,11 @@ class CModel:
         manifest = json.loads((path.parent / "manifest.json").read_text())
         self.kernel = choose_kernel(manifest)
         compiler = find_compiler()
-        library = path.parent / "libpolicy.so"
+        library = path.absolute().parent / LIBRARY
         if not library.exists():
-            compile_policy(compiler, KERNELS[self.kernel], path.parent, library)
+            names = (manifest["model"]["file"], *manifest.get("others", {}))
+            sources = [name for name in names if name.endswith((".c", ".S")) and name != "harness.c"]
+            compile_policy(compiler, KERNELS[self.kernel], sources, library)
         self.runtime = " ".join((Path(compiler).name, *OPTIMIZE))
         self.loaded = time.monotonic()
         self.call = ctypes.CDLL(str(library)).policy_run
@@ -369,13 +402,12 @@ def find_compiler() -> str:
     raise Unusable("no C compiler here; install gcc, or deploy a .tflite file")
 
 
-def compile_policy(compiler: str, defines: tuple[str, ...], folder: Path, library: Path) -> None:
-    """Make a shared library of the artefact's sources, whole or not at all."""
-    sources = [str(file) for file in folder.iterdir() if file.suffix in (".c", ".S") and file.name != "harness.c"]
+def compile_policy(compiler: str, defines: tuple[str, ...], sources: list[str], library: Path) -> None:
+    """Make a shared library of the sources beside it, whole or not at all."""
     part = library.with_suffix(".part")
     flags = ["-std=c99", *OPTIMIZE, *defines, "-fPIC", "-shared", "-o", str(part)]
     command = [compiler, *flags, *sources, "-lm"]
-    done = subprocess.run(command, capture_output=True, check=False, cwd=folder)
+    done = subprocess.run(command, capture_output=True, check=False, cwd=library.parent)
     if done.returncode:
         complaint = [line for line in done.stderr.decode(errors="replace").splitlines() if "error" in line]
         raise Unusable(f"{compiler} refuses the policy: {(complaint or ['no word'])[0]}")
@@ -401,6 +433,7 @@ def check(folder: Path, runtime: str = "", threads: int = 1) -> dict[str, Any]:
     import numpy as np
 
     manifest, golden = read_artefact(folder)
+    (folder / LIBRARY).unlink(missing_ok=True)  # it may be another source's; the blocks share what is made here
     model = open_model(folder, manifest, runtime, threads)
     expected = golden["outputs"]
     got = np.concatenate([model.run(golden["inputs"][i : i + 1]) for i in range(len(expected))])

@@ -90,7 +90,7 @@ def build_harness(board: Board, artefact: Path) -> Iterator[Path]:
         tuned = "" if board.cpu == "max" else f" -mcpu={board.cpu}"
         integer = (work / "kernels.h").exists()
         settings = [f"CC={COMPILER}", f"CFLAGS=-O3{tuned}", f"DEFINES={'-DQUARL_S8' if integer else ''}"]
-        command = ["make", "harness", *settings, "LDFLAGS=-static"]
+        command = ["make", "-B", "harness", *settings, "LDFLAGS=-static"]  # one that came along is another machine's
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
         if done.returncode:
             complaint = [line for line in done.stderr.splitlines() if "error" in line] or ["no word"]

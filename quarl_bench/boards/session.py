@@ -6,6 +6,8 @@ import hashlib
 import importlib.resources
 import json
 import platform
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -117,12 +119,16 @@ class Session:
         }
 
     def _push(self, artefact: Path) -> str:
-        """The artefact's folder on the board; what is there already is not sent again."""
+        """The artefact's folder on the board, of what the manifest names; what is there already is not sent again."""
         try:
-            name = hashlib.sha256((artefact / MANIFEST).read_bytes()).hexdigest()[:16]
-            size = sum(file.stat().st_size for file in artefact.iterdir())
+            manifest = (artefact / MANIFEST).read_bytes()
+            name = hashlib.sha256(manifest).hexdigest()[:16]
+            files = [artefact / file for file in _list_files(manifest)]
+            size = sum(file.stat().st_size for file in files)
         except OSError as error:
-            raise self.channel.error(f"{artefact / MANIFEST}: {error.strerror}; name an artefact's folder") from error
+            raise self.channel.error(f"{error.filename}: {error.strerror}; name an artefact's folder") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise self.channel.error(f"{artefact / MANIFEST}: no artefact's ({error!r}); export again") from error
         if name not in self.pushed:
             folder, free = self.board.folder, self.state.disk_free
             if size > free:
@@ -131,7 +137,15 @@ class Session:
                     "free space there, or set `folder`"
                 )
             where = f"{self.lease['folder']}/{name}"
-            self.channel.push(artefact, where)
+            with tempfile.TemporaryDirectory(prefix="quarl-push-") as work:
+                picked = Path(work) / artefact.resolve().name  # messages name it
+                try:
+                    picked.mkdir()
+                    for file in files:
+                        shutil.copyfile(file, picked / file.name)
+                except OSError as error:
+                    raise self.channel.error(f"{error.filename}: {error.strerror}; mend this file here") from error
+                self.channel.push(picked, where)
             self.pushed[name] = where
         return self.pushed[name]
 
@@ -205,6 +219,16 @@ def _release(channel: Channel, lease: dict[str, str]) -> None:
     """Remove lease and folder; where the board is gone, its runner or the next lease does."""
     with contextlib.suppress(BoardError):
         channel.call(["-", "release", lease["lease"], lease["token"]], script=find_runner().read_bytes())
+
+
+def _list_files(manifest: bytes) -> list[str]:
+    """What an artefact consists of: a build's output may lie beside it."""
+    said = json.loads(manifest)
+    names = [MANIFEST, said["model"]["file"], said["golden"]["file"], *said.get("others", {})]
+    for name in names:
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} lies outside the folder")
+    return names
 
 
 def _read_event(report: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:

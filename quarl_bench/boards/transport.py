@@ -139,7 +139,9 @@ class SshChannel(Channel):
         flags = ["-r"] if source.is_dir() else []
         try:
             self._finish(
-                ["scp", "-q", *flags, *self._options, "--", str(source), f"{self.board.host}:{target}"], b"", ANSWER
+                ["scp", "-q", *flags, *self._options, "--", str(source.absolute()), f"{self.board.host}:{target}"],
+                b"",
+                ANSWER,
             )
         except BoardError as error:
             reason = str(error).partition(": ")[2]
