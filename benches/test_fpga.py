@@ -95,11 +95,14 @@ class Designs:
     def write(self, name, plan=None):
         """The folder of the design of that name, and its plan."""
         if name not in self._written:
-            net, weights = self.find_net(name)
-            foldings = FOLDINGS | TRAINED_FOLDINGS if weights == "trained" else FOLDINGS
-            plan = plan or Plan(split(net), foldings[name])
-            self._written[name] = write_design(plan, self._folder / name)
+            self._written[name] = write_design(plan or self.plan(name), self._folder / name)
         return self._written[name]
+
+    def plan(self, name):
+        """The plan of a selected policy."""
+        net, weights = self.find_net(name)
+        foldings = FOLDINGS | TRAINED_FOLDINGS if weights == "trained" else FOLDINGS
+        return Plan(split(net), foldings[name])
 
     def simulates(self, name):
         """Whether this profile has the time."""
