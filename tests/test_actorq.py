@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from quarl_bench.actorq import breakdown as clocks
 from quarl_bench.actorq import losses
-from quarl_bench.actorq.actor import play
+from quarl_bench.actorq.actor import Behaviour, play
 from quarl_bench.actorq.agents import make_agent
 from quarl_bench.actorq.checkpoint import has_checkpoint
 from quarl_bench.actorq.comparison import compare_runs, find_target, list_breakdown, list_summary
@@ -25,6 +25,7 @@ from quarl_bench.actorq.inference import RUNTIMES
 from quarl_bench.actorq.learner import Learner
 from quarl_bench.actorq.limiter import Limiter, Ratio
 from quarl_bench.actorq.message import build, center, compress, decompress, deserialize, encode, quantize
+from quarl_bench.actorq.record import weigh
 from quarl_bench.actorq.replay import Assembler, Replay, Transitions
 from quarl_bench.actorq.server import ParameterServer
 from quarl_bench.actorq.settings import choose_settings
@@ -455,6 +456,9 @@ class LocalPorts:
     def __init__(self, learner, latest):
         self._learner, self._latest, self._go_on = learner, latest, True
 
+    def count_steps(self):
+        return self._learner.steps
+
     def pull(self, known):
         found = self._latest[-1] if self._latest else None
         return found[1] if found is not None and found[0] > known else None
@@ -594,6 +598,33 @@ def test_a_stopped_run_goes_on_and_another_network_is_refused(tmp_path):
     assert not report["stopped"]
     assert report["steps"] >= 3000
     assert report["updates"] > before[1]
+    assert report["resumed"]["steps"] >= before[0]
+    assert report["breakdown"]["steps"] == report["updates"] - before[1], "times and updates begin at the resume"
+
+
+@needs_compiler
+def test_an_actor_explores_where_the_run_stands():
+    chosen = choose_settings("dqn", "cartpole", widths=(8,), warmup=100, batch=16, anneal=1000, actors=2)
+    task = open_task(chosen)
+    states = np.zeros((4, 4), dtype=np.float32)
+    broadcast = build(deserialize(encode(make_agent(chosen, task).export(), 0, shipped="fp32", precision="fp32")))
+    shares = {}
+    for begun in (0, 100, 600, 1100):
+        behaviour = Behaviour(chosen, task, 0, np.random.default_rng(0), begun)
+        behaviour.load(broadcast)
+        outputs = behaviour.infer(states[0])
+        shares[begun] = np.mean([a != g for a, g, _ in (behaviour.explore(outputs) for _ in range(90))])
+    assert shares[0] == shares[100] > shares[600] > shares[1100]
+    assert shares[1100] <= behaviour.rung
+
+
+def test_costs_of_a_resumed_run_are_of_what_came_behind():
+    acting = clocks.Breakdown(50, dict.fromkeys(clocks.ACTING, 1.0), dict.fromkeys(clocks.ACTING, 1.0)).as_dict()
+    learning = clocks.Breakdown(50, dict.fromkeys(clocks.LEARNING, 1.0), dict.fromkeys(clocks.LEARNING, 1.0)).as_dict()
+    record = {"settings": {"actors": 1}, "steps": 150, "elapsed": 25.0, "acting": acting, "breakdown": learning}
+    resumed = weigh(record | {"resumed": {"steps": 100, "elapsed": 20.0}})
+    assert resumed == weigh(record | {"steps": 50, "elapsed": 5.0})
+    assert resumed.elapsed == pytest.approx(0.1)
 
 
 def test_a_damaged_checkpoint_is_one_line(tmp_path):
@@ -607,6 +638,9 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path):
 @needs_compiler
 def test_without_a_learner_an_actor_stops():
     class Gone:
+        def count_steps(self):
+            return 0
+
         def pull(self, known):
             return None
 

@@ -38,6 +38,9 @@ class Chunk:
 class Ports(Protocol):
     """An actor's two connections."""
 
+    def count_steps(self) -> int:
+        """Environment steps of all actors so far: where an actor that replaces another goes on exploring."""
+
     def pull(self, known: int) -> Bytes | None:
         """A message newer than `known` that has arrived; never waits, but asks for the next one."""
 
@@ -51,10 +54,13 @@ class Ports(Protocol):
 class Behaviour:
     """The exploring policy: random before the first broadcast, then greedy with this actor's noise, or drawn."""
 
-    def __init__(self, settings: Settings, task: Task, actor: int, generator: np.random.Generator) -> None:
+    def __init__(
+        self, settings: Settings, task: Task, actor: int, generator: np.random.Generator, begun: int = 0
+    ) -> None:
         self._task, self._generator, self._drawn = task, generator, settings.log_probs
         self.rung = choose_rung(settings.exploration, actor, settings.actors)
-        self._anneal, self._steps = settings.anneal / settings.actors, 0
+        self._anneal = settings.anneal / settings.actors
+        self._steps = max(begun - settings.warmup, 0) / settings.actors  # all is random before
         self._noise = Noise(task.outputs, settings.correlation, generator)
         self._inference = RUNTIMES[settings.runtime]()
         self._broadcast: Broadcast | None = None
@@ -112,7 +118,7 @@ def play(
 ) -> dict[str, Any]:
     """Act until the learner has enough, or for `limit` steps; the breakdown and CPU seconds of this actor."""
     generator = np.random.default_rng([settings.seed, actor, life])
-    behaviour = Behaviour(settings, task, actor, generator)
+    behaviour = Behaviour(settings, task, actor, generator, ports.count_steps())
     assembler = Assembler(settings.n_step, settings.discount)
     player = Player(task.environment, generator)
     states: list[Floats] = []

@@ -58,6 +58,7 @@ class Learner:
         self.returns: list[float] = []  # of the actors' last episodes, noise included
         self._cpu: dict[tuple[int, int], float] = {}  # seconds, by actor and life
         self._inherited = 0.0  # CPU seconds before a resume
+        self._resumed: tuple[int, int, float] = 0, 0, 0.0  # at which steps, updates and seconds
         self._versions: dict[int, int] = {}  # updates at the time of each version
         self._probe: Chunk | None = None
         self._lock = Lock()
@@ -71,6 +72,7 @@ class Learner:
         facts = load_checkpoint(self.folder, self.settings, self.agent, self.replay)
         self.steps, self.elapsed, self.curve = facts["steps"], facts["elapsed"], facts["curve"]
         self._inherited = facts["cpu"]
+        self._resumed = self.steps, self.agent.updates, self.elapsed
         self.limiter.ratio.inserts, self.limiter.ratio.samples = facts["inserts"], facts["samples"]
 
     def insert(self, chunk: Chunk) -> bool:
@@ -133,7 +135,8 @@ class Learner:
             self.limiter.close()
 
     def report(self) -> dict[str, Any]:
-        """The run so far, of built-in types."""
+        """The run so far, of built-in types; the breakdown begins where the run was resumed."""
+        steps, updates, elapsed = self._resumed
         return {
             "stopped": self._stopped,
             "steps": self.steps,
@@ -143,7 +146,8 @@ class Learner:
             "curve": self.curve,
             "drift": self.drift.summarise(),
             "actor_returns": self.returns,
-            "breakdown": self._watch.read(self.agent.updates).as_dict(),
+            "breakdown": self._watch.read(self.agent.updates - updates).as_dict(),
+            "resumed": {"steps": steps, "elapsed": elapsed},
         }
 
     @property

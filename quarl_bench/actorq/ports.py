@@ -101,6 +101,15 @@ class RayPorts:
         self._asked: Any = None
         self.orphaned = False
 
+    def count_steps(self) -> int:
+        """Environment steps of all actors so far; 0 where nobody answers."""
+        try:
+            steps, _ = self._ray.get(self._learner.status.remote())
+        except self._ray.exceptions.RayError:
+            self.orphaned = True  # the next `wait` ends it
+            return 0
+        return int(steps)
+
     def pull(self, known: int) -> Bytes | None:
         """A message that has arrived."""
         if self._asked is None:

@@ -36,10 +36,10 @@ def read_acting(record: Record) -> Breakdown:
 
 
 def weigh(record: Record) -> EndToEnd:
-    """Costs per environment step."""
-    settings = record["settings"]
-    learning = Breakdown.from_dict(record["breakdown"])
-    return weigh_run(record["elapsed"], record["steps"], settings["actors"], read_acting(record), learning)
+    """Costs per environment step, of what came behind the last resume: clocks of stages begin there."""
+    learning, before = Breakdown.from_dict(record["breakdown"]), record.get("resumed", {"steps": 0, "elapsed": 0.0})
+    steps, elapsed = record["steps"] - before["steps"], record["elapsed"] - before["elapsed"]
+    return weigh_run(elapsed, steps, record["settings"]["actors"], read_acting(record), learning)
 
 
 def _read_version(name: str) -> str:
