@@ -11,148 +11,159 @@ STATES = 100_000
 
 
 @pytest.fixture
-def tasks(claim, quarl_cells):
-    """By task of the claim: fp32 returns of our policies, and those of a configuration."""
-    from quarl_bench.claims.runs import find_runs
+def runs(quarl_cells):
+    """Our policies, as the sentences ask for them."""
+    from quarl_bench.claims.runs import Runs
 
-    environments = [case.environment for case in claim.cases]
-    return find_runs(quarl_cells, claim.algo, environments, claim.claim.origin)
+    return Runs(quarl_cells)
 
 
 @pytest.fixture
-def arms(claim, quarl_cells):
-    """Policies of the claim's cell, by scheme or, for other fp32 ones, by origin; None where there are none."""
-    from quarl_bench.claims.runs import find_arm
+def tasks(claim, runs):
+    """By task of the claim: fp32 returns of our policies, and those of a configuration."""
+    return runs.find(claim.algo, [case.environment for case in claim.cases], claim.claim.origin)
 
+
+@pytest.fixture
+def arms(claim, runs):
+    """Policies of the claim's cell, by scheme or, for other fp32 ones, by origin; None where there are none."""
     (case,) = claim.cases
 
     def find(*changes: dict[str, str]) -> list:
-        return [find_arm(quarl_cells, replace(case, **change)) for change in changes]
+        return [runs.find_arm(replace(case, **change)) for change in changes]
 
     return case, find
 
 
+@pytest.fixture
+def judge(verdict, runs):
+    """Takes the verdict on our runs, whose row says which policies they were."""
+
+    def check(result, *, panels=()) -> None:
+        verdict.check_result(result, panels=panels, runs=runs)
+
+    return check
+
+
 @pytest.mark.claim("lqcc-bits-own")
-def test_every_part_needs_three_bits(claim, tasks, verdict):
+def test_every_part_needs_three_bits(claim, tasks, judge):
     from quarl_bench.claims.panels import OURS, show_scopes
     from quarl_bench.claims.replay import judge_parity
 
-    verdict.check_result(judge_parity(tasks, "all", range(3, 9)), panels=show_scopes("Figure 1 (SAC)", OURS, tasks))
+    judge(judge_parity(tasks, "all", range(3, 9)), panels=show_scopes("Figure 1 (SAC)", OURS, tasks))
 
 
 @pytest.mark.claim("lqcc-core-own")
-def test_the_core_needs_three_bits(claim, tasks, quarl_cells, verdict):
+def test_the_core_needs_three_bits(claim, tasks, runs, judge):
     from quarl_bench.claims.panels import OURS, show_scopes
     from quarl_bench.claims.replay import judge_parity
-    from quarl_bench.claims.runs import find_runs
 
     figure = {"sac": "Figure 1 (SAC)", "ddpg": "Figure 6 (DDPG, normalized)"}[claim.algo]
     panels = show_scopes(figure, OURS, tasks)
     if claim.algo == "ddpg":
-        raw = find_runs(quarl_cells, claim.algo, list(tasks), f"{claim.claim.origin}raw")
+        raw = runs.find(claim.algo, list(tasks), f"{claim.claim.origin}raw")
         panels += show_scopes("Figure 6 (DDPG, raw)", OURS, raw)
-    verdict.check_result(judge_parity(tasks, "core", range(3, 9)), panels=panels)
+    judge(judge_parity(tasks, "core", range(3, 9)), panels=panels)
 
 
 @pytest.mark.claim("lqcc-bottleneck-own")
-def test_the_input_is_the_bottleneck(claim, tasks, verdict):
+def test_the_input_is_the_bottleneck(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_bottleneck
     from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
+    judge(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0]))
 
 
 @pytest.mark.claim("lqcc-output-least-own")
-def test_output_bits_matter_less_than_the_cores(claim, tasks, verdict):
+def test_output_bits_matter_less_than_the_cores(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_bottleneck
     from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0], "core"))
+    judge(judge_bottleneck(tasks, Configuration.find_scope(claim.scheme)[0], "core"))
 
 
 @pytest.mark.claim("lqcc-output-own")
-def test_output_bits_do_not_matter(claim, tasks, verdict):
+def test_output_bits_do_not_matter(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_output
 
-    verdict.check_result(judge_output(tasks, claim.claim.threshold))
+    judge(judge_output(tasks, claim.claim.threshold))
 
 
 @pytest.mark.claim("lqcc-two-bit-output-own", "lqcc-halfcheetah-bits-own")
-def test_fewer_bits_cost_return(claim, tasks, verdict):
+def test_fewer_bits_cost_return(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_cost
     from quarl_bench.claims.selection import Configuration
 
-    verdict.check_result(judge_cost(tasks, Configuration.parse(claim.scheme)))
+    judge(judge_cost(tasks, Configuration.parse(claim.scheme)))
 
 
 @pytest.mark.claim("lqcc-halfcheetah-width-own")
-def test_narrower_layers_cost_return(claim, tasks, verdict):
+def test_narrower_layers_cost_return(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_cost
     from quarl_bench.claims.selection import WIDTHS, Configuration
 
     narrow = Configuration.parse(claim.scheme)
-    verdict.check_result(judge_cost(tasks, narrow, replace(narrow, width=WIDTHS[-1])))
+    judge(judge_cost(tasks, narrow, replace(narrow, width=WIDTHS[-1])))
 
 
 @pytest.mark.claim("lqcc-input-bits-own")
-def test_behind_a_small_core_fewer_input_bits_do(claim, tasks, verdict):
+def test_behind_a_small_core_fewer_input_bits_do(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_input_bits, read_printed
 
-    verdict.check_result(judge_input_bits(tasks, read_printed(claim.claim)))
+    judge(judge_input_bits(tasks, read_printed(claim.claim)))
 
 
 @pytest.mark.claim("lqcc-two-bit-core-own", "lqcc-ddpg-walker2d-own")
-def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, verdict):
+def test_three_tasks_do_with_a_core_of_two_bits(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_parity
 
-    verdict.check_result(judge_parity(tasks, "core", (2,)))
+    judge(judge_parity(tasks, "core", (2,)))
 
 
 @pytest.mark.claim("lqcc-ddpg-gains-own")
-def test_quantized_ddpg_returns_more(claim, tasks, verdict):
+def test_quantized_ddpg_returns_more(claim, tasks, judge):
     from quarl_bench.claims.replay import FEW, judge_gain
 
-    verdict.check_result(judge_gain(tasks, "all", FEW))
+    judge(judge_gain(tasks, "all", FEW))
 
 
 @pytest.mark.claim("lqcc-ddpg-raw-own")
-def test_quantized_ddpg_matches_the_stronger_baseline(claim, tasks, quarl_cells, verdict):
+def test_quantized_ddpg_matches_the_stronger_baseline(claim, tasks, runs, judge):
     from quarl_bench.claims.replay import judge_parity
-    from quarl_bench.claims.runs import find_runs
 
-    raw = find_runs(quarl_cells, claim.algo, list(tasks), f"{claim.claim.origin}raw")
+    raw = runs.find(claim.algo, list(tasks), f"{claim.claim.origin}raw")
     against = {task: (raw[task][0], find) for task, (_, find) in tasks.items()}
     found = judge_parity(against, "core", range(3, 9))
     missing = tuple(f"{gap}, raw" if gap.endswith(": fp32") else gap for gap in found.missing)
-    verdict.check_result(replace(found, missing=missing))
+    judge(replace(found, missing=missing))
 
 
 @pytest.mark.claim("lqcc-ddpg-two-bit-core-own")
-def test_a_core_of_two_bits_costs_ddpg_return(claim, tasks, verdict):
+def test_a_core_of_two_bits_costs_ddpg_return(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_gain
     from quarl_bench.claims.selection import Configuration
     from quarl_bench.claims.verdict import reverse
 
     scope, bits = Configuration.find_scope(claim.scheme)
-    verdict.check_result(reverse(judge_gain(tasks, scope, (bits,))))
+    judge(reverse(judge_gain(tasks, scope, (bits,))))
 
 
 @pytest.mark.claim("lqcc-table1-own")
-def test_the_rule_selects_what_is_printed(claim, tasks, verdict):
+def test_the_rule_selects_what_is_printed(claim, tasks, judge):
     """Figures 4 and 5 are drawn around what the rule selects on our runs, where these settle it."""
     from quarl_bench.claims.panels import OURS, show_steps
     from quarl_bench.claims.replay import judge_table, read_printed, replay
 
     printed = read_printed(claim.claim)
     ours = {task: selection.configuration for task, selection in replay(tasks)[0].items()}
-    verdict.check_result(judge_table(tasks, printed), panels=show_steps(OURS, tasks, printed | ours))
+    judge(judge_table(tasks, printed), panels=show_steps(OURS, tasks, printed | ours))
 
 
 @pytest.mark.claim("lqcc-parity-own")
-def test_selected_configurations_match(claim, tasks, verdict):
+def test_selected_configurations_match(claim, tasks, judge):
     from quarl_bench.claims.replay import judge_selected, read_printed
 
-    verdict.check_result(judge_selected(tasks, read_printed(claim.claim)))
+    judge(judge_selected(tasks, read_printed(claim.claim)))
 
 
 @pytest.mark.claim(
@@ -162,7 +173,7 @@ def test_selected_configurations_match(claim, tasks, verdict):
     "lqcc-convergence-halfcheetah",
     "lqcc-convergence-hopper",
 )
-def test_a_selected_net_converges_as_fp32_does(claim, arms, verdict):
+def test_a_selected_net_converges_as_fp32_does(claim, arms, judge):
     from quarl_bench.claims.arms import judge_convergence
     from quarl_bench.claims.panels import show_learning
     from quarl_bench.claims.runs import read_curves
@@ -172,11 +183,11 @@ def test_a_selected_net_converges_as_fp32_does(claim, arms, verdict):
     missing = [f"{case.environment}: {name}" for name in ("fp32", case.scheme) if name not in found]
     curves = {name: read_curves(arm) for name, arm in found.items()}
     result = judge_convergence(None if missing else tuple(curves.values()), claim.claim.threshold, missing)
-    verdict.check_result(result, panels=show_learning(case.environment, curves))
+    judge(result, panels=show_learning(case.environment, curves))
 
 
 @pytest.mark.claim("lqcc-half-precision")
-def test_half_precision_learns_as_fp32_does(claim, arms, verdict):
+def test_half_precision_learns_as_fp32_does(claim, arms, judge):
     from quarl_bench.claims.arms import judge_same_learning
     from quarl_bench.claims.panels import show_learning
     from quarl_bench.claims.runs import read_curves
@@ -187,7 +198,7 @@ def test_half_precision_learns_as_fp32_does(claim, arms, verdict):
     missing = [f"{case.environment}: {origin}" for name, origin in names.items() if name not in found]
     curves = {name: read_curves(arm) for name, arm in found.items()}
     result = judge_same_learning(None if missing else tuple(curves.values()), claim.claim.threshold, missing)
-    verdict.check_result(result, panels=show_learning(case.environment, curves, "bf16"))
+    judge(result, panels=show_learning(case.environment, curves, "bf16"))
 
 
 @pytest.mark.claim("lqcc-normalization")
@@ -203,43 +214,38 @@ def test_normalized_observations_return_more(claim, verdict):
 
 
 @pytest.mark.claim("lqcc-normalization-own", "lqcc-ddpg-normalization-own")
-def test_our_normalized_observations_return_more(claim, quarl_cells, verdict):
+def test_our_normalized_observations_return_more(claim, runs, judge):
     """SAC's; the paper's DDPG loses by it in fp32."""
     from quarl_bench.claims.arms import judge_normalization
     from quarl_bench.claims.panels import OURS, show_normalization
     from quarl_bench.claims.parity import Summary
-    from quarl_bench.claims.runs import find_arm, find_pairs
     from quarl_bench.claims.verdict import reverse
 
     arms = {
-        case.environment: [
-            find_arm(quarl_cells, replace(case, origin=origin)) for origin in (f"{case.origin}raw", case.origin)
-        ]
+        case.environment: [runs.find_arm(replace(case, origin=origin)) for origin in (f"{case.origin}raw", case.origin)]
         for case in claim.cases
     }
-    found, gaps = find_pairs(quarl_cells, arms)
+    found, gaps = runs.find_pairs(arms)
     tasks = {task: tuple(map(Summary.of, pair)) for task, pair in found.items()}
     found = judge_normalization(tasks, [f"{task}: raw and normalized, two policies of each" for task in gaps])
     panels = () if claim.algo == "ddpg" else show_normalization(OURS, tasks)  # Table 6 is SAC's
-    verdict.check_result(reverse(found) if claim.algo == "ddpg" else found, panels=panels)
+    judge(reverse(found) if claim.algo == "ddpg" else found, panels=panels)
 
 
 @pytest.mark.claim("lqcc-sac-over-ddpg-own")
-def test_sac_returns_more_than_ddpg(claim, quarl_cells, verdict):
+def test_sac_returns_more_than_ddpg(claim, runs, judge):
     from quarl_bench.claims.arms import judge_higher
-    from quarl_bench.claims.runs import find_arm, find_pairs
 
     arms = {
-        case.environment: [find_arm(quarl_cells, replace(case, algo=algo)) for algo in ("sac", "ddpg")]
-        for case in claim.cases
+        case.environment: [runs.find_arm(replace(case, algo=algo)) for algo in ("sac", "ddpg")] for case in claim.cases
     }
-    found, gaps = find_pairs(quarl_cells, arms)
+    found, gaps = runs.find_pairs(arms)
     tasks = {task: (ddpg, sac, ddpg) for task, (sac, ddpg) in found.items()}
-    verdict.check_result(judge_higher(tasks, [f"{task}: SAC and DDPG, two policies of each" for task in gaps]))
+    judge(judge_higher(tasks, [f"{task}: SAC and DDPG, two policies of each" for task in gaps]))
 
 
 @pytest.mark.claim("lqcc-integers")
-def test_integers_act_as_the_trained_net(claim, arms, verdict):
+def test_integers_act_as_the_trained_net(claim, arms, judge):
     from quarl_bench.cells import find_home
     from quarl_bench.claims.agreement import compare_forwards, judge_agreement
     from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, collect_observations
@@ -253,4 +259,4 @@ def test_integers_act_as_the_trained_net(claim, arms, verdict):
         )
         for member in (() if arm is None else arm.members)
     ]
-    verdict.check_result(judge_agreement(found, claim.claim.threshold, () if found else (case.id,)))
+    judge(judge_agreement(found, claim.claim.threshold, () if found else (case.id,)))

@@ -13,12 +13,14 @@ import pytest
     "lqcc-untrained-hopper",
 )
 def test_without_training_the_return_is_lost(claim, quarl_cells, verdict):
+    from quarl_bench.claims.runs import Runs
     from quarl_bench.claims.verdict import judge_loss
 
     (case,) = claim.cases
-    policies = quarl_cells.find_policies(replace(case, scheme="fp32"))
-    arm = quarl_cells.quantize(policies, claim.scheme)
-    verdict.check_result(judge_loss((quarl_cells.measure(policies), quarl_cells.measure(arm))))
+    runs = Runs(quarl_cells)
+    policies = runs.note(quarl_cells.find_policies(replace(case, scheme="fp32")))
+    arm = runs.note(quarl_cells.quantize(policies, claim.scheme))
+    verdict.check_result(judge_loss((quarl_cells.measure(policies), quarl_cells.measure(arm))), runs=runs)
 
 
 @pytest.mark.claim(
@@ -30,13 +32,11 @@ def test_without_training_the_return_is_lost(claim, quarl_cells, verdict):
 )
 def test_trained_with_the_quantizer_it_returns_more(claim, quarl_cells, verdict):
     from quarl_bench.claims.arms import judge_higher
-    from quarl_bench.claims.runs import find_arm, find_pairs, find_untrained
+    from quarl_bench.claims.runs import Runs
 
     (case,) = claim.cases
-    arms = [
-        find_arm(quarl_cells, replace(case, scheme="fp32")),
-        find_arm(quarl_cells, case),
-        find_untrained(quarl_cells, case),
-    ]
-    found, gaps = find_pairs(quarl_cells, {case.environment: arms})
-    verdict.check_result(judge_higher(found, [f"{task}: fp32, trained, and quantized afterwards" for task in gaps]))
+    runs = Runs(quarl_cells)
+    arms = [runs.find_arm(replace(case, scheme="fp32")), runs.find_arm(case), runs.find_untrained(case)]
+    found, gaps = runs.find_pairs({case.environment: arms})
+    missing = [f"{task}: fp32, trained, and quantized afterwards" for task in gaps]
+    verdict.check_result(judge_higher(found, missing), runs=runs)

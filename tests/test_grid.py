@@ -8,7 +8,7 @@ import pytest
 
 from quarl_bench import grid
 from quarl_bench.cells import Cells, Protocol
-from quarl_bench.claims.runs import average, find_arm
+from quarl_bench.claims.runs import Runs, average
 from quarl_bench.cli import main
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Case
@@ -123,7 +123,7 @@ def test_lqcc_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
         assert manifest["recipe"]["timesteps"] == 5040
     cells = Cells(Store(Places(plan.cache, plan.baselines), Train.NEVER), Protocol(1, 2), tmp_path / "artefacts")
     for task, row in zip(tasks, means, strict=True):
-        found = find_arm(cells, Case("sac", "pendulum", task.schemes[0], "lqcc"))
+        found = Runs(cells).find_arm(Case("sac", "pendulum", task.schemes[0], "lqcc"))
         assert list(average(cells, found)) == [mean for _, _, mean in row]
 
 

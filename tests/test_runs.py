@@ -6,7 +6,7 @@ import pytest
 from quarl_bench.cells import Cells, Protocol
 from quarl_bench.claims.arms import average_curves
 from quarl_bench.claims.replay import judge_parity, judge_selected
-from quarl_bench.claims.runs import find_arm, find_runs, read_curves
+from quarl_bench.claims.runs import Runs, read_curves
 from quarl_bench.claims.selection import Configuration
 from quarl_bench.errors import MissingBaseline
 from quarl_bench.rl import run as rl_run
@@ -29,7 +29,8 @@ def cells(tmp_path, monkeypatch):
 
 
 def test_what_was_trained_is_found_and_the_rest_is_missing(cells):
-    tasks = find_runs(cells, "sac", ["pendulum", "hopperv4"], "lqcc")
+    runs = Runs(cells)
+    tasks = runs.find("sac", ["pendulum", "hopperv4"], "lqcc")
     reference, find = tasks["pendulum"]
     assert reference.shape == find(Configuration(3)).shape == (2,)
     assert not np.array_equal(reference, find(Configuration(3)))
@@ -40,14 +41,17 @@ def test_what_was_trained_is_found_and_the_rest_is_missing(cells):
     some = judge_selected(tasks, dict.fromkeys(tasks, Configuration(3)))
     assert some.missing == ("hopperv4: fp32 and i8c3o8",)
     assert some.policies == 2
+    fp32 = [stored.stored.sha256 for stored in cells.find_policies(Case("sac", "pendulum", "fp32", "lqcc")).members]
+    assert runs.policies["sac-pendulum-fp32-lqcc"] == fp32
+    assert len(set(fp32 + runs.policies["sac-pendulum-i8c3o8-lqcc"])) == 4, "the hashes of two arms"
 
 
 def test_learning_curves_begin_where_learning_does(cells):
-    arm = find_arm(cells, Case("sac", "pendulum", "i8c3o8", "lqcc"))
+    arm = Runs(cells).find_arm(Case("sac", "pendulum", "i8c3o8", "lqcc"))
     curves = read_curves(arm)
     assert [[point["timesteps"] for point in curve] for curve in curves] == [[60, 80]] * 2
     assert average_curves(curves, "x").shape == (2,)
-    assert find_arm(cells, Case("sac", "pendulum", "fp32", "lqccbf16")) is None
+    assert Runs(cells).find_arm(Case("sac", "pendulum", "fp32", "lqccbf16")) is None
 
 
 def test_what_is_missing_says_how_it_is_trained(tmp_path):

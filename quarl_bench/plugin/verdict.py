@@ -75,12 +75,19 @@ class VerdictCheck(Check):
         result = judge_claim(judged, cells)
         return self._settle(judged, build_claim_row(judged, cells, result), result, describe(result))
 
-    def check_result(self, result: Verdict, source: Source = Source.MEASURED, *, panels: Sequence[Any] = ()) -> Verdict:
-        """Take a verdict that was reached without the store: on runs that others published, on a design's numbers."""
+    def check_result(
+        self, result: Verdict, source: Source = Source.MEASURED, *, panels: Sequence[Any] = (), runs: Any = None
+    ) -> Verdict:
+        """Take a verdict that was reached elsewhere: on runs that others published, on a design's numbers.
+
+        Where it was reached on our own `runs`, the row says on which policies it rests.
+        """
         from quarl_bench.claims.collect import MeasuredCells
 
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         row = build_claim_row(judged, MeasuredCells(), result) | {"source": str(source)} | _show(panels)
+        if runs is not None:
+            row["policies"] = runs.policies
         return self._settle(judged, row, result, describe(result))
 
 
