@@ -128,12 +128,11 @@ def test_quantized_ddpg_returns_more(claim, tasks, judge):
 
 
 @pytest.mark.claim("lqcc-ddpg-raw-own")
-def test_quantized_ddpg_matches_the_stronger_baseline(claim, tasks, runs, judge):
+def test_quantized_ddpg_matches_the_stronger_baseline(claim, runs, judge):
     from quarl_bench.claims.replay import judge_parity
 
-    raw = runs.find(claim.algo, list(tasks), f"{claim.claim.origin}raw")
-    against = {task: (raw[task][0], find) for task, (_, find) in tasks.items()}
-    found = judge_parity(against, "core", range(3, 9))
+    origin, environments = claim.claim.origin, [case.environment for case in claim.cases]
+    found = judge_parity(runs.find(claim.algo, environments, origin, f"{origin}raw"), "core", range(3, 9))
     missing = tuple(f"{gap}, raw" if gap.endswith(": fp32") else gap for gap in found.missing)
     judge(replace(found, missing=missing))
 

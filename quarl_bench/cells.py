@@ -134,7 +134,7 @@ class Cells:
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
         if parsed.trained:
-            trained = PolicySet(case, tuple(self._find_integers(case, seed) for seed in range(len(policies.members))))
+            trained = self.find_trained(case, len(policies.members))
             check_budgets((policies, trained))
             return trained
 
@@ -142,6 +142,11 @@ class Cells:
             return lambda: deployable(self._quantize(stored, parsed, find_home(stored, case)))
 
         return PolicySet(case, tuple(Member(member.stored, quantizing(member.stored)) for member in policies.members))
+
+    def find_trained(self, case: Case, count: int = 0) -> PolicySet:
+        """The cell's policies, trained under its scheme, with or without fp32 ones; `count` of them, 0 for all."""
+        seeds = range(count or self._count(case))
+        return PolicySet(case, tuple(self._find_integers(case, seed) for seed in seeds))
 
     def deploy(self, policies: PolicySet, board: str = LOCAL) -> PolicySet:
         """The cell exported to LiteRT, its golden pairs re-run, and loaded again from its folder."""
@@ -221,12 +226,13 @@ class Cells:
         """Policies of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
 
         Those that were trained many at once count all: their sentences ask for ten. A trained scheme is compared with
-        fp32 policies of the same training seeds.
+        fp32 policies of the same training seeds, where there are any.
         """
         spec = PolicySpec(case.algo, case.environment, 0, case.origin)
         there = self.store.count_policies(spec)
         if Scheme.parse(case.scheme).trained:
-            there = min(there, self.store.count_policies(replace(spec, scheme=case.scheme)))
+            trained = self.store.count_policies(replace(spec, scheme=case.scheme))
+            there = min(there, trained) if there else trained
         wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies
         return max(there, wanted) if case.origin.startswith(MANY_SEEDS) else min(max(there, wanted), MOST)
 

@@ -204,7 +204,7 @@ def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes
         assert np.array_equal(ours.weight, theirs.weight)
     for ours, theirs in zip(alone.about["curve"], about["curve"], strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6)  # scales may differ in their last bit
-    assert about["clipped"] == {"share": 0.0, "values": 3 * 200 * 3}
+    assert about["clipped"] == {"clipped": 0, "seen": 3 * 200 * 3, "share": 0.0}
 
 
 def test_fp32_and_raw_observations(tmp_path, few_episodes):

@@ -1,5 +1,8 @@
 """Our own runs, found in the store as LQCC's sentences ask for them."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -8,7 +11,7 @@ from quarl_bench.claims.arms import average_curves
 from quarl_bench.claims.replay import judge_parity, judge_selected
 from quarl_bench.claims.runs import Runs, read_curves
 from quarl_bench.claims.selection import Configuration
-from quarl_bench.errors import MissingBaseline
+from quarl_bench.errors import MissingBaseline, StoreError
 from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.lqcc import train
 from quarl_bench.rl.lqcc.recipe import find_recipe
@@ -39,11 +42,34 @@ def test_what_was_trained_is_found_and_the_rest_is_missing(cells):
     verdict = judge_parity({"pendulum": tasks["pendulum"]}, "core", (2, 3))
     assert (verdict.outcome, verdict.missing) == (Outcome.PARTIAL, ("pendulum: i8c2o8",))
     some = judge_selected(tasks, dict.fromkeys(tasks, Configuration(3)))
-    assert some.missing == ("hopperv4: fp32 and i8c3o8",)
+    assert some.missing == ("hopperv4: fp32", "hopperv4: i8c3o8")
     assert some.policies == 2
     fp32 = [stored.stored.sha256 for stored in cells.find_policies(Case("sac", "pendulum", "fp32", "lqcc")).members]
     assert runs.policies["sac-pendulum-fp32-lqcc"] == fp32
     assert len(set(fp32 + runs.policies["sac-pendulum-i8c3o8-lqcc"])) == 4, "the hashes of two arms"
+
+
+def test_a_configuration_without_fp32_is_found_and_only_fp32_is_missing(cells):
+    for seed in range(2):
+        shutil.rmtree(cells.store.places.baselines / "policies" / f"sac-pendulum-lqcc-seed{seed}")
+    runs = Runs(cells)
+    tasks = runs.find("sac", ["pendulum"], "lqcc")
+    assert tasks["pendulum"][1](Configuration(3)).shape == (2,)
+    assert judge_selected(tasks, {"pendulum": Configuration(3)}).missing == ("pendulum: fp32",)
+
+
+def test_fp32_of_another_origin_and_training_is_refused(cells):
+    policies = cells.store.places.baselines / "policies"
+    for seed in range(2):
+        raw = policies / f"sac-pendulum-lqccraw-seed{seed}"
+        (policies / f"sac-pendulum-lqcc-seed{seed}").rename(raw)
+        manifest = json.loads((raw / "manifest.json").read_text())
+        manifest["recipe"]["timesteps"] = 1000
+        (raw / "manifest.json").write_text(json.dumps(manifest))
+    reference, find = Runs(cells).find("sac", ["pendulum"], "lqcc", "lqccraw")["pendulum"]
+    assert reference.shape == (2,)
+    with pytest.raises(StoreError, match="80 and 1,000 environment steps"):
+        find(Configuration(3))
 
 
 def test_learning_curves_begin_where_learning_does(cells):

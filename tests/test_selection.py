@@ -1,5 +1,6 @@
 """LQCC's parity rule and three-step selection: on made-up returns, on the authors' runs, and on runs of our own."""
 
+import itertools
 import json
 import os
 from dataclasses import replace
@@ -29,7 +30,7 @@ from quarl_bench.claims.replay import (
     read_printed,
 )
 from quarl_bench.claims.search import Search
-from quarl_bench.claims.selection import BITS, WIDTHS, Configuration, list_steps, select, vary_rule
+from quarl_bench.claims.selection import BITS, RESAMPLES, WIDTHS, Configuration, list_steps, resample, select, vary_rule
 from quarl_bench.cli import main
 from quarl_bench.errors import QuarlError, SpecError, StoreError
 from quarl_bench.quant.scheme import Scheme
@@ -137,6 +138,33 @@ def test_stopping_early_selects_what_a_full_sweep_does(seed, two_sided):
         assert not matching & set(smaller)
 
 
+def test_resampled_policies_select_the_same_where_nothing_is_close():
+    rng = np.random.default_rng(0)
+    base = rng.normal(100, 1, 10)
+
+    def find(clear):
+        """Matches from 3 core bits, a width of 64 and 4 input bits on: by far, or by a hair."""
+        table = {}
+        for core, width, inputs in itertools.product(BITS, WIDTHS, BITS):
+            fine = core >= 3 and width >= 64 and inputs >= 4
+            shift = (5 if fine else -50) if clear else (0 if fine else -1.1)
+            table[Configuration(core, width, inputs)] = rng.normal(100 + shift, 1, 10)
+        return table.get
+
+    clear, close = find(clear=True), find(clear=False)
+    far = resample(select(base, clear), base, clear)
+    assert far.configuration.scheme == "i4c3o8h64"
+    assert (far.stability.same, far.stability.open) == (RESAMPLES, 0)
+    near = resample(select(base, close), base, close)
+    assert near.stability.same < 0.7 * RESAMPLES
+    ran = {decision.configuration for decision in near.decisions}
+    some = resample(select(base, close), base, {configuration: close(configuration) for configuration in ran}.get)
+    assert some.stability.open > 0
+    assert "it asks for what was not run" in some.explain()[-1]
+    two = base[:2]
+    assert resample(select(two, clear), two, clear).stability is None
+
+
 def test_each_step_keeps_what_the_one_before_chose():
     good = {Configuration(3), Configuration(3, 32), Configuration(3, 64), Configuration(3, 32, 5)}
     asked = []
@@ -155,14 +183,16 @@ def test_each_step_keeps_what_the_one_before_chose():
     lines = found.explain()
     assert len(lines) == len(asked) + 1
     assert "core bits: i8c2o8: mean 50 of 3 policies does not match (>= 90)" in lines[0]
-    assert lines[-1] == "selected i5c3o8h32 (one-sided, sample SD)"
+    assert lines[-1] == "selected i5c3o8h32 (one-sided, sample SD); intervals: 90%, Welch"
 
 
 def test_nothing_matches_and_it_says_so():
     found = select(FP32, lambda configuration: returns(40 + configuration.core))
     assert not found.matched
     assert found.configuration == Configuration(8)
-    assert found.explain()[-1] == "nothing matches fp32; the best is i8c8o8 (one-sided, sample SD)"
+    assert (
+        found.explain()[-1] == "nothing matches fp32; the best is i8c8o8 (one-sided, sample SD); intervals: 90%, Welch"
+    )
 
 
 def test_what_was_not_run_is_listed():
@@ -236,7 +266,7 @@ def test_verdicts_show_both_the_rule_and_the_interval(tasks, printed):
     assert selected.caveats[3] == "an interval says below fp32 in 1: antv4 (-15%)"
     assert judge_parity(tasks, "input", [2]).outcome is Outcome.REFUTED
     some = judge_selected({**tasks, "antv4": (np.empty(0), lambda _: None)}, printed)
-    assert (some.outcome, some.missing) == (Outcome.PARTIAL, ("antv4: fp32 and i3c2o8h64",))
+    assert (some.outcome, some.missing) == (Outcome.PARTIAL, ("antv4: fp32", "antv4: i3c2o8h64"))
     assert some.estimate == 1.0
     assert judge_output(tasks).low < judge_output(tasks).estimate
     unrun = {task: (reference, lambda _: None) for task, (reference, _) in tasks.items()}
@@ -295,7 +325,7 @@ def test_a_search_trains_what_it_needs_once(tmp_path, tiny, monkeypatch):
     assert not trained
     with pytest.raises(StoreError, match=r"search has core \[2, 3\] instead of \[2, 3, 4, 5, 6, 7, 8\] and width"):
         replace(ours, steps=list_steps()).run(Options())
-    with pytest.raises(StoreError, match=r"another recipe \(--steps is a part of it\) and seeds"):
+    with pytest.raises(StoreError, match=r"another recipe \(--steps .*\) and seeds \[0, 1\] instead of \[0, 2\]"):
         replace(ours, seeds=(0, 2), recipe=replace(tiny, gamma=0.9)).run(Options())
     with pytest.raises(SpecError, match="at least two"):
         replace(ours, seeds=(0,)).run(Options())
@@ -312,7 +342,10 @@ def test_the_table_needs_what_the_rule_asks_for_and_no_more(tasks, printed):
 
     enough = {task: limit(task, asked[task]) for task in TASKS}
     assert sum(map(len, asked.values())) < 5 * (len(BITS) + len(WIDTHS) + len(BITS)) / 2
-    assert judge_table(enough, printed) == judge_table(tasks, printed)
+    least, whole = judge_table(enough, printed), judge_table(tasks, printed)
+    assert replace(least, caveats=least.caveats[:-1]) == replace(whole, caveats=whole.caveats[:-1])
+    assert whole.caveats[-1].startswith("with policies drawn again from these, the same is selected: humanoidv4 ")
+    assert least.caveats[-1].endswith("% open)"), "resampling asks for more than the rule does"
     some = judge_table(
         enough | {"antv4": limit("antv4", set()), "hopperv4": (np.empty(0), tasks["hopperv4"][1])}, printed
     )

@@ -25,7 +25,7 @@ from quarl_bench.claims.parity import (
     settle,
     weigh,
 )
-from quarl_bench.claims.selection import BITS, Configuration, Finder, Selection, select, vary_rule
+from quarl_bench.claims.selection import BITS, Configuration, Finder, Selection, resample, select, vary_rule
 from quarl_bench.claims.verdict import conclude
 from quarl_bench.errors import SpecError
 from quarl_bench.spec import Outcome, Verdict
@@ -60,7 +60,7 @@ def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict
         for task, (base, other) in found.items()
         if other is not None and min(base.size, other.size) > 1
     }
-    missing = [f"{task}: fp32 and {chosen[task].scheme}" for task in sorted(found.keys() - ready.keys())]
+    missing = [f"{task}: {name}" for task in sorted(chosen) for name in _find_gaps(*tasks[task], [chosen[task]])]
     return _limit(_judge_cells(ready), missing) if ready else leave_open(SHARE, missing)
 
 
@@ -227,6 +227,11 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
     ]
     lower = sum(found.estimate < 0 for found in differences.values())
     lines.append(f"{lower} of {len(differences)} selected average below fp32 (sign flips p = {min(above, under):.3f})")
+    again = {task: found.stability for task, found in selections.items() if found.stability is not None}
+    if again:
+        shares = ", ".join(f"{task} {found.describe_share()}" for task, found in again.items())
+
+        lines.append(f"with policies drawn again from these, the same is selected: {shares}")
     policies = min(found.chosen.found.policies for found in selections.values())
     outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
     return _limit(replay_rule(outcome, share, 1.0, policies, lines), missing)
@@ -279,7 +284,7 @@ def replay(tasks: Tasks) -> tuple[dict[str, Selection], list[str]]:
                 if not gaps:
                     raise
             if not gaps:
-                selections[task] = found
+                selections[task] = resample(found, reference, find)
         missing += [f"{task}: {gap}" for gap in gaps]
     return selections, missing
 

@@ -12,6 +12,7 @@ from quarl_bench.claims.collect import ABSENT
 from quarl_bench.claims.parity import Returns
 from quarl_bench.claims.replay import Tasks
 from quarl_bench.claims.selection import WIDTHS, Configuration, Finder
+from quarl_bench.quant.scheme import Scheme
 from quarl_bench.spec import Case
 
 NOTHING: Returns = np.empty(0)
@@ -24,24 +25,28 @@ class Runs:
         self._cells = cells
         self.policies: dict[str, list[str]] = {}
 
-    def find(self, algo: str, environments: Sequence[str], origin: str) -> Tasks:
-        """By task: fp32 returns, none where no policy is there, and a finder; measured through the store."""
+    def find(self, algo: str, environments: Sequence[str], origin: str, against: str = "") -> Tasks:
+        """By task: fp32 returns, none where no policy is there, and a finder; measured through the store.
+
+        The fp32 policies are of the origin `against`, by default of the same. StoreError from the finder where it
+        finds policies that were trained longer, or less long, than they.
+        """
         found = {}
         for environment in environments:
-            arm = self.find_arm(Case(algo, environment, FP32, origin))
+            arm = self.find_arm(Case(algo, environment, FP32, against or origin))
             reference = NOTHING if arm is None else average(self._cells, arm)
-            found[environment] = reference, self._make_finder(algo, environment, origin)
+            found[environment] = reference, self._make_finder(Case(algo, environment, FP32, origin), arm)
         return found
 
     def find_arm(self, case: Case) -> PolicySet | None:
         """The policies of `case`, or None where there are none."""
         try:
+            if Scheme.parse(case.scheme).trained:
+                return self.note(self._cells.find_trained(case))
             arm = self._cells.find_policies(case)
-            if case.scheme != FP32:
-                arm = self._cells.quantize(arm, case.scheme)
+            return self.note(arm if case.scheme == FP32 else self._cells.quantize(arm, case.scheme))
         except ABSENT:
             return None
-        return self.note(arm)
 
     def note(self, arm: PolicySet) -> PolicySet:
         """The same policies, of which `policies` then knows."""
@@ -69,11 +74,14 @@ class Runs:
                 found[task] = tuple(average(self._cells, arm) for arm in whole)
         return found, missing
 
-    def _make_finder(self, algo: str, environment: str, origin: str) -> Finder:
+    def _make_finder(self, fp32: Case, reference: PolicySet | None) -> Finder:
         @cache
         def find(configuration: Configuration) -> Returns | None:
-            arm = self.find_arm(Case(algo, environment, configuration.scheme, origin))
-            return None if arm is None else average(self._cells, arm)
+            arm = self.find_arm(replace(fp32, scheme=configuration.scheme))
+            if arm is None:
+                return None
+            check_budgets([arm] if reference is None else [reference, arm])
+            return average(self._cells, arm)
 
         return find
 

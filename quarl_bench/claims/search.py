@@ -15,7 +15,7 @@ import numpy as np
 
 from quarl_bench.atomic import write_file
 from quarl_bench.claims.parity import Parity, Returns, Summary
-from quarl_bench.claims.selection import Configuration, Decision, Selection, Step, list_steps, select
+from quarl_bench.claims.selection import Configuration, Decision, Selection, Step, list_steps, resample, select
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.lqcc.recipe import Recipe, name_policy
@@ -45,14 +45,17 @@ class Search:
         make_controlled(find_environment(self.environment), self.recipe.algo)[0].close()
         self._claim_folder()
         reference = self._find_returns(self.recipe, options, note)
+        found: dict[Configuration, Returns] = {}
 
         def find(configuration: Configuration) -> Returns:
-            return self._find_returns(self.recipe.quantize(configuration.scheme), options, note)
+            recipe = self.recipe.quantize(configuration.scheme)
+            return found.setdefault(configuration, self._find_returns(recipe, options, note))
 
         def tell(decision: Decision) -> None:
             note(decision.explain())
 
         selection = select(reference, find, rule=self.rule, steps=self.steps, full=self.full, tell=tell)
+        selection = resample(selection, reference, found.get, self.steps)
         write_result(name_result(self.folder, self.recipe.algo, self.environment), self.describe(selection))
         return selection
 
@@ -101,13 +104,12 @@ class Search:
 def _contrast(found: dict[str, Any], grid: dict[str, Any]) -> str:
     """What another search's grid has otherwise."""
     names = {"recipe": "recipe (--steps is a part of it)", "rule": "parity rule"}
-    others = [names.get(key, key) for key in grid if key != "steps" and found.get(key) != grid[key]]
+    others = [names.get(key, key) for key in ("recipe", "environment", "rule") if found.get(key) != grid[key]]
     parts = [f"another {' and '.join(others)}"] if others else []
     tried = found.get("steps")
-    for name, values in grid["steps"].items():
-        other = tried.get(name) if isinstance(tried, dict) else None
-        if other != values:
-            parts.append(f"{name} {other} instead of {values}")
+    there = {"seeds": found.get("seeds"), **(tried if isinstance(tried, dict) else {})}
+    asked = {"seeds": grid["seeds"], **grid["steps"]}
+    parts += [f"{name} {there.get(name)} instead of {own}" for name, own in asked.items() if there.get(name) != own]
     return f"this folder's search has {' and '.join(parts)}"
 
 
@@ -135,6 +137,7 @@ def describe(selection: Selection) -> dict[str, Any]:
         "fp32": _describe_summary(selection.reference),
         "absent": [configuration.scheme for configuration in selection.absent],
         "idle": list(selection.idle),  # steps in which nothing matched: what was chosen before stays
+        "stability": None if selection.stability is None else asdict(selection.stability),
         "decisions": [
             {
                 "step": decision.step.title,

@@ -7,12 +7,16 @@ does not. Returns come from a function, so that the same rule replays published 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from quarl_bench.claims.parity import VARIANTS, Difference, Parity, Returns, Summary, compare
+import numpy as np
+
+from quarl_bench.claims.parity import VARIANTS, Difference, Parity, Returns, Summary, compare_summaries
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Family, Scheme
 
 BITS = tuple(range(2, 9))
 WIDTHS = (16, 32, 64, 128, 256)
+RESAMPLES = 1000
+FEWEST = 3  # policies that can be resampled: of two, half of the draws have no spread
 SCOPES = {"all": ("input", "core", "output"), "input": ("input",), "output": ("output",), "core": ("core",)}
 
 
@@ -91,10 +95,15 @@ class Decision:
 
     step: Step
     configuration: Configuration
+    reference: Summary  # fp32
     found: Summary
     band: tuple[float, float]
     matches: bool
-    difference: Difference
+
+    @property
+    def difference(self) -> Difference:
+        """From fp32, with its interval."""
+        return compare_summaries(self.reference, self.found)
 
     @property
     def value(self) -> int:
@@ -116,6 +125,25 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Stability:
+    """How often the rule selects the same configuration when the policies are drawn again from those at hand."""
+
+    draws: int
+    same: int
+    open: int  # draws in which it asks for what was not run
+
+    def describe(self) -> str:
+        """In words."""
+        rest = f"; in {self.open} it asks for what was not run" if self.open else ""
+        return f"in {self.same} of {self.draws} resamples of the policies the rule selects the same{rest}"
+
+    def describe_share(self) -> str:
+        """In short: the share of the same, and of what is open."""
+        rest = f" ({self.open / self.draws:.0%} open)" if self.open else ""
+        return f"{self.same / self.draws:.0%}{rest}"
+
+
+@dataclass(frozen=True)
 class Selection:
     """What was chosen; `matched` is False where no core precision matched, and the best of them is returned.
 
@@ -129,6 +157,7 @@ class Selection:
     decisions: tuple[Decision, ...] = field(repr=False)
     absent: tuple[Configuration, ...] = ()  # asked for, and not there
     idle: tuple[str, ...] = ()
+    stability: Stability | None = None
 
     @property
     def chosen(self) -> Decision:
@@ -146,7 +175,9 @@ class Selection:
         names = ", ".join(configuration.scheme for configuration in self.absent)
         without = f", without {names}, which were not run" if names else ""
         kept = [f"{title}: nothing tried matches; what was chosen before stays" for title in self.idle]
-        return [*(decision.explain() for decision in self.decisions), *kept, f"{last} ({self.rule.name}{without})"]
+        end = f"{last} ({self.rule.name}{without}); intervals: 90%, Welch"
+        again = [] if self.stability is None else [self.stability.describe()]
+        return [*(decision.explain() for decision in self.decisions), *kept, end, *again]
 
 
 Finder = Callable[[Configuration], Returns | None]  # None: not run
@@ -179,7 +210,8 @@ def select(
             if returns is None:
                 absent.append(configuration)
                 continue
-            tried.append(_decide(step, configuration, reference, returns, rule))
+            found, band = Summary.of(returns), rule.find_band(reference)
+            tried.append(Decision(step, configuration, fp32, found, band, rule.matches(reference, returns)))
             tell(tried[-1])
             if tried[-1].matches and not full:
                 break
@@ -200,6 +232,38 @@ def select(
     return Selection(chosen, True, rule, fp32, tuple(decisions), tuple(absent), tuple(idle))
 
 
+def resample(
+    selection: Selection, reference: Returns, find_returns: Finder, steps: Sequence[Step] | None = None
+) -> Selection:
+    """The same selection with its stability: policies of every configuration are drawn again, with replacement.
+
+    `find_returns` finds what was run, and trains nothing. Fewer than three policies tell nothing.
+    """
+    if min(selection.reference.policies, *(decision.found.policies for decision in selection.decisions)) < FEWEST:
+        return selection
+    generator = np.random.default_rng(0)
+    same = unfinished = 0
+    for _ in range(RESAMPLES):
+        drawn: dict[Configuration, Returns | None] = {}
+
+        def draw(configuration: Configuration, drawn: dict[Configuration, Returns | None] = drawn) -> Returns | None:
+            if configuration not in drawn:
+                returns = find_returns(configuration)
+                drawn[configuration] = None if returns is None else generator.choice(returns, returns.size)
+            return drawn[configuration]
+
+        try:
+            again = select(generator.choice(reference, reference.size), draw, rule=selection.rule, steps=steps)
+        except SpecError:  # a step of which nothing was run
+            unfinished += 1
+            continue
+        if set(again.absent) - set(selection.absent):
+            unfinished += 1
+        else:
+            same += (again.configuration, again.matched) == (selection.configuration, selection.matched)
+    return replace(selection, stability=Stability(RESAMPLES, same, unfinished))
+
+
 def vary_rule(
     tasks: Mapping[str, tuple[Returns, Finder]], printed: Mapping[str, Configuration]
 ) -> dict[Parity, dict[str, Selection]]:
@@ -215,14 +279,3 @@ def vary_rule(
         rule: {task: chosen for task, chosen in chosens.items() if not chosen.is_printed(printed[task])}
         for rule, chosens in found.items()
     }
-
-
-def _decide(step: Step, configuration: Configuration, reference: Returns, returns: Returns, rule: Parity) -> Decision:
-    return Decision(
-        step,
-        configuration,
-        Summary.of(returns),
-        rule.find_band(reference),
-        rule.matches(reference, returns),
-        compare(reference, returns),
-    )

@@ -72,9 +72,9 @@ def read_bits(text: str) -> tuple[int, ...]:
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """Training seeds in the order given: `0..9`, `3`, or `0,1,2`."""
+    """Training seeds in ascending order: `0..9`, `3`, or `0,1,2`."""
     spans = [re.fullmatch(r"([0-9]{1,6})(?:\.\.([0-9]{1,6}))?", part) for part in text.split(",")]
     seeds = [seed for span in spans if span is not None for seed in range(int(span[1]), int(span[2] or span[1]) + 1)]
     if None in spans or not seeds or len(set(seeds)) != len(seeds):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of different seeds, as 0..9 or 0,1,2")
-    return tuple(seeds)
+    return tuple(sorted(seeds))

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         "measured": summarise(measured),
         "reference": summarise(reference),
         "verdict": verdict.as_dict(),
-        "clipped": {"share": counter.share, "values": counter.seen},
+        "clipped": counter.as_dict(),
     }
     (agreement,) = measured.agreement or (0.0,)
     how = "sampled actions" if options.sampled else "deterministic"
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         f"  keeps 95% of the return? {describe(verdict)}",
         *(f"  note: {caveat}" for caveat in verdict.caveats),
     ]
-    if counter.clipped:
+    if counter.seen:
         lines.append(f"  note: {counter.describe()}")
     if options.states:
         states = collect_observations(stored.policy, environment, options.states, TEST_SEEDS)
@@ -115,9 +115,8 @@ def play_integers(
         f"{environment.id}, {options.episodes} episodes, deterministic, measured on this machine",
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}",
     ]
-    if counter.clipped:
+    if counter.seen:
         lines.append(f"  note: {counter.describe()}")
     result = {"scheme": scheme, "environment": environment.id, "measured": summarise(measured)}
-    clipped = {"share": counter.share, "values": counter.seen}
-    print_result(options, result | {"clipped": clipped}, "\n".join(lines))
+    print_result(options, result | {"clipped": counter.as_dict()}, "\n".join(lines))
     return 0

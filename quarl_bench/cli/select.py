@@ -95,7 +95,7 @@ def _replay(
 ) -> "tuple[Selection, dict[str, Any]]":
     from quarl_bench.claims.published import EPISODES, read_published
     from quarl_bench.claims.search import describe, name_grid, name_result, write_result
-    from quarl_bench.claims.selection import select
+    from quarl_bench.claims.selection import resample, select
 
     if options.steps or options.precision != "fp32" or options.workers > 1:
         raise SpecError("--steps, --precision, --workers: published runs are trained; leave them out, or pass --seeds")
@@ -106,7 +106,9 @@ def _replay(
     if options.algo != "sac" or options.environment not in runs.fp32:
         raise SpecError(f"{options.published}: holds SAC on {', '.join(runs.fp32)}; choose one of them")
     find = partial(runs.find, options.environment)
-    selection = select(runs.fp32[options.environment], find, rule=rule, steps=steps, full=options.full)
+    reference = runs.fp32[options.environment]
+    selection = select(reference, find, rule=rule, steps=steps, full=options.full)
+    selection = resample(selection, reference, find, steps)
     about = {"algo": options.algo, "environment": options.environment, "source": "published", "episodes": EPISODES}
     result = about | describe(selection)
     if options.output is not None:

@@ -32,9 +32,7 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument("algo", help="algorithm, for example ppo")
     command.add_argument("environment", help="environment, for example cartpole")
-    command.add_argument(
-        "--seed", type=partial(read_natural, most=MOST_SEED), default=0, help="training seed. Default: 0."
-    )
+    command.add_argument("--seed", type=partial(read_natural, most=MOST_SEED), help="training seed. Default: 0.")
     command.add_argument(
         "--origin", default="", help="another arm: control, layernorm, or a precision as below. Default: none."
     )
@@ -80,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     settings = Options(options.resume, sys.stderr.isatty(), lambda: bool(stop), options.workers)
+    if options.seed is not None and options.seeds is not None:
+        raise SpecError("--seed, --seeds: two answers to one question; leave one out")
+    options.seed = options.seed or 0
     several = "," in options.scheme
     learned = options.scheme and not several and Scheme.parse(options.scheme).family is Family.LEARNED
     if not several and (options.seeds is not None or learned):
@@ -221,7 +222,8 @@ def train_many(options: argparse.Namespace, settings: "Options") -> int:
     changes = {"timesteps": options.steps, "actor_width": options.width, "precision": options.precision}
     recipe = find_recipe(options.algo).quantize(options.scheme or "fp32")
     if options.width and learned:
-        raise SpecError(f"--width is an fp32 actor's; write --scheme {options.scheme}h{options.width}")
+        bits = options.scheme.partition("h")[0]
+        raise SpecError(f"--width is an fp32 actor's; write --scheme {bits}h{options.width}")
     recipe = recipe.override(normalize=not options.raw, **{key: value for key, value in changes.items() if value})
     taken = [name_policy(recipe, options.environment, seed).name for seed in seeds]
     taken = [name for name in taken if (options.output / name).exists()]
@@ -250,8 +252,8 @@ def describe_trained(spec: "PolicySpec", stored: "Stored", folder: Path | None) 
     """A policy's return beside the published one: as JSON types, and as a line."""
     score, published = stored.about["return"], stored.about["published"]
     result = {"policy": spec.name, "folder": None if folder is None else str(folder), "sha256": stored.sha256}
-    line = f"{spec.name}: return {score['mean']:.1f} +- {score['sd']:.1f} over {score['episodes']} episodes"
+    line = f"{spec.name}: return {score['mean']:.1f} (SD {score['sd']:.1f} of {score['episodes']} episodes)"
     if published:
-        spread = "" if published["sd"] is None else f" +- {published['sd']:g}"
-        line += f"; published {published['mean']:g}{spread}"
+        spread = "" if published["sd"] is None else f"SD {published['sd']:g}; "
+        line += f"; published {published['mean']:g} ({spread}{published['source']})"
     return result | {"return": score, "published": published}, line

@@ -25,6 +25,10 @@ class ClipCounter:
         """Of the values seen; 0 before there are any."""
         return self.clipped / self.seen if self.seen else 0.0
 
+    def as_dict(self) -> dict[str, float]:
+        """The same in built-in types."""
+        return {"clipped": self.clipped, "seen": self.seen, "share": self.share}
+
     def describe(self) -> str:
         """In one line."""
         return f"{self.clipped:,} of {self.seen:,} observed values were clipped by the normalization ({self.share:.2g})"

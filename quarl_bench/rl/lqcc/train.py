@@ -271,7 +271,7 @@ class Loop:
             "selection": {"rule": "the last policy", "episodes": 0, "timesteps": self.steps},
             "curve": self.curves[index],
             "return": score,
-            "clipped": {"share": counter.share, "values": counter.seen},  # of the observations of those episodes
+            "clipped": counter.as_dict(),  # of the observed values of those episodes
             "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
             | {"python": platform.python_version()},
         }
