@@ -185,19 +185,36 @@ def test_a_selected_net_converges_as_fp32_does(claim, arms, judge):
     judge(result, panels=show_learning(case.environment, curves))
 
 
-@pytest.mark.claim("lqcc-half-precision")
-def test_half_precision_learns_as_fp32_does(claim, arms, judge):
-    from quarl_bench.claims.arms import judge_same_learning
-    from quarl_bench.claims.panels import show_learning
+@pytest.fixture
+def precisions(arms):
+    """Learning curves in fp32 and bf16, and what is missing of them."""
     from quarl_bench.claims.runs import read_curves
 
     case, find = arms
     names = {"fp32": case.origin, "bf16": f"{case.origin}bf16"}
     found = {name: arm for name, origin in names.items() for arm in find({"origin": origin}) if arm is not None}
     missing = [f"{case.environment}: {origin}" for name, origin in names.items() if name not in found]
-    curves = {name: read_curves(arm) for name, arm in found.items()}
+    return {name: read_curves(arm) for name, arm in found.items()}, missing
+
+
+@pytest.mark.claim("lqcc-half-precision")
+def test_half_precision_learns_as_fp32_does(claim, precisions, judge):
+    from quarl_bench.claims.arms import judge_same_learning
+    from quarl_bench.claims.panels import show_learning
+
+    curves, missing = precisions
     result = judge_same_learning(None if missing else tuple(curves.values()), claim.claim.threshold, missing)
-    judge(result, panels=show_learning(case.environment, curves, "bf16"))
+    judge(result, panels=show_learning(claim.cases[0].environment, curves, "bf16"))
+
+
+@pytest.mark.claim("lqcc-half-precision-end")
+def test_half_precision_ends_where_fp32_does(claim, precisions, judge):
+    """Before they learn, all policies return alike, and most of a learning curve may be that."""
+    from quarl_bench.claims.arms import judge_same_learning, settle_curves
+
+    curves, missing = precisions
+    arms = None if missing else tuple(curves.values())
+    judge(judge_same_learning(arms, claim.claim.threshold, missing, settle_curves))
 
 
 @pytest.mark.claim("lqcc-normalization")

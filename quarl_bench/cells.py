@@ -1,6 +1,7 @@
 """From a case to its measurement: the policies of a cell, quantized, deployed, played, all through the store."""
 
 import importlib.metadata
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -121,7 +122,7 @@ class Cells:
     def find_policies(self, case: Case) -> PolicySet:
         """The fp32 policies of the cell, trained if missing and allowed."""
         members = []
-        for seed in range(self._count(case)):
+        for seed in self._find_seeds(case):
             stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, case.origin))
             members.append(Member(stored, _returning(stored.policy)))
         return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
@@ -134,7 +135,8 @@ class Cells:
         parsed = Scheme.parse(scheme)
         case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
         if parsed.trained:
-            trained = self.find_trained(case, len(policies.members))
+            seeds = tuple(member.stored.about.get("seed", index) for index, member in enumerate(policies.members))
+            trained = self.find_trained(case, seeds)
             check_budgets((policies, trained))
             return trained
 
@@ -143,10 +145,9 @@ class Cells:
 
         return PolicySet(case, tuple(Member(member.stored, quantizing(member.stored)) for member in policies.members))
 
-    def find_trained(self, case: Case, count: int = 0) -> PolicySet:
-        """The cell's policies, trained under its scheme, with or without fp32 ones; `count` of them, 0 for all."""
-        seeds = range(count or self._count(case))
-        return PolicySet(case, tuple(self._find_integers(case, seed) for seed in seeds))
+    def find_trained(self, case: Case, seeds: Sequence[int] = ()) -> PolicySet:
+        """The cell's policies, trained under its scheme, with or without fp32 ones; of these seeds, or all."""
+        return PolicySet(case, tuple(self._find_integers(case, seed) for seed in seeds or self._find_seeds(case)))
 
     def deploy(self, policies: PolicySet, board: str = LOCAL) -> PolicySet:
         """The cell exported to LiteRT, its golden pairs re-run, and loaded again from its folder."""
@@ -222,19 +223,21 @@ class Cells:
         stored = self.store.integers(PolicySpec(case.algo, case.environment, seed, case.origin, case.scheme))
         return Member(stored, _returning(stored.policy))
 
-    def _count(self, case: Case) -> int:
-        """Policies of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
+    def _find_seeds(self, case: Case) -> tuple[int, ...]:
+        """Training seeds of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
 
         Those that were trained many at once count all: their sentences ask for ten. A trained scheme is compared with
         fp32 policies of the same training seeds, where there are any.
         """
         spec = PolicySpec(case.algo, case.environment, 0, case.origin)
-        there = self.store.count_policies(spec)
+        there = self.store.find_seeds(spec)
         if Scheme.parse(case.scheme).trained:
-            trained = self.store.count_policies(replace(spec, scheme=case.scheme))
-            there = min(there, trained) if there else trained
+            trained = self.store.find_seeds(replace(spec, scheme=case.scheme))
+            there = tuple(seed for seed in trained if seed in there or not there)
         wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies
-        return max(there, wanted) if case.origin.startswith(MANY_SEEDS) else min(max(there, wanted), MOST)
+        others = (seed for seed in itertools.count() if seed not in there)
+        seeds = sorted((*there, *itertools.islice(others, max(wanted - len(there), 0))))
+        return tuple(seeds if case.origin.startswith(MANY_SEEDS) else seeds[:MOST])
 
     def _quantize(self, stored: Stored, scheme: Scheme, environment: Environment) -> Policy:
         if not isinstance(stored.policy, PolicyNet):

@@ -286,18 +286,6 @@ def count_policies(
     return high
 
 
-def bound_share(successes: int, trials: int, error: float = ERROR) -> tuple[float, float]:
-    """Clopper-Pearson one-sided limits (low, high) for a share, from `successes` of `trials` independent ones.
-
-    Raises QuarlError unless 0 <= successes <= trials and trials > 0.
-    """
-    if not 0 <= successes <= trials or trials < 1:
-        raise QuarlError(f"share of {successes} in {trials}: need 0 <= successes <= trials and at least one trial")
-    low = 0.0 if successes == 0 else float(special.betaincinv(successes, trials - successes + 1, error))
-    high = 1.0 if successes == trials else float(special.betaincinv(successes + 1, trials - successes, 1.0 - error))
-    return low, high
-
-
 def merge_columns(values: Floats, names: Sequence[str]) -> Floats:
     """P x D means over the columns of P x E `values` that share a name, in order of first appearance."""
     order = {name: index for index, name in enumerate(dict.fromkeys(names))}

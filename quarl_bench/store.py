@@ -7,8 +7,9 @@ whole or not at all; a damaged one is reported and made again.
 import hashlib
 import importlib.resources
 import json
+import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -131,12 +132,23 @@ class Store:
             self._policies[spec] = self._find_policy(spec)
         return self._policies[spec]
 
-    def count_policies(self, spec: PolicySpec) -> int:
-        """How many training seeds of this kind of policy, from 0 on without a gap, are there to be used."""
-        count = 0
-        while self._has(replace(spec, seed=count)):
-            count += 1
-        return count
+    def find_seeds(self, spec: PolicySpec) -> tuple[int, ...]:
+        """The training seeds of this kind of policy that are there to be used, ascending; its own seed says nothing."""
+        if spec.origin == ZOO:
+            return () if self._find_zip(spec) is None else (0,)
+        if self.train is Train.ALWAYS:
+            return ()
+        stem, digits = replace(spec, seed=0).name.removesuffix("0"), re.compile(r"[0-9]+")
+        folders = [] if self.places.baselines is None else [(self.places.baselines / "policies", "")]
+        with suppress(SpecError):  # without a recipe nothing is in the cache
+            path = self._cached_policy(spec, find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme))
+            folders.append((path.parent, path.name.removeprefix(spec.name)))
+        found = (
+            path.name.removeprefix(stem).removesuffix(end)
+            for folder, end in folders
+            for path in folder.glob(f"{stem}*{end}")
+        )
+        return tuple(sorted({int(seed) for seed in found if digits.fullmatch(seed)}))
 
     def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
         """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
@@ -145,20 +157,6 @@ class Store:
         if name not in self._measurements:
             self._measurements[name] = self._find_measurement(name, key, compute)
         return self._measurements[name]
-
-    def _has(self, spec: PolicySpec) -> bool:
-        if spec.origin == ZOO:
-            return spec.seed == 0 and self._find_zip(spec) is not None
-        if self.train is Train.ALWAYS:
-            return False
-        baselines = self.places.baselines
-        if baselines is not None and (baselines / "policies" / spec.name).exists():
-            return True
-        try:
-            recipe = find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
-        except SpecError:
-            return False
-        return self._cached_policy(spec, recipe).exists()
 
     def _find_zip(self, spec: PolicySpec) -> Path | None:
         return None if self.places.zoo is None else find_zip(self.places.zoo, spec.algo, spec.environment)

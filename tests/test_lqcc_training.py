@@ -205,6 +205,7 @@ def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes
     for ours, theirs in zip(alone.about["curve"], about["curve"], strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6)  # scales may differ in their last bit
     assert about["clipped"] == {"clipped": 0, "seen": 3 * 200 * 3, "share": 0.0}
+    assert about["export"] == {"states": 10_000, "differ": 0}, "the live net and what is stored compute the same"
 
 
 def test_fp32_and_raw_observations(tmp_path, few_episodes):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,6 +57,21 @@ def test_a_configuration_without_fp32_is_found_and_only_fp32_is_missing(cells):
     tasks = runs.find("sac", ["pendulum"], "lqcc")
     assert tasks["pendulum"][1](Configuration(3)).shape == (2,)
     assert judge_selected(tasks, {"pendulum": Configuration(3)}).missing == ("pendulum: fp32",)
+
+
+def test_seeds_need_not_begin_at_0_and_are_paired(cells):
+    policies = cells.store.places.baselines / "policies"
+    (policies / "sac-pendulum-lqcc-seed0").rename(policies / "sac-pendulum-lqcc-seed7")
+    (policies / "sac-pendulum-i8c3o8-lqcc-seed0").rename(policies / "sac-pendulum-i8c3o8-lqcc-seed3")
+    spec = PolicySpec("sac", "pendulum", 0, "lqcc")
+    assert cells.store.find_seeds(spec) == (1, 7)
+    assert cells.store.find_seeds(replace(spec, scheme="i8c3o8")) == (1, 3)
+    assert cells.store.find_seeds(replace(spec, environment="acrobot")) == ()
+    case = Case("sac", "pendulum", "i8c3o8", "lqcc")
+    fp32 = cells.find_policies(case)
+    assert [member.stored.about["seed"] for member in fp32.members] == [1], "the one that both have"
+    assert [member.stored.about["seed"] for member in cells.quantize(fp32, "i8c3o8").members] == [1]
+    assert len(cells.find_policies(replace(case, scheme="fp32")).members) == 2
 
 
 def test_fp32_of_another_origin_and_training_is_refused(cells):

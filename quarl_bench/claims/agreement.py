@@ -4,6 +4,9 @@ Training normalizes observations in float32, multiplies whole numbers carried by
 is deployed normalizes in float64, compares sums with stored thresholds, and looks the action up in a table. From equal
 input integers both compute the same output integers; an observation may still round to another input integer where
 the two normalizations lie on either side of a tie.
+
+Training's forward is computed from the exported integers. That these are the live net's is counted when a policy is
+published, and stands in its manifest.
 """
 
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quarl_bench.claims.verdict import conclude, name_scope
+from quarl_bench.claims.verdict import name_scope
 from quarl_bench.errors import SpecError
 from quarl_bench.policy.lookup import look_up, tabulate_actions
 from quarl_bench.policy.policy import IntegerPolicy, Observations
@@ -22,7 +25,6 @@ from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.learned import chain_integers
 from quarl_bench.rl.lqcc.statistics import RunningStatistics
 from quarl_bench.spec import Outcome, Verdict
-from quarl_bench.stats import bound_share
 
 LAST_BITS = 1e-6  # of the action range: what two libraries' tanh may differ by
 
@@ -74,17 +76,16 @@ def compare_forwards(policy: IntegerPolicy, observations: Observations) -> Agree
 
 
 def judge_agreement(found: Sequence[Agreement], threshold: float, missing: Sequence[str] = ()) -> Verdict:
-    """Judge "the action is the trained one in at least this share of states", of these policies.
+    """Judge "the action is the trained one in at least this share of states", of these policies and states.
 
-    Limits are exact binomial ones over the states of all policies. About other policies, and the states that they
-    visit, they say nothing.
+    All of them were counted, so that there is no interval; about other policies and states it says nothing.
     """
     if not found:
         return Verdict(Outcome.PARTIAL, None, None, None, threshold, name_scope(0), 0, 0, 0, missing=tuple(missing))
     states, other = sum(one.states for one in found), sum(one.actions for one in found)
-    low, high = bound_share(states - other, states)
+    share = 1 - other / states
     return Verdict(
-        conclude((low, high), threshold, float("inf")), 1 - other / states, low, high, threshold,
+        Outcome.SUPPORTED if share >= threshold else Outcome.REFUTED, share, None, None, threshold,
         "these policies and states", len(found), 0, 0, caveats=tuple(one.describe() for one in found),
     )  # fmt: skip
 

@@ -4,12 +4,13 @@ Training seeds of two arms cannot be paired, so intervals are Welch's t over pol
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from quarl_bench.claims.convergence import find_level
 from quarl_bench.claims.parity import (
     Returns,
     Summary,
@@ -38,6 +39,12 @@ def average_curves(curves: Curves, what: str) -> Returns:
     return np.array([np.mean([point["mean"] for point in curve]) for curve in curves])
 
 
+def settle_curves(curves: Curves, what: str) -> Returns:
+    """Per seed the mean return over the last quarter of its learning curve; SpecError as above."""
+    average_curves(curves, what)
+    return np.array([find_level(curve) for curve in curves])
+
+
 def judge_convergence(arms: tuple[Curves, Curves] | None, margin: float, missing: Sequence[str] = ()) -> Verdict:
     """Judge "the second arm converges as the first does": its mean over the learning curve keeps 1 - `margin`.
 
@@ -51,11 +58,16 @@ def judge_convergence(arms: tuple[Curves, Curves] | None, margin: float, missing
     return settle(conclude(ratios[1:], 1 - margin, math.inf), ratios, 1 - margin, min(map(len, pair)))
 
 
-def judge_same_learning(arms: tuple[Curves, Curves] | None, margin: float, missing: Sequence[str] = ()) -> Verdict:
-    """Judge "both arms learn alike": the mean over the learning curve differs by less than `margin`, either way."""
+def judge_same_learning(
+    arms: tuple[Curves, Curves] | None,
+    margin: float,
+    missing: Sequence[str] = (),
+    read: Callable[[Curves, str], Returns] = average_curves,
+) -> Verdict:
+    """Judge "both arms learn alike": what is read of learning curves differs by less than `margin`, either way."""
     if arms is None:
         return leave_open(margin, missing)
-    pair = _average_both(arms)
+    pair = _average_both(arms, read)
     found = compare(*pair)
     return settle(conclude(found[1:], -margin, margin), found, margin, min(map(len, pair)))
 
@@ -92,10 +104,12 @@ def judge_higher(tasks: Mapping[str, tuple[Returns, Returns, Returns]], missing:
     return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
 
 
-def _average_both(arms: tuple[Curves, Curves]) -> tuple[Returns, Returns]:
+def _average_both(
+    arms: tuple[Curves, Curves], read: Callable[[Curves, str], Returns] = average_curves
+) -> tuple[Returns, Returns]:
     if arms[0][0][-1]["timesteps"] != arms[1][0][-1]["timesteps"]:
         raise SpecError("the two arms trained for different numbers of steps; their curves cannot be compared")
-    return average_curves(arms[0], "the first arm"), average_curves(arms[1], "the second arm")
+    return read(arms[0], "the first arm"), read(arms[1], "the second arm")
 
 
 def _describe(raw: Summary, normalized: Summary) -> str:

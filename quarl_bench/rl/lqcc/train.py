@@ -33,7 +33,7 @@ from quarl_bench.policy.stored import Stored, load_stored, save_stored
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
-from quarl_bench.rl.evaluate import VALIDATION_SEEDS, roll_out
+from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, VALIDATION_SEEDS, collect_observations, roll_out
 from quarl_bench.rl.lqcc.agents import AGENTS, Agent
 from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, find_published, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
@@ -42,6 +42,7 @@ from quarl_bench.rl.train import check_unfinished
 from quarl_bench.spec import PolicySpec
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
+EXPORT_STATES = 10_000  # on which exported integers are compared with the live net
 STATE = "state.pt"
 ACTION_STREAM, REPLAY_STREAM = 103, 104  # of a seed's generators
 PATIENCE = 500  # steps between two questions whether to stop, or to save
@@ -247,6 +248,15 @@ class Loop:
             return PolicyNet(transform, net, head)
         return IntegerPolicy(transform, IntegerNet.from_quantized(net, Requantization.THRESHOLDS), head)
 
+    def compare_export(self, index: int, policy: IntegerPolicy) -> dict[str, int]:
+        """In how many states the exported integers do not compute what the live net does, of as many."""
+        observations = collect_observations(policy, self.run.environment, EXPORT_STATES, CALIBRATION_SEEDS)
+        inputs = policy.transform.apply(observations)
+        with torch.no_grad():
+            live = self.agent.actor(torch.from_numpy(inputs).expand(len(self.run.seeds), *inputs.shape))[index].numpy()
+        differ = (live != policy.net.forward(inputs)).any(axis=1)
+        return {"states": len(observations), "differ": int(differ.sum())}
+
     def _evaluate(self) -> None:
         seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + CURVE_EPISODES)
         for index, curve in enumerate(self.curves):
@@ -256,7 +266,8 @@ class Loop:
 
     def publish(self, index: int, spec: PolicySpec) -> Stored:
         """Score the policy of one seed on test seeds and store it with everything a reader needs."""
-        (policy, counter), recipe = count_clipped(self.export(index)), self.run.recipe
+        exported, recipe = self.export(index), self.run.recipe
+        policy, counter = count_clipped(exported)
         published = find_published(spec)
         score = score_policy(policy, self.run.environment)
         about = {
@@ -272,6 +283,7 @@ class Loop:
             "curve": self.curves[index],
             "return": score,
             "clipped": counter.as_dict(),  # of the observed values of those episodes
+            "export": self.compare_export(index, exported) if isinstance(exported, IntegerPolicy) else None,
             "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
             | {"python": platform.python_version()},
         }
