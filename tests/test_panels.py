@@ -108,6 +108,7 @@ def test_panels_hold_what_was_run_and_nothing_else():
     assert (scopes.band.mean, scopes.band.sd) == (100.0, 10.0)
     assert [point.x for point in widths.series["core of 3 bits"]] == [16, 256]
     assert [point.x for point in inputs.series["i8c3o8h16"]] == [4, 8]
+    assert [[point.x for point in panel.series["selected"]] for panel in (widths, inputs)] == [[16], [4]]
     assert [(p.x, p.mean) for p in learning.series["fp32"]] == [(10, 112), (20, 122), (30, 132)]
     assert learning.series["fp32"][0].sd == pytest.approx(np.sqrt(8))
     assert [point.mean for point in table.series["fp32"]] == [90, 100]

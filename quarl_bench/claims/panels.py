@@ -63,8 +63,10 @@ def show_steps(source: str, tasks: Tasks, chosen: Mapping[str, Configuration]) -
         reference, find = tasks[task]
         widths = _sweep(find, ((width, Configuration(end.core, width)) for width in WIDTHS))
         inputs = _sweep(find, ((bits, replace(end, input=bits)) for bits in BITS))
-        panels += _panel("Figure 4", source, task, "hidden width", {f"core of {end.core} bits": widths}, reference)
-        panels += _panel("Figure 5", source, task, "input bits", {replace(end, input=8).scheme: inputs}, reference)
+        narrow = {f"core of {end.core} bits": widths} | _mark(widths, end.width)
+        fewer = {replace(end, input=8).scheme: inputs} | _mark(inputs, end.input)
+        panels += _panel("Figure 4", source, task, "hidden width", narrow, reference)
+        panels += _panel("Figure 5", source, task, "input bits", fewer, reference)
     return panels
 
 
@@ -131,6 +133,11 @@ def _place(x: float, found: Summary) -> Place:
 def _sweep(find: Finder, values: Iterable[tuple[int, Configuration]]) -> tuple[Place, ...]:
     found = ((x, find(configuration)) for x, configuration in values)
     return tuple(place(x, returns) for x, returns in found if returns is not None)
+
+
+def _mark(places: Iterable[Place], value: int) -> dict[str, tuple[Place, ...]]:
+    """A series of its own for what was selected; nothing where it was not run."""
+    return {"selected": tuple(found for found in places if found.x == value)}
 
 
 def _panel(

@@ -44,6 +44,8 @@ def draw_panels(view: PanelsView) -> Figure:
         colors: dict[str, str] = {}
         for axes, panel in zip(grid, view.panels, strict=False):
             _draw(axes, panel, colors)
+        for axes in grid[:: min(ACROSS, len(view.panels))]:
+            axes.set_ylabel("return")
         for axes in grid[len(view.panels) :]:
             axes.set_axis_off()
         labelled = {
