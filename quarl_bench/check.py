@@ -7,7 +7,7 @@ cases. One policy is checked, so every sentence is about this policy.
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +28,8 @@ from quarl_bench.stats import ERROR
 from quarl_bench.store import Store
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
-PER_CHANNEL = "int8pc"
+INT8, WEIGHTS, PER_CHANNEL = "int8", "w8", "int8pc"
+DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
 MARGIN = 0.05
 CONFIDENCE = 1 - ERROR  # that a definite verdict is right, for either side
 BACKENDS = ("litert", "c", "onnx")  # that run on this machine
@@ -214,32 +215,88 @@ def choose_schemes(lines: Sequence[Line], asked: str) -> tuple[str, ...]:
 
 
 def find_fewest(lines: Sequence[Line]) -> Line | None:
-    """The integer scheme of fewest bits that is supported, else the weight-only or half-precision one; or None."""
-    kept = [line for line in lines if line.verdict.outcome is Outcome.SUPPORTED]
+    """The integer scheme of fewest bits that holds, else the weight-only or half-precision one; or None."""
+    kept = [line for line in lines if _holds(line, lines)]
     return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.widest), default=None)
 
 
+def _holds(line: Line, lines: Sequence[Line]) -> bool:
+    """Supported; of integer schemes of its kind all wider ones have to be, too.
+
+    One of many that does well where more bits do not is likely to owe it to chance.
+    """
+    kind, bits = _name_kind(line.scheme), line.scheme.widest
+    wider = [
+        one for one in lines if line.scheme.integer and _name_kind(one.scheme) == kind and one.scheme.widest > bits
+    ]
+    return all(one.verdict.outcome is Outcome.SUPPORTED for one in (line, *wider))
+
+
+def _name_kind(scheme: Scheme) -> str:
+    """Its name without bits: `intpc` of int8pc."""
+    return "".join(letter for letter in scheme.name if not letter.isdigit())
+
+
 def recommend(check: Check) -> str:
-    """What to ship, in a sentence, and what might change it in another."""
-    kept, share = find_fewest(check.lines), check.share
-    open_ = [line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.INCONCLUSIVE]
-    further = f" {', '.join(open_)}: not decided; more episodes may." if open_ else ""
-    touchy = check.touchiest
-    tried = {line.scheme.name for line in check.lines} | {*check.refused}
-    if touchy is not None and PER_CHANNEL not in tried and (kept is None or not kept.scheme.integer):
-        further += f" One scale per tensor is what {touchy.name} suffers from: try --scheme {PER_CHANNEL}."
+    """What to ship, in a sentence, and what might change it in others."""
+    kept = find_fewest(check.lines)
     if kept is None:
-        return f"Keep fp32: no scheme is known to keep {share}.{further}"
-    if not kept.scheme.integer:
-        return f"Ship {kept.scheme.name}: it keeps {share}; no integer scheme is known to.{further}"
-    small = f"Ship {kept.scheme.name}: weights and activations in {kept.scheme.widest} bits keep {share}"
-    there = [cost for cost in check.costs if cost.scheme == kept.scheme.name and cost.bytes]
-    cost = min(there, key=lambda cost: cost.bytes, default=None)
-    known = {line.scheme.name for line in check.lines if line.verdict.outcome is Outcome.SUPPORTED}
-    least = min((c for c in check.costs if c.scheme in known and c.bytes), key=lambda c: c.bytes, default=None)
-    if cost and least and least.bytes < cost.bytes:  # runtimes store fewer bits than eight in bytes
-        further += f" {least.scheme} takes less: {least.bytes:,} bytes as {least.backend}."
-    return f"{small}{f', in {cost.bytes:,} bytes as {cost.backend}' if cost else ''}.{further}"
+        found = f"Keep fp32: no scheme is known to keep {check.share}."
+    elif kept.scheme.integer:
+        found = _recommend_integers(check, kept)
+    else:
+        found = f"Ship {kept.scheme.name}: it keeps {check.share}; no integer scheme is known to."
+        found += _weigh_floats(check, kept)
+    return " ".join((found, *_list_remarks(check, kept)))
+
+
+def _recommend_integers(check: Check, kept: Line) -> str:
+    """The smallest of the integer schemes that do, beside fp32: runtimes store fewer bits than eight in bytes."""
+    known = {line.scheme.name: line.scheme for line in check.lines if _holds(line, check.lines) and line.scheme.integer}
+    least, own, full = (_find_least(check.costs, names) for names in (known, {kept.scheme.name}, {FP32}))
+    smaller = least is not None and own is not None and least.bytes < own.bytes
+    scheme, cost = (known[least.scheme], least) if least and smaller else (kept.scheme, own)
+    size = f", in {cost.bytes:,} bytes as {cost.backend}" if cost else ""
+    found = f"Ship {scheme.name}: weights and activations in {scheme.widest} bits keep {check.share}{size}."
+    if smaller and own:
+        found += f" {kept.scheme.name} does too, but takes {own.bytes:,} here: its bits are worth it on hardware alone."
+    if cost and full and full.bytes <= cost.bytes:
+        found += f" fp32 takes no more, {full.bytes:,} as {full.backend}: integers are for where floats are slow."
+    return found
+
+
+def _weigh_floats(check: Check, kept: Line) -> str:
+    """What weights that are rounded and stored as floats do not save."""
+    own, full = (_find_least(check.costs, {name}) for name in (kept.scheme.name, FP32))
+    if own is None or full is None or own.bytes < full.bytes:
+        return ""
+    return (
+        f" Stored here it saves nothing ({own.bytes:,} bytes, fp32 {full.bytes:,}): `quarl deploy --scheme {DYNAMIC} "
+        "--backend litert-dynamic` keeps weights in bytes."
+    )
+
+
+def _find_least(costs: Sequence[Cost], schemes: Collection[str]) -> Cost | None:
+    """The fewest bytes of these schemes' artefacts."""
+    return min((c for c in costs if c.scheme in schemes and c.bytes), key=lambda cost: cost.bytes, default=None)
+
+
+def _list_remarks(check: Check, kept: Line | None) -> Iterator[str]:
+    """What is open, what is not to be trusted, and what to try."""
+    outcomes = {line.scheme.name: line.verdict.outcome for line in check.lines}
+    open_ = [name for name, outcome in outcomes.items() if outcome is Outcome.INCONCLUSIVE]
+    if open_:
+        yield f"{', '.join(open_)}: not decided; more episodes may."
+    for line in check.lines:
+        if line.verdict.outcome is Outcome.SUPPORTED and not _holds(line, check.lines):
+            yield f"{line.scheme.name} may owe it to chance: more bits are not known to do."
+    if (kept is not None and kept.scheme.integer) or outcomes.get(INT8) is not Outcome.REFUTED:
+        return
+    touchy, tried = check.touchiest, outcomes.keys() | check.refused.keys()
+    if outcomes.get(WEIGHTS) is Outcome.SUPPORTED:
+        yield f"Its weights do with 8 bits ({WEIGHTS}), its activations do not: train with them, as qat8."
+    elif touchy is not None and PER_CHANNEL not in tried:
+        yield f"One scale per tensor is what {touchy.name} suffers from: try --scheme {PER_CHANNEL}."
 
 
 def _price(deployed: DeployedPolicy, backend: str, scheme: str, subject: Subject) -> Cost:

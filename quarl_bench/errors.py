@@ -29,7 +29,10 @@ class MissingExtra(QuarlError):
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'quarl_bench[{extra}]'")
-        self.extra = extra
+        self.extra, self.what = extra, what
+
+    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
+        return type(self), (self.extra, self.what)  # between processes only what __init__ takes is passed on
 
 
 class PolicyError(QuarlError):
@@ -61,7 +64,10 @@ class MissingBoard(BoardError):
 
     def __init__(self, board: str, what: str) -> None:
         super().__init__(f"no board {board!r}: {what}")
-        self.board = board
+        self.board, self.what = board, what
+
+    def __reduce__(self) -> tuple[type["MissingBoard"], tuple[str, str]]:
+        return type(self), (self.board, self.what)
 
 
 class EngineError(QuarlError):

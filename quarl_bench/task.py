@@ -15,6 +15,7 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 
+from quarl_bench.deploy.artefact import GOLDEN
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.imports import SEPARATOR, import_attribute, make_own
 from quarl_bench.net import Layer
@@ -61,13 +62,14 @@ class Named:
     """A policy and its task as a user names them; what is None is read from the policy's own files.
 
     `environment` is a name, a Gymnasium id, `module:Class`, or the class itself, which has `max_episode_steps`;
-    `normalization` is a file of a saved VecNormalize, or "none"; `arch` the architecture of a state dictionary.
+    `normalization` is a file of a saved VecNormalize, or "none", and of a live policy also a Normalization; `arch` the
+    architecture of a state dictionary.
     """
 
     policy: Path
     environment: Home = None
     algo: str | None = None
-    normalization: str | None = None
+    normalization: str | Normalization | None = None
     arch: str | None = None
     baselines: Path = BASELINES
 
@@ -90,6 +92,10 @@ def open_stored(named: Named) -> StoredPolicy:
         raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
     if not folder.exists():
         raise PolicyError(f"{path}: neither such a path nor a baseline of that name in {named.baselines}; check it")
+    if not folder.is_dir() and folder.suffix != ".zip":
+        raise PolicyError(f"{path}: no folder and no .zip of a policy; of a state dictionary pass --arch as well")
+    if (folder / GOLDEN).exists():
+        raise PolicyError(f"{path}: an artefact, which is deployed already; pass the policy that it was made of")
     archive = folder if folder.suffix == ".zip" and not folder.is_dir() else _find_zip(folder)
     if archive is None:
         stored = load_policy(folder)
@@ -134,7 +140,7 @@ def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
     return stored, _find_home(stored, named.environment, where)
 
 
-def check_alone(algo: str | None, normalization: str | None, arch: str | None, folder: Path) -> None:
+def check_alone(algo: str | None, normalization: str | Normalization | None, arch: str | None, folder: Path) -> None:
     """SpecError for what a folder of this package says itself, and nobody else may."""
     given = {"algo": algo, "normalization": normalization, "arch": arch}
     named = [name for name, value in given.items() if value is not None]
@@ -153,6 +159,9 @@ def _find_zip(folder: Path) -> Path | None:
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return None
     found = sorted(folder.glob("*.zip"))
+    below = [] if found else sorted(path.parent.name for path in folder.glob("*/*.zip"))
+    if below:
+        raise PolicyError(f"{folder}: holds folders of agents, {', '.join(below)}; name one of them")
     own = folder / f"{folder.name.rpartition('_')[0]}.zip"
     if len(found) > 1 and own not in found:
         raise PolicyError(f"{folder}: holds {', '.join(path.name for path in found)}; name one of them")
@@ -180,7 +189,8 @@ def _adopt_module(
     module: torch.nn.Module, environment: Environment, statistics: Normalization | None, where: str
 ) -> tuple[StoredPolicy, Environment]:
     observations, _ = _find_ends(environment)
-    layers = foreign.read_chain(module, tuple(observations.shape or ()), where, image=is_image_space(observations))
+    shape = foreign.read_shape(observations, where)
+    layers = foreign.read_chain(module, shape, where, image=is_image_space(observations))
     return _adopt(layers, environment, statistics, where)
 
 
@@ -285,11 +295,15 @@ def _import_module(name: str) -> torch.nn.Module:
     return found
 
 
-def _read_statistics(normalization: str | None) -> Normalization | None:
+def _read_statistics(normalization: str | Normalization | None) -> Normalization | None:
     """The statistics in a file of a saved VecNormalize; None for raw observations."""
+    if isinstance(normalization, Normalization):
+        return normalization
     return None if normalization in (None, RAW) else read_statistics(Path(str(normalization)))
 
 
-def _choose_statistics(normalization: str | None) -> Path | str | None:
+def _choose_statistics(normalization: str | Normalization | None) -> Path | str | None:
     """The same for a .zip, which may find them in the folder beside it."""
+    if isinstance(normalization, Normalization):
+        raise SpecError("normalization: of a .zip it is the path of a saved VecNormalize, or none")
     return {None: FROM_FOLDER, RAW: None}.get(normalization, Path(normalization or ""))

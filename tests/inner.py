@@ -25,7 +25,7 @@ QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 def run_inside(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """For runs that leave no trace in a process."""
-    return pytester.runpytest_inprocess(*ARGUMENTS, *QUIET, *arguments)
+    return pytester.runpytest_inprocess(*ARGUMENTS, *arguments, *QUIET)
 
 
 def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:

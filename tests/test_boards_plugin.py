@@ -66,6 +66,9 @@ def test_a_misspelt_requirement_is_refused_beside_a_board_file(project):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--quarl-require tfilte: no extra and no board; known are baselines, *tflite*, desk"])
     assert run(project, "--quarl-boards=boards.toml", "--quarl-require", "desk", "--co", "-q").ret == 0
+    alone = run(project, "--quarl-require", "tflit")
+    assert alone.ret == pytest.ExitCode.USAGE_ERROR
+    alone.stderr.fnmatch_lines(["*--quarl-require tflit: no extra; did you mean tflite?*"])
 
 
 def test_a_listed_board_that_is_silent_fails(project):

@@ -9,22 +9,23 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from quarl_bench.check import Line, play_schemes
+from quarl_bench.check import Check, Cost, Line, find_fewest, play_schemes, recommend
 from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.net import Activation
 from quarl_bench.policy.foreign import read_architecture, read_chain
+from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.sb3 import extract
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.report.checks import build_check_row
 from quarl_bench.report.views import view_plots
-from quarl_bench.rl.environments import Environment, find_environment, make_environment
+from quarl_bench.rl.environments import Environment, find_environment, identify_environment, make_environment
 from quarl_bench.rl.models import make_model
-from quarl_bench.rl.sensitivity import measure_sensitivity
+from quarl_bench.rl.sensitivity import Sensitivity, measure_sensitivity
 from quarl_bench.rl.vector import make_vector
 from quarl_bench.spec import Measurement, Outcome, name_seeds
-from quarl_bench.task import Named, open_task
+from quarl_bench.task import Named, open_task, take_task
 from tests.agents import forge
 from tests.conftest import POLICIES
 from tests.test_train import make_recipe
@@ -49,6 +50,9 @@ class Target(gymnasium.Env):
 class Configured(Target):
     def __init__(self, settings):
         self.settings = settings
+
+class Named(Target):
+    observation_space = gymnasium.spaces.Dict({"x": Target.observation_space})
 
 class Endless(Target):
     max_episode_steps = None
@@ -103,6 +107,54 @@ def test_the_exit_code_is_the_verdict(scheme, code, tmp_path, monkeypatch, capsy
     assert "Ship int" in page.read_text()
     for name in {scheme, "int6"}:
         assert (tmp_path / "out" / f"{name}-c" / "manifest.json").exists()
+
+
+def make_check(outcomes, costs):
+    """A check of made-up outcomes, by scheme, and bytes of artefacts, by scheme."""
+    lines = tuple(
+        SimpleNamespace(scheme=Scheme.parse(name), verdict=SimpleNamespace(outcome=Outcome(outcome)))
+        for name, outcome in outcomes.items()
+    )
+    priced = tuple(Cost("onnx", name, size) for name, size in costs.items())
+    touchy = Sensitivity("fc2", (2, 4), 40.0, 0.5, 0.1, 0.9)
+    return Check(SimpleNamespace(), SimpleNamespace(), SimpleNamespace(), lines, (touchy,), priced, 0.05)
+
+
+def test_the_fewest_bits_need_all_wider_ones_to_do():
+    """Of seven schemes one may do well by chance."""
+    outcomes = {"w8": "supported", "int8": "inconclusive", "int4": "refuted", "int3": "supported"}
+    check = make_check(outcomes, {"fp32": 400, "w8": 400})
+    assert find_fewest(check.lines).scheme.name == "w8"
+    assert "int3 may owe it to chance" in recommend(check)
+    assert find_fewest(make_check({"int8": "refuted", "int8pc": "supported"}, {}).lines).scheme.name == "int8pc"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "costs", "parts"),
+    [
+        (
+            {"int8": "supported", "int6": "supported"}, {"fp32": 900, "int8": 300, "int6": 500},
+            ["weights and activations in 8 bits keep 95% of the return, in 300 bytes as onnx.", "int6 does too"],
+        ),
+        ({"int8": "supported"}, {"fp32": 200, "int8": 300}, ["Ship int8", "fp32 takes no more, 200 as onnx"]),
+        ({"w8": "supported", "int8": "refuted"}, {"fp32": 900, "w8": 900}, ["Ship w8", "it saves nothing", "as qat8"]),
+        ({"w8": "refuted", "int8": "refuted"}, {}, ["Keep fp32", "fc2 suffers from: try --scheme int8pc"]),
+        ({"w8": "refuted", "int8": "inconclusive"}, {}, ["Keep fp32", "int8: not decided"]),
+    ],
+)  # fmt: skip
+def test_what_is_recommended_weighs_costs(outcomes, costs, parts):
+    found = recommend(make_check(outcomes, costs))
+    assert all(part in found for part in parts), found
+    assert ("int8pc" in found) == any("int8pc" in part for part in parts)
+
+
+def test_fp32_is_not_held_against_itself(own, capsys):
+    assert main(["check", f"{own}:actor", "--environment", f"{own}:Target", "--scheme", "fp32"]) == 2
+    assert "what other schemes are held against" in capsys.readouterr().err
+    assert main(["evaluate", f"{own}:actor", "--environment", f"{own}:Target", "--episodes", "3"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("return") == 1
+    assert "keeps" not in out
 
 
 def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):
@@ -169,6 +221,7 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
     ("policy", "environment", "message"),
     [
         ("{}:Odd", "{}:Target", "not the chain of its modules"),
+        ("{}:actor", "{}:Named", "observations Dict('x': Box("),
         ("{}:number", "{}:Target", "is no torch module"),
         ("{}:actor", None, "pass --environment"),
         ("{0}:Actor", "{0}:Target", "{0}:Actor': making one failed (TypeError: "),
@@ -185,6 +238,34 @@ def test_what_cannot_be_checked_is_one_line(own, policy, environment, message, c
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message.format(own) in line
+
+
+def test_a_wrong_path_says_what_it_is(tmp_path, capsys):
+    for name in ("README.md", "agents/CartPole-v1_1/CartPole-v1.zip", "artefact/golden.safetensors"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name, message in (
+        ("README.md", "no folder and no .zip of a policy; of a state dictionary pass --arch as well"),
+        ("agents", "holds folders of agents, CartPole-v1_1; name one of them"),
+        ("artefact", "an artefact, which is deployed already"),
+    ):
+        assert main(["check", str(tmp_path / name), "--environment", "CartPole-v1"]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert message in line
+
+
+def test_a_live_policy_takes_statistics_in_hand(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 2))
+    statistics = Normalization(np.zeros(4), np.ones(4), 10.0, 1e-8)
+    stored, _ = take_task(module, Named(Path("module"), "CartPole-v1", normalization=statistics))
+    assert stored.policy.transform.normalization is statistics
+    (tmp_path / "agent.zip").write_bytes(forge())
+    with pytest.raises(SpecError, match="the path of a saved VecNormalize"):
+        open_task(Named(tmp_path / "agent.zip", normalization=statistics))
+
+
+def test_the_first_of_several_names_is_an_ids():
+    assert identify_environment("PyFlyt/QuadX-Waypoints-v4").slug == "quadx1"
 
 
 def test_a_place_that_is_taken_is_said_before_anything_is_played(own, tmp_path, monkeypatch, capsys):

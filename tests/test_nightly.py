@@ -110,6 +110,20 @@ def test_a_run_in_parts_merges_to_the_whole(project, capsys):
     assert "name each part once" in capsys.readouterr().err
 
 
+def test_parts_that_were_cut_otherwise_are_not_merged(project, capsys):
+    """Without the durations that the other has, or from fewer cases, a part leaves some out and repeats others."""
+    run_inside(project, "--quarl-json", "whole.json")
+    cuts = {"1": ("--quarl-compare", "whole.json"), "2": (), "3": ("--quarl-compare", "whole.json", "-k", "not case1")}
+    for name, options in cuts.items():
+        shard = f"{min(int(name), 2)}/2"
+        run_inside(project, "--quarl-json", f"{name}.json", "--quarl-shard", shard, *options)
+    for other in ("2", "3"):
+        files = [str(project.path / f"{name}.json") for name in ("1", other)]
+        assert main(["report", "merge", *files, "--output", str(project.path / "merged.json")]) == 2
+        assert "cut from other selections" in capsys.readouterr().err
+    assert all("quarl_basis" not in str(row) for row in read(project, "1.json")["rows"])
+
+
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_an_interrupted_part_says_so_and_is_not_merged(project, capsys, workers):
     project.makeconftest("""
@@ -124,6 +138,7 @@ def test_an_interrupted_part_says_so_and_is_not_merged(project, capsys, workers)
     part = read(project, "1.json")
     assert part["interrupted"] is True
     assert any("interrupted" in note for note in part["notes"])
+    run_apart(project, "-n", workers).stdout.fnmatch_lines(["note: the run was interrupted: *"])
     assert main(["report", "merge", str(project.path / "1.json"), "--output", str(project.path / "all.json")]) == 2
     assert "1.json: its run was interrupted" in capsys.readouterr().err
 

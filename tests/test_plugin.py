@@ -241,6 +241,8 @@ def test_one_function_judges_several_claims_of_a_kind(project):
     )
     project.makepyfile(test_bench=head.format("mean") + body)
     run(project).stdout.fnmatch_lines(["*claim 'mean' needs the argument 'claim'*"])
+    project.makepyfile(test_bench="import pytest\n\n@pytest.mark.claim('cell')\ndef test_x(verdict):\n    pass\n")
+    run(project).stdout.fnmatch_lines(["*marked claim('cell',), but it takes neither 'case' nor 'claim'*"])
 
 
 def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):
@@ -290,6 +292,7 @@ def test_required_baselines_fail_instead_of_skipping(project):
             ("--quarl-baselines", "baselines/policies"),
             "*: no policies/ in it; name one with policies/<policy>/*",
         ),
+        (("--quarl-zoo", "."), "*--quarl-zoo .: no agents in it; name one with <algo>/<Environment>_1/*.zip*"),
         (("--quarl-claims", "no-such.toml"), "*claims file no-such.toml: *No such file*"),
         (("--quarl-claims", "bad.toml"), "*claims file bad.toml, line 1, key 'id': is missing*"),
         (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of smoke, nightly, paper*"),
@@ -373,6 +376,7 @@ class TestRegression:
 
     def test_workflow(self, project):
         assert regression_of(project) == ("passed", "no-baseline")
+        run(project).stdout.fnmatch_lines(["note: 2 without stored numbers to compare with; --force-regen writes them"])
         assert not regression_file(project).exists()
         run(project, "-k", "cartpole and w8", "--regen-all")
         assert "500.000000" in regression_file(project).read_text()

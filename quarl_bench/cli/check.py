@@ -54,11 +54,14 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from quarl_bench import check
+    from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.store import Places, Store
 
     use_one_thread()
     asked = Scheme.parse(options.scheme)
+    if asked.name == "fp32":
+        raise SpecError("--scheme fp32: what other schemes are held against; name one of them")
     stored, environment = open_task(options)
     subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
     subject.quantize(asked)  # what cannot be done says so before others are played
@@ -148,7 +151,8 @@ def print_check(found: "Check") -> list[str]:
         *(["what would decide:", *needs] if needs else []),
         "which layers are touchy:",
         *(f"  {describe_sensitivity(layer, LAYER_BITS)}" for layer in found.layers),
-        "what it costs: bytes (of c: of its source), and one call from Python, quantization of its input included:",
+        "what it costs: bytes (of c: of its source), and one call from Python, quantization of its input included;",
+        "of small nets that is Python's own time (`make test` of an exported c artefact times the code alone):",
         *format_table([COSTS, *(_format_cost(cost) for cost in found.costs if not cost.reason)]),
         *(["not there:", *missing] if missing else []),
         recommend(found),

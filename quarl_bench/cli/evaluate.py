@@ -12,6 +12,7 @@ from quarl_bench.counts import read_episodes, read_natural
 
 if TYPE_CHECKING:
     from quarl_bench.policy.integers import StoredIntegers
+    from quarl_bench.policy.policy import Policy
     from quarl_bench.rl.environments import Environment
 
 
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
     from quarl_bench.claims.judge import describe
     from quarl_bench.claims.verdict import judge_retention
-    from quarl_bench.errors import PolicyError
+    from quarl_bench.errors import PolicyError, SpecError
     from quarl_bench.policy.clipping import count_clipped
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.report.rows import summarise
@@ -57,6 +58,11 @@ def run(options: argparse.Namespace) -> int:
             f"--sampled: {options.policy} has no logits of a softmax to draw from; A2C's and PPO's policies with "
             "discrete actions have"
         )
+    own = stored.about.get("quantization", {}).get("scheme", "fp32")  # of a folder that `quarl quantize` wrote
+    if scheme.name == "fp32":
+        if options.states:
+            raise SpecError("--states: compares fp32 with another scheme; name one by --scheme")
+        return play_alone(options, stored.policy, stored.sha256, own, environment)
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
     reference = measure([(stored.sha256, stored.policy)], environment, seeds, sampled=options.sampled)
     quantized, counter = count_clipped(quantize_policy(stored, environment, scheme))
@@ -73,7 +79,6 @@ def run(options: argparse.Namespace) -> int:
     (agreement,) = measured.agreement or (0.0,)
     how = "sampled actions" if options.sampled else "deterministic"
     alike = f"same action in {agreement:.2%}"
-    own = stored.about.get("quantization", {}).get("scheme", "fp32")  # of a folder that `quarl quantize` wrote
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
         *([f"  note: {options.policy} is rounded to {own} already"] if own != "fp32" else []),
@@ -99,20 +104,29 @@ def play_integers(
 ) -> int:
     """Play integers, which have no fp32 self to be judged against."""
     from quarl_bench.errors import SpecError
-    from quarl_bench.policy.clipping import count_clipped
-    from quarl_bench.report.rows import summarise
-    from quarl_bench.rl.evaluate import TEST_SEEDS, measure
 
     if options.sampled or options.states or options.scheme not in ("fp32", scheme):
         raise SpecError(
             f"{options.policy}: holds integers of {scheme} and no fp32 policy beside it; --scheme, --sampled and "
             "--states compare the two"
         )
-    policy, counter = count_clipped(stored.policy)
+    return play_alone(options, stored.policy, stored.sha256, scheme, environment)
+
+
+def play_alone(
+    options: argparse.Namespace, policy: "Policy", sha256: str, scheme: str, environment: "Environment"
+) -> int:
+    """Play a policy that is compared with none."""
+    from quarl_bench.policy.clipping import count_clipped
+    from quarl_bench.report.rows import summarise
+    from quarl_bench.rl.evaluate import TEST_SEEDS, measure
+
+    counted, counter = count_clipped(policy)
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
-    measured = measure([(stored.sha256, policy)], environment, seeds)
+    measured = measure([(sha256, counted)], environment, seeds, sampled=options.sampled)
+    how = "sampled actions" if options.sampled else "deterministic"
     lines = [
-        f"{environment.id}, {options.episodes} episodes, deterministic, measured on this machine",
+        f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}",
     ]
     if counter.seen:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.deploy.backend import Port, check_input
-from quarl_bench.errors import DeploymentError
+from quarl_bench.errors import DeploymentError, MissingExtra
 
-PACKAGE = "ai-edge-litert"
+PACKAGE, EXTRA = "ai-edge-litert", "tflite"
 LARGEST_BATCH = 1024  # longer batches are cut, which bounds the memory of images
 IDENTIFIER = b"TFL3"
 
@@ -32,7 +32,7 @@ class Kernel(StrEnum):
 
 
 def load_schema() -> Any:
-    """LiteRT's generated module of the .tflite schema; DeploymentError with the remedy when it is not installed."""
+    """LiteRT's generated module of the .tflite schema; MissingExtra when it is not installed."""
     with _installed():
         from ai_edge_litert import schema_py_generated
     return schema_py_generated
@@ -52,7 +52,7 @@ def runtime_version() -> str:
     try:
         return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
-        raise DeploymentError(_remedy("is not installed")) from error
+        raise MissingExtra(EXTRA, PACKAGE) from error
 
 
 class LiteRTRunner:
@@ -161,13 +161,11 @@ def _installed() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise DeploymentError(_remedy("is not installed")) from error
+        raise MissingExtra(EXTRA, PACKAGE) from error
     except OSError as error:  # the package is there and one of its libraries is not
-        raise DeploymentError(_remedy(f"cannot be loaded ({error})")) from error
-
-
-def _remedy(state: str) -> str:
-    return f"litert: {PACKAGE} {state}; pip install 'quarl_bench[tflite]'"
+        raise DeploymentError(
+            f"litert: {PACKAGE} cannot be loaded ({error}); pip install 'quarl_bench[{EXTRA}]'"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
 from quarl_bench.plugin.options import Settings, add_options, list_extras, read_settings
-from quarl_bench.plugin.recorder import CASE, RECORDER, ROW, VERDICT, Recorder, to_builtin
+from quarl_bench.plugin.recorder import BASIS, CASE, RECORDER, ROW, VERDICT, Recorder, to_builtin
 from quarl_bench.plugin.state import CATALOG, SETTINGS
 from quarl_bench.testing import RECORD, Undecided
 
@@ -49,7 +49,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize `case` or `claim` of tests marked `claim(id, ...)` with the catalog's items."""
     marker = metafunc.definition.get_closest_marker("claim")
     names = {"case", "claim"} & set(metafunc.fixturenames)
-    if marker is None or not names:
+    if marker is None:
+        return
+    if not names:
+        if marker in metafunc.definition.own_markers:  # a module's may be about others of its tests
+            raise pytest.UsageError(
+                f"{metafunc.definition.nodeid}: marked claim{marker.args}, but it takes neither 'case' nor 'claim'"
+            )
         return
     from quarl_bench.claims.catalog import expand_cases, expand_claims
 
@@ -86,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     settings = config.stash[SETTINGS]
     if settings.shard is None:
         return
-    from quarl_bench.plugin.shard import pick_shard
+    from quarl_bench.plugin.shard import name_basis, pick_shard
 
     durations: dict[str, float] = {}
     if settings.compare is not None:
@@ -94,6 +100,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         durations = read_results(settings.compare).data.get("durations", {})
     mine = pick_shard(items, settings.shard, durations)
+    basis = name_basis(items, durations)
+    for item in items:
+        item.user_properties.append((BASIS, basis))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
     items[:] = [item for item in items if item.nodeid in mine]
 

@@ -1,6 +1,7 @@
 """Command line options, their ini twins, and the settings they become: built-in types, so that workers get them."""
 
 import argparse
+import difflib
 import importlib.metadata
 import itertools
 import os
@@ -152,6 +153,9 @@ def read_settings(config: pytest.Config) -> Settings:
     )
 
 
+NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
+
+
 def list_extras() -> tuple[str, ...]:
     """What `--quarl-require` may name besides boards."""
     return ("baselines", *(importlib.metadata.metadata("quarl_bench").get_all("Provides-Extra") or ()))
@@ -196,8 +200,9 @@ def _find_zoo(config: pytest.Config) -> Path | None:
     chosen = _choose(config, "zoo") or os.environ.get("QUARL_ZOO")
     if chosen is None:
         return None
-    if not Path(chosen).is_dir():
-        raise pytest.UsageError(f"--quarl-zoo {chosen}: no such folder; name one with <algo>/<Environment>_1/*.zip")
+    if not Path(chosen).is_dir() or not any(Path(chosen).glob("*/*/*.zip")):
+        what = "no agents in it" if Path(chosen).is_dir() else "no such folder"
+        raise pytest.UsageError(f"--quarl-zoo {chosen}: {what}; name one with <algo>/<Environment>_1/*.zip")
     return Path(chosen).absolute()
 
 
@@ -216,13 +221,20 @@ def _find_boards(config: pytest.Config) -> Path | None:
 
 
 def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...]:
-    """What must not be missing; beside a board file, a name that is neither an extra nor a board is misspelt."""
-    names = tuple(config.getoption("quarl_require") or ())
+    """What must not be missing; beside a board file, a name that is neither an extra nor a board is misspelt.
+
+    Without one any name may be a board's, but for those that are nearly an extra's.
+    """
+    names, extras = tuple(config.getoption("quarl_require") or ()), list_extras()
     if boards is None:
+        for name in names:
+            near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NEAR)
+            if near:
+                raise pytest.UsageError(f"--quarl-require {name}: no extra; did you mean {near[0]}?")
         return names
     from quarl_bench.boards.board import read_boards
 
-    known = (*list_extras(), *read_boards(boards))
+    known = (*extras, *read_boards(boards))
     for name in names:
         if name not in known:
             raise pytest.UsageError(f"--quarl-require {name}: no extra and no board; known are {', '.join(known)}")

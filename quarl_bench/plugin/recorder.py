@@ -16,6 +16,7 @@ RECORDER = "quarl_recorder"
 ROW = "quarl_row"  # property: the row of a judged item
 CASE = "quarl_case"  # property: the id of an item of the catalog, judged or not
 NOTE = "quarl_note"  # property: something the store trained or repaired
+BASIS = "quarl_basis"  # property: what --quarl-shard cut the run by
 FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 VERDICT, LINE = "quarl_verdict", "quarl_line"  # properties: what remains of a row for other reports, as junit XML
 
@@ -31,12 +32,14 @@ class Recorder:
         self.durations: dict[str, float] = {}
         self.compared: Comparison | None = None
         self.conditions: list[str] = []  # of the last run, where they were others
+        self._basis = ""  # what the run was cut by
         self._lost = ""  # why the results were not written
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Read the properties of a finished phase; rows are complete after the call, or a setup that ended it."""
         properties: dict[str, Any] = dict(report.user_properties)
+        self._basis = properties.get(BASIS, self._basis)
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         if report.skipped and CASE in properties and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -65,11 +68,11 @@ class Recorder:
             self.compared = found if settings.shard is None else replace(found, vanished=())
             if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        cut = self._note_cut(session)
         if settings.json is None and settings.html is None:
             return
         from quarl_bench.report.results import build_results, write_results
 
-        cut = self._note_cut(session)
         lists: dict[str, list[Any]] = {"skipped": self.skipped, "notes": self.notes}
         if self.compared is not None:
             lists["changes"] = self.compared.as_dicts()
@@ -78,7 +81,7 @@ class Recorder:
             results["durations"] = {nodeid: round(seconds, 3) for nodeid, seconds in sorted(self.durations.items())}
             results |= cut
             if settings.shard is not None:
-                results["shard"] = "{}/{}".format(*settings.shard)
+                results["shard"], results["basis"] = "{}/{}".format(*settings.shard), self._basis
             if settings.json is not None:
                 write_results(settings.json, results)
             if settings.html is not None:
@@ -108,7 +111,7 @@ class Recorder:
                 terminalreporter.line(line)
         if not (self.rows or self.skipped or self.notes or self._lost):
             return
-        from quarl_bench.report.terminal import list_lines, list_skips
+        from quarl_bench.report.terminal import list_hints, list_lines, list_skips
 
         terminalreporter.section("quarl claims")
         verbose = self._config.get_verbosity() > 0
@@ -116,7 +119,7 @@ class Recorder:
             terminalreporter.line(line)
         for line in list_skips([entry["reason"] for entry in self.skipped], verbose=verbose):
             terminalreporter.line(line)
-        for note in sorted(set(self.notes)):
+        for note in (*sorted(set(self.notes)), *list_hints(self.rows)):
             terminalreporter.line(f"note: {note}")
         if self._lost:
             terminalreporter.line(f"ERROR: results were not written: {self._lost}", red=True)
@@ -139,7 +142,7 @@ def _shorten(properties: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     for name, value in properties:
         if name == ROW:
             shortened += [(VERDICT, value["verdict"]), (LINE, f"{value['id']}: {value['line']}")]
-        else:
+        elif name != BASIS:
             shortened.append((name, value))
     return shortened
 

@@ -1,5 +1,7 @@
 """`--quarl-shard i/n`: the same part of a run on every machine, and all parts about as long as each other."""
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 
@@ -16,6 +18,12 @@ def pick_shard(items: Sequence[pytest.Item], shard: tuple[int, int], durations: 
     for item in items:
         groups.setdefault(_name_group(item), []).append(item.nodeid)
     return {nodeid for name in split(weigh(groups, durations), shard[1])[shard[0] - 1] for nodeid in groups[name]}
+
+
+def name_basis(items: Sequence[pytest.Item], durations: Mapping[str, float]) -> str:
+    """What a run was cut by: parts that differ in it leave items out, or run them twice."""
+    text = json.dumps([sorted(item.nodeid for item in items), sorted(durations.items())])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def weigh(groups: Mapping[str, Sequence[str]], durations: Mapping[str, float]) -> dict[str, float]:

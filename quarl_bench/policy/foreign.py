@@ -106,9 +106,7 @@ def adopt(
     where: str,
 ) -> PolicyNet:
     """A policy of these layers between the environment's spaces; PolicyError when they do not fit."""
-    if not isinstance(observations, spaces.Box):
-        raise PolicyError(f"{where}: observations {observations} have no portable form; flatten them to a Box")
-    shape = tuple(map(int, observations.shape))
+    shape = read_shape(observations, where)
     transform = ObservationTransform(shape, is_image_space(observations), normalization)
     *hidden, last = layers
     squashed = last.activation is Activation.TANH
@@ -124,6 +122,13 @@ def adopt(
     kind = HeadKind.TANH if squashed else HeadKind.CLIP
     head = ActionHead(kind, actions.low.astype(np.float32), actions.high.astype(np.float32))
     return PolicyNet(transform, net, head)
+
+
+def read_shape(observations: spaces.Space[object], where: str) -> tuple[int, ...]:
+    """Of the environment's observations; PolicyError where they are no Box."""
+    if not isinstance(observations, spaces.Box):
+        raise PolicyError(f"{where}: observations {observations} have no portable form; flatten them to a Box")
+    return tuple(map(int, observations.shape))
 
 
 def _read_step(step: str, text: str, weights: Weights, where: str) -> Layer:

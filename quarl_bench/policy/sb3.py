@@ -95,8 +95,8 @@ def _statistics_of(model: BaseAlgorithm) -> Normalization | None:
     if environment is None:
         raise PolicyError(
             "the model has no environment, so its observation statistics are unknown: pass normalization=Normalization("
-            "mean, variance, clip, epsilon), or if it was trained on raw observations normalization=None, which is "
-            '"none" in assert_quantizable'
+            "mean, variance, clip, epsilon), or if it was trained on raw observations normalization=None; in "
+            'assert_quantizable also the path of a saved VecNormalize, or "none"'
         )
     wrapper = unwrap_vec_normalize(environment)
     return None if wrapper is None else read_normalization(wrapper)

@@ -1,5 +1,6 @@
 """Results files of the parts of one run -> the results file of the whole run."""
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
     skipped.
     """
     first = documents[0]
+    for one, other in itertools.combinations(documents, 2):
+        if one.data == other.data:
+            raise StoreError(f"{other.name}: the same results as {one.name}; name each part once")
     for document in documents[1:]:
         for key in ALIKE:
             if document.data.get(key) != first.data.get(key):
@@ -58,6 +62,12 @@ def _check_shards(documents: Sequence[Document]) -> None:
     totals = {shard.partition("/")[2] for shard in seen}
     if len(totals) > 1:
         raise StoreError(f"shards of {' and of '.join(sorted(totals))} parts; merge the parts of one run")
+    bases = {str(d.data["basis"]): d.name for d in documents if d.data.get("shard") and d.data.get("basis")}
+    if len(bases) > 1:
+        raise StoreError(
+            f"{' and '.join(bases.values())}: cut from other selections (-k, -m, paths) or by another --quarl-compare; "
+            "cases are missing or run twice, so give every part the same"
+        )
     missing = [f"{i}/{total}" for total in totals for i in range(1, int(total) + 1) if f"{i}/{total}" not in seen]
     if missing:
         raise StoreError(f"shard {', '.join(missing)} is missing: its job wrote no results; run it again")

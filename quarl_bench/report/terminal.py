@@ -37,6 +37,15 @@ def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:
             yield f"skipped {total} for {len(alike)} reasons like this (-v lists them): {alike[0]}"
 
 
+def list_hints(rows: list[Row]) -> Iterator[str]:
+    """What no test failed on and a reader may want to know: numbers that were compared with nothing."""
+    found = Counter(row["regression"] for row in rows)
+    if found["no-baseline"]:
+        yield f"{found['no-baseline']} without stored numbers to compare with; --force-regen writes them"
+    if found["mismatch"]:
+        yield f"{found['mismatch']} whose stored numbers are of other policies or versions, and were not compared"
+
+
 def name_kind(reason: str) -> str:
     """Its first two words, such as "no baseline"."""
     return " ".join(reason.split()[:2])

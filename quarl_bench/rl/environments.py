@@ -77,7 +77,8 @@ def identify_environment(name: str, *, time_feature: bool = False) -> Environmen
     An id that is not listed has no known cap. Nothing is imported: names may come from strangers' files.
     """
     known = _read_environments()
-    listed = {key: entry for entry in known.values() for key in (entry.id, *entry.formerly)}
+    # Of several names for one id the first is meant.
+    listed = {key: entry for entry in reversed(known.values()) for key in (entry.id, *entry.formerly)}
     environment = known.get(name) or listed.get(name)
     if environment is None and name in gymnasium.registry:
         environment = Environment(_shorten(name), name)
