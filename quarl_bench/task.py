@@ -89,7 +89,10 @@ def open_stored(named: Named) -> StoredPolicy:
         return load_agent(str(path), named.algo, _choose_statistics(named.normalization))
     folder = find_baseline(path, named.baselines)
     if (folder / INTEGERS).exists():
-        raise PolicyError(f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from")
+        raise PolicyError(
+            f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from, or hold both "
+            f"together: quarl evaluate {path} --against FP32_POLICY"
+        )
     if not folder.exists():
         raise PolicyError(f"{path}: neither such a path nor a baseline of that name in {named.baselines}; check it")
     if not folder.is_dir() and folder.suffix != ".zip":

@@ -226,6 +226,8 @@ class TestQuantize:
         played = quarl_json("evaluate", "integers", "--episodes", 3)
         assert (played["scheme"], played["measured"]["episodes"]) == (scheme, 3)
         code, _, err = quarl("evaluate", "integers", "--scheme", "int6")
+        assert (code, "are not quantized again; no --scheme" in err) == (2, True)
+        code, _, err = quarl("evaluate", "integers", "--states", "5")
         assert (code, "no fp32 policy beside it" in err) == (2, True)
 
     def test_the_environment_that_was_named_is_kept(self, folder, quarl_json):
@@ -291,6 +293,25 @@ class TestEvaluate:
         assert (code, err) == (0, "")
         assert "fp32      return 500.00 +- 0.00" in out
         assert re.search(r"same action in 9\d\.\d\d% of its states", out)
+
+    def test_integers_are_held_against_the_policy_that_is_named(self, folder, quarl, quarl_json):
+        quarl_json("quantize", "policy", "--scheme", "int8", "--output", "integers")
+        arguments = ("evaluate", "integers", "--against", "policy", "--episodes", 5)
+        found = quarl_json(*arguments, "--states", 100)
+        assert (found["scheme"], found["states"]["states"]) == ("int8", 100)
+        assert found["reference"]["policy_sha256"] == [load_policy(folder / "policy").sha256]
+        assert found["measured"]["policy_sha256"] == [load_integers(folder / "integers").sha256]
+        manifest = json.loads((folder / "integers" / "manifest.json").read_text())
+        manifest |= {"seed": 3, "recipe": {"timesteps": 200}}
+        (folder / "integers" / "manifest.json").write_text(json.dumps(manifest))
+        save_policy(BALANCER, folder / "policy", ABOUT | {"seed": 0, "recipe": {"timesteps": 1000}})
+        out = quarl(*arguments)[1]
+        assert "trained for 1,000 and 200 environment steps" in out
+        assert "of training seeds 0 and 3" in out
+        code, _, err = quarl("evaluate", "policy", "--against", "policy")
+        assert (code, "holds no integers" in err) == (2, True)
+        save_policy(BALANCER, folder / "policy", ABOUT | {"environment": "Acrobot-v1"})
+        assert quarl(*arguments)[0] == 2
 
     def test_sampled_actions_have_common_random_numbers(self, folder, quarl, quarl_json):
         arguments = ("evaluate", "policy", "--episodes", 5, "--sampled")

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
@@ -11,6 +12,7 @@ from quarl_bench.cli.printing import describe_returns, print_result
 from quarl_bench.counts import read_episodes, read_natural
 
 if TYPE_CHECKING:
+    from quarl_bench.policy.files import StoredPolicy
     from quarl_bench.policy.integers import StoredIntegers
     from quarl_bench.policy.policy import Policy
     from quarl_bench.rl.environments import Environment
@@ -23,6 +25,10 @@ def add_command(commands: Any) -> None:
     add_policy(command)
     add_environment(command)
     command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8, i8c3o8ptq. Default: fp32.")
+    command.add_argument(
+        "--against", type=Path, metavar="POLICY",
+        help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
+    )  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
     command.add_argument(
         "--sampled", action="store_true",
@@ -38,38 +44,62 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
-    from quarl_bench.claims.judge import describe
-    from quarl_bench.claims.verdict import judge_retention
-    from quarl_bench.errors import PolicyError, SpecError
-    from quarl_bench.policy.clipping import count_clipped
+    from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Scheme
-    from quarl_bench.report.rows import summarise
-    from quarl_bench.rl.evaluate import TEST_SEEDS, collect_observations, measure
-    from quarl_bench.rl.states import SOFTMAX, compare_states
 
     use_one_thread()
     integers = find_integers(options)
     if integers is not None:
         return play_integers(options, *integers)
+    if options.against is not None:
+        raise SpecError(f"--against: {options.policy} holds no integers; it is held against its own fp32 self")
     scheme = Scheme.parse(options.scheme)
     stored, environment = open_task(options)
-    if options.sampled and not (stored.policy.head.discrete and stored.about.get("algo") in SOFTMAX):
-        raise PolicyError(
-            f"--sampled: {options.policy} has no logits of a softmax to draw from; A2C's and PPO's policies with "
-            "discrete actions have"
-        )
+    _refuse_unsampled(options, stored, options.policy)
     own = stored.about.get("quantization", {}).get("scheme", "fp32")  # of a folder that `quarl quantize` wrote
     if scheme.name == "fp32":
         if options.states:
             raise SpecError("--states: compares fp32 with another scheme; name one by --scheme")
         return play_alone(options, stored.policy, stored.sha256, own, environment)
+    notes = [f"{options.policy} is rounded to {own} already"] if own != "fp32" else []
+    quantized = quantize_policy(stored, environment, scheme), stored.sha256, scheme.name
+    return compare(options, environment, (stored, own), quantized, notes)
+
+
+def _refuse_unsampled(options: argparse.Namespace, stored: "StoredPolicy", where: Path) -> None:
+    from quarl_bench.errors import PolicyError
+    from quarl_bench.rl.states import SOFTMAX
+
+    if options.sampled and not (stored.policy.head.discrete and stored.about.get("algo") in SOFTMAX):
+        raise PolicyError(
+            f"--sampled: {where} has no logits of a softmax to draw from; A2C's and PPO's policies with discrete "
+            "actions have"
+        )
+
+
+def compare(
+    options: argparse.Namespace,
+    environment: "Environment",
+    base: "tuple[StoredPolicy, str]",
+    other: "tuple[Policy, str, str]",
+    notes: list[str],
+) -> int:
+    """Judge the `other` policy (itself, its hash, its scheme) against the `base` one (itself, its scheme)."""
+    from quarl_bench.claims.judge import describe
+    from quarl_bench.claims.verdict import judge_retention
+    from quarl_bench.policy.clipping import count_clipped
+    from quarl_bench.report.rows import summarise
+    from quarl_bench.rl.evaluate import TEST_SEEDS, collect_observations, measure
+    from quarl_bench.rl.states import compare_states
+
+    (stored, own), (policy, sha256, scheme) = base, other
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
     reference = measure([(stored.sha256, stored.policy)], environment, seeds, sampled=options.sampled)
-    quantized, counter = count_clipped(quantize_policy(stored, environment, scheme))
-    measured = measure([(stored.sha256, quantized)], environment, seeds, [stored.policy], sampled=options.sampled)
+    counted, counter = count_clipped(policy)
+    measured = measure([(sha256, counted)], environment, seeds, [stored.policy], sampled=options.sampled)
     verdict = judge_retention(reference, measured, cap=environment.cap)
     result = {
-        "scheme": scheme.name,
+        "scheme": scheme,
         "environment": environment.id,
         "measured": summarise(measured),
         "reference": summarise(reference),
@@ -81,9 +111,9 @@ def run(options: argparse.Namespace) -> int:
     alike = f"same action in {agreement:.2%}"
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
-        *([f"  note: {options.policy} is rounded to {own} already"] if own != "fp32" else []),
+        *(f"  note: {note}" for note in notes),
         f"  {own:<9} return {describe_returns(reference.returns[0])}",
-        f"  {scheme.name:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
+        f"  {scheme:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
         f"  keeps 95% of the return? {describe(verdict)}",
         *(f"  note: {caveat}" for caveat in verdict.caveats),
     ]
@@ -91,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         lines.append(f"  note: {counter.describe()}")
     if options.states:
         states = collect_observations(stored.policy, environment, options.states, TEST_SEEDS)
-        found = compare_states(stored.policy, quantized, states, stored.about.get("algo"))
+        found = compare_states(stored.policy, counted, states, stored.about.get("algo"))
         result["states"] = asdict(found)
         kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"
         lines.append(f"  in {found.states} states of the fp32 policy: same action in {found.agreement:.2%}; {kl}")
@@ -99,18 +129,39 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def play_integers(
-    options: argparse.Namespace, stored: "StoredIntegers", scheme: str, environment: "Environment"
-) -> int:
-    """Play integers, which have no fp32 self to be judged against."""
+def play_integers(options: argparse.Namespace, kept: "StoredIntegers", scheme: str, environment: "Environment") -> int:
+    """Play integers, against the fp32 policy of --against, if there is one."""
     from quarl_bench.errors import SpecError
+    from quarl_bench.task import Named, find_baseline
+    from quarl_bench.task import open_task as open_named
 
-    if options.sampled or options.states or options.scheme not in ("fp32", scheme):
-        raise SpecError(
-            f"{options.policy}: holds integers of {scheme} and no fp32 policy beside it; --scheme, --sampled and "
-            "--states compare the two"
-        )
-    return play_alone(options, stored.policy, stored.sha256, scheme, environment)
+    if options.scheme not in ("fp32", scheme):
+        raise SpecError(f"{options.policy}: holds integers of {scheme}, which are not quantized again; no --scheme")
+    if options.against is None:
+        if options.sampled or options.states:
+            raise SpecError(
+                f"{options.policy}: holds integers of {scheme} and no fp32 policy beside it; --sampled and --states "
+                "compare the two, so name one by --against"
+            )
+        return play_alone(options, kept.policy, kept.sha256, scheme, environment)
+    stored, home = open_named(Named(find_baseline(options.against), options.environment))
+    if home.id != environment.id:
+        raise SpecError(f"--against: {options.against} plays {home.id}, {options.policy} {environment.id}")
+    _refuse_unsampled(options, stored, options.against)
+    notes = _list_differences(stored.about, kept.about)
+    return compare(options, environment, (stored, "fp32"), (kept.policy, kept.sha256, scheme), notes)
+
+
+def _list_differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """What else than the numbers of bits differs between two trainings."""
+    steps = [about.get("recipe", {}).get("timesteps") for about in (one, other)]
+    seeds = [about.get("seed") for about in (one, other)]
+    notes = []
+    if None not in steps and steps[0] != steps[1]:
+        notes.append(f"trained for {steps[0]:,} and {steps[1]:,} environment steps")
+    if None not in seeds and seeds[0] != seeds[1]:
+        notes.append(f"of training seeds {seeds[0]} and {seeds[1]}")
+    return notes
 
 
 def play_alone(
