@@ -255,6 +255,11 @@ def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+def test_a_case_without_a_verdict_is_said(project):
+    project.makepyfile(test_bench="import pytest\n\n@pytest.mark.claim('cell')\ndef test_x(case):\n    pass\n")
+    run(project).stdout.fnmatch_lines(["note: 2 of a claim passed without a verdict: *"])
+
+
 def test_an_aggregate_with_missing_cells_is_partial_and_lists_them(project):
     result = run(project, "-v", "-k", "mean", "--quarl-json", "rows.json")
     assert result.parseoutcomes() == {"partial": 1, "deselected": 2}

@@ -32,6 +32,7 @@ class Recorder:
         self.durations: dict[str, float] = {}
         self.compared: Comparison | None = None
         self.conditions: list[str] = []  # of the last run, where they were others
+        self._unjudged = 0  # items of the catalog that passed without a verdict
         self._basis = ""  # what the run was cut by
         self._lost = ""  # why the results were not written
 
@@ -47,6 +48,7 @@ class Recorder:
         if report.when == "call" or (report.when == "setup" and not report.passed):
             head = {"nodeid": report.nodeid, "outcome": _name_outcome(report)}
             self.rows += [head | value for name, value in report.user_properties if name == ROW]  # type: ignore[operator]
+        self._unjudged += report.when == "call" and report.passed and CASE in properties and ROW not in properties
         if report.when == "teardown":  # the last phase, after every fixture had its say
             self.notes += [str(value) for name, value in report.user_properties if name == NOTE]
         report.user_properties[:] = _shorten(report.user_properties)
@@ -109,7 +111,7 @@ class Recorder:
             changes = list_changes(self.compared, verbose=self._config.get_verbosity() > 0)
             for line in (*changes, *self.conditions):
                 terminalreporter.line(line)
-        if not (self.rows or self.skipped or self.notes or self._lost):
+        if not (self.rows or self.skipped or self.notes or self._unjudged or self._lost):
             return
         from quarl_bench.report.terminal import list_hints, list_lines, list_skips
 
@@ -119,7 +121,7 @@ class Recorder:
             terminalreporter.line(line)
         for line in list_skips([entry["reason"] for entry in self.skipped], verbose=verbose):
             terminalreporter.line(line)
-        for note in (*sorted(set(self.notes)), *list_hints(self.rows)):
+        for note in (*sorted(set(self.notes)), *list_hints(self.rows, self._unjudged)):
             terminalreporter.line(f"note: {note}")
         if self._lost:
             terminalreporter.line(f"ERROR: results were not written: {self._lost}", red=True)

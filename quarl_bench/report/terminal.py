@@ -37,8 +37,10 @@ def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:
             yield f"skipped {total} for {len(alike)} reasons like this (-v lists them): {alike[0]}"
 
 
-def list_hints(rows: list[Row]) -> Iterator[str]:
-    """What no test failed on and a reader may want to know: numbers that were compared with nothing."""
+def list_hints(rows: list[Row], unjudged: int = 0) -> Iterator[str]:
+    """What no test failed on and a reader may want to know: cases without a verdict, numbers compared with nothing."""
+    if unjudged:
+        yield f"{unjudged} of a claim passed without a verdict, which says nothing: call verdict.check in the test"
     found = Counter(row["regression"] for row in rows)
     if found["no-baseline"]:
         yield f"{found['no-baseline']} without stored numbers to compare with; --force-regen writes them"
