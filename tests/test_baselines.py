@@ -2,12 +2,18 @@
 
 import math
 from collections import defaultdict
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from quarl_bench.cells import MOST, runtime_versions
+from quarl_bench.claims.catalog import expand_cases, read_catalog
 from quarl_bench.policy.stored import load_stored
+from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import identify_environment
 from quarl_bench.rl.evaluate import roll_out
+from quarl_bench.spec import ZOO
 from tests.conftest import POLICIES
 
 FOLDERS = sorted(POLICIES.glob("*-seed*")) if POLICIES.is_dir() else []
@@ -31,6 +37,7 @@ BELOW = {
 }
 # Its argmax games go in circles until they are cut off, after 27,000 steps; it is played with sampled actions.
 CIRCLING = {"a2c-breakout-seed0"}
+MIXED = ("ponga", "pongb", "pongc")  # one game with networks of three sizes
 SEEDS = 3  # whose mean is compared with the published score; further ones are there to decide close verdicts
 
 
@@ -66,3 +73,27 @@ def test_every_cell_reaches_its_published_score_less_one_sd_or_is_known_not_to()
         if sum(scores) / len(scores) < bar:
             below.add(name)
     assert below == BELOW
+
+
+BENCHES = Path(__file__).parents[1] / "benches"
+STORED = sorted(BENCHES.glob("*/*.csv"))
+
+
+@pytest.mark.skipif(not FOLDERS, reason=f"no baselines in {POLICIES}")
+def test_stored_numbers_are_of_these_policies_and_versions():
+    """Where they are not, nothing is compared, and no case fails for it."""
+    cases = {item.id: item.case for claim in read_catalog() if claim.kind == "case" for item in expand_cases(claim)}
+    hashes = defaultdict(list)
+    for folder in sorted(FOLDERS, key=lambda folder: int(folder.name.rpartition("seed")[2])):
+        hashes[folder.name.rpartition("-")[0]].append(load_stored(folder).sha256[:16])
+    others = {}
+    for path in STORED:
+        case, frame = cases.get(path.name.split(".")[0]), pd.read_csv(path, dtype=str)
+        if case is None or "policy" not in frame or case.origin == ZOO or case.environment in MIXED:
+            continue  # boards, other people's agents, and what was trained in another precision
+        learned = Scheme.parse(case.scheme).trained
+        cell = "-".join(part for part in (case.algo, case.environment, learned and case.scheme, case.origin) if part)
+        absent = runtime_versions(case).keys() - set(frame)
+        if absent or list(dict.fromkeys(frame["policy"])) != hashes[cell][:MOST]:
+            others[path.name] = f"without {', '.join(absent)}" if absent else "other policies"
+    assert not others, "measure again with --force-regen"
