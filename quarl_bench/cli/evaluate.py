@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.arguments import add_environment, add_policy
-from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import describe_returns, print_result
 from quarl_bench.counts import read_episodes, read_natural
 
@@ -135,8 +135,8 @@ def play_integers(options: argparse.Namespace, kept: "StoredIntegers", scheme: s
     from quarl_bench.task import Named, find_baseline
     from quarl_bench.task import open_task as open_named
 
-    if options.scheme not in ("fp32", scheme):
-        raise SpecError(f"{options.policy}: holds integers of {scheme}, which are not quantized again; no --scheme")
+    if options.scheme != "fp32":  # the default
+        refuse_other_scheme(options, scheme)
     if options.against is None:
         if options.sampled or options.states:
             raise SpecError(

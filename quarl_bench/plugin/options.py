@@ -1,7 +1,6 @@
 """Command line options, their ini twins, and the settings they become: built-in types, so that workers get them."""
 
 import argparse
-import difflib
 import importlib.metadata
 import itertools
 import os
@@ -31,6 +30,7 @@ PATH_OPTIONS = (
     "--quarl-compare",
 )
 TRAIN = ("never", "missing", "always")
+NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,6 @@ def read_settings(config: pytest.Config) -> Settings:
     )
 
 
-NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
-
-
 def list_extras() -> tuple[str, ...]:
     """What `--quarl-require` may name besides boards."""
     return ("baselines", *(importlib.metadata.metadata("quarl_bench").get_all("Provides-Extra") or ()))
@@ -227,6 +224,8 @@ def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...
     """
     names, extras = tuple(config.getoption("quarl_require") or ()), list_extras()
     if boards is None:
+        import difflib  # a misspelling is rare, and the plugin starts with every run of pytest
+
         for name in names:
             near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NEAR)
             if near:
