@@ -17,6 +17,11 @@ def test_six_bits_hold_in_most_cells(claim, cells, verdict):
     verdict.check_cells(cells)
 
 
+@pytest.mark.claim("figure2-gains")
+def test_training_with_the_quantizer_returns_more_in_some_cells(claim, cells, verdict):
+    verdict.check_cells(cells)
+
+
 @pytest.mark.claim("figure2-drops")
 def test_fewer_than_five_bits_lose(claim, cells, verdict):
     verdict.check_cells(cells)

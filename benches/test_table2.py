@@ -25,3 +25,8 @@ def test_mean_error_is_within_5_percent(claim, cells, verdict):
 @pytest.mark.claim("table2-fp16-like-8bit")
 def test_16_bits_are_like_8(claim, cells, verdict):
     verdict.check_cells(cells)
+
+
+@pytest.mark.claim("table2-gains")
+def test_quantization_returns_more_in_some_cells(claim, cells, verdict):
+    verdict.check_cells(cells)

@@ -11,6 +11,11 @@ def test_int8_is_faster(case, board_run, times_regression, board_verdict):
     board_verdict.check_speed(board_run)
 
 
+@pytest.mark.claim("table4-eighteenfold", "table4-fourteenfold")
+def test_int8_is_as_many_times_as_fast(case, board_run, board_verdict):
+    board_verdict.check_speed(board_run)
+
+
 @pytest.mark.claim("table4-memory")
 def test_int8_is_a_quarter_of_the_size(case, board_run, board_verdict):
     board_verdict.check_size(board_run)

@@ -27,6 +27,16 @@ def test_a_large_policy_trains_faster_in_fp16(case, paces, pace_regression, pace
     pace_verdict.check(paces)
 
 
+@pytest.mark.claim("table5-half-again")
+def test_the_largest_policy_trains_half_again_as_fast(case, paces, pace_verdict):
+    pace_verdict.check(paces)
+
+
+@pytest.mark.claim("table5-half-again-half")
+def test_the_largest_policy_trains_half_again_as_fast_in_fp16(case, paces, pace_verdict):
+    pace_verdict.check(paces)
+
+
 @pytest.mark.claim("table5-rises")
 def test_the_larger_the_policy_the_larger_the_gain(claim, paces, pace_verdict):
     pace_verdict.check_sizes(paces)

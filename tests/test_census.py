@@ -9,7 +9,7 @@ import scipy.stats
 from quarl_bench import stats
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import expand_claims, parse_claims
-from quarl_bench.claims.census import judge_gains, judge_most_cells, judge_order, judge_wider
+from quarl_bench.claims.census import judge_gains, judge_most_cells, judge_order, judge_some_cells, judge_wider
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.judge import describe, judge_claim
 from quarl_bench.claims.pairs import find_error
@@ -86,6 +86,33 @@ def test_missing_cells_make_it_partial():
     assert judge_most_cells({}, missing=("a",)).low is None
     with pytest.raises(SpecError, match="no cells"):
         judge_most_cells({})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "missing", "outcome", "share"),
+    [
+        ([1.05] + [0.9] * 9, 0, Outcome.SUPPORTED, (0.1, 0.1)),
+        ([1.05] + [0.9] * 9, 10, Outcome.SUPPORTED, (0.05, 0.55)),
+        ([0.9] * 10, 0, Outcome.REFUTED, (0.0, 0.0)),
+        ([0.9] * 10, 10, Outcome.PARTIAL, (0.0, 0.5)),
+        ([0.9] * 9 + [1.0], 0, Outcome.INCONCLUSIVE, (0.0, 0.1)),
+    ],
+)
+def test_some_cells_return_more(ratios, missing, outcome, share):
+    verdict = judge_some_cells(make_cells(0, ratios), missing=[f"m{i}" for i in range(missing)])
+    assert (verdict.outcome, verdict.low, verdict.high) == (outcome, *map(pytest.approx, share))
+
+
+def test_equal_cells_return_no_more():
+    pair = make_cell(np.random.default_rng(0), 1.0)[:1] * 2
+    verdict = judge_some_cells(dict.fromkeys("abc", pair))
+    assert (verdict.outcome, verdict.estimate) == (Outcome.INCONCLUSIVE, 0.0)
+
+
+def test_some_cells_are_rarely_found_where_none_returns_more():
+    """Twenty equal cells: the best of them looks better, and at least one is called so in 5% of the runs."""
+    wrong = sum(judge_some_cells(make_cells(seed, [1.0] * 20)).outcome is Outcome.SUPPORTED for seed in range(150))
+    assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
 
 
 def test_cells_at_the_margin_are_rarely_called_supported():

@@ -34,25 +34,72 @@ def judge_most_cells(
     cells. `caps` are highest possible returns, where there are. Partial with cells `missing`; SpecError when there is
     no cell at all.
     """
+    weights = _weigh_cells(cells, margin, caps, missing)
+    share = _find_share(weights)
+    outcome = Outcome.INCONCLUSIVE
+    if share is not None and share[0] >= SHARE:
+        outcome = Outcome.SUPPORTED
+    elif share is not None and share[1] < SHARE:
+        outcome = Outcome.REFUTED
+    return _count_cells(cells, weights, share, Outcome.PARTIAL if missing else outcome, SHARE, missing)
+
+
+def judge_some_cells(
+    cells: Mapping[str, tuple[Measurement, Measurement]],
+    *,
+    threshold: float = 0.0,
+    caps: Caps = NO_CAPS,
+    missing: Sequence[str] = (),
+) -> Verdict:
+    """Judge "in some cells the candidate returns more than the reference": in a share of them above `threshold`.
+
+    As `judge_most_cells`, but the share is of all cells, also of those `missing`, which may do either: with a threshold
+    of 0 one cell supports, whatever is missing.
+    """
+    weights = _weigh_cells(cells, 0.0, caps, missing)
+    share = _find_share(weights, len(missing))
+    outcome = Outcome.PARTIAL if missing else Outcome.INCONCLUSIVE
+    if share is not None and share[0] > threshold:
+        outcome = Outcome.SUPPORTED
+    elif share is not None and share[1] <= threshold:
+        outcome = Outcome.REFUTED
+    return _count_cells(cells, weights, share, outcome, threshold, missing)
+
+
+def _weigh_cells(
+    cells: Mapping[str, tuple[Measurement, Measurement]], margin: float, caps: Caps, missing: Sequence[str]
+) -> list[tuple[float, float]]:
+    """One-sided p-values of each cell: it keeps more than 1 - margin of the return, and less."""
     if not cells and not missing:
         raise SpecError("no cells to count; name at least one")
-    weights = [weigh_retention(*pair, margin=margin, cap=caps.get(name)) for name, pair in cells.items()]
+    return [weigh_retention(*pair, margin=margin, cap=caps.get(name)) for name, pair in cells.items()]
+
+
+def _find_share(weights: Sequence[tuple[float, float]], missing: int = 0) -> tuple[float, float] | None:
+    """Interval of the share of cells in which something holds, from the p-values of holding and of failing."""
+    if not weights:
+        return None
     holds, fails = (count_certain([pair[side] for pair in weights]) for side in (0, 1))
-    n = len(cells)
-    interval = (holds / n, 1.0 - fails / n) if n else None
-    firsts = [reference for reference, _ in cells.values()]
+    n = len(weights) + missing
+    return holds / n, 1.0 - fails / n
+
+
+def _count_cells(
+    cells: Mapping[str, tuple[Measurement, Measurement]],
+    weights: Sequence[tuple[float, float]],
+    share: tuple[float, float] | None,
+    outcome: Outcome,
+    threshold: float,
+    missing: Sequence[str],
+) -> Verdict:
+    n, firsts = len(cells), [reference for reference, _ in cells.values()]
     policies = min((len(m.policies) for m in firsts), default=0)
-    outcome = Outcome.INCONCLUSIVE
-    if interval is not None and interval[0] >= SHARE:
-        outcome = Outcome.SUPPORTED
-    elif interval is not None and interval[1] < SHARE:
-        outcome = Outcome.REFUTED
     return Verdict(
-        outcome=Outcome.PARTIAL if missing else outcome,
+        outcome=outcome,
         estimate=float(np.mean([up < down for up, down in weights])) if n else None,
-        low=None if interval is None else interval[0],
-        high=None if interval is None else interval[1],
-        threshold=SHARE,
+        low=None if share is None else share[0],
+        high=None if share is None else share[1],
+        threshold=threshold,
         scope=name_scope(policies),
         policies=policies,
         episodes=min((len(m.environment_seeds) for m in firsts), default=0),

@@ -11,7 +11,15 @@ from quarl_bench import stats
 from quarl_bench.cells import FP32
 from quarl_bench.claims.average import judge_equivalence, judge_mean_error
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.census import judge_count, judge_gains, judge_most_cells, judge_order, judge_tracks, judge_wider
+from quarl_bench.claims.census import (
+    judge_count,
+    judge_gains,
+    judge_most_cells,
+    judge_order,
+    judge_some_cells,
+    judge_tracks,
+    judge_wider,
+)
 from quarl_bench.claims.collect import MeasuredCells
 from quarl_bench.claims.convergence import judge_convergence, judge_sooner
 from quarl_bench.claims.pairs import ANCHOR, align, find_error, is_anchored, pair_up
@@ -127,6 +135,8 @@ def _judge_cells(
         return judge_harder(pairs.get(first), pairs.get(second), threshold=threshold, caps=tops, missing=missing)
     if rule == "most_cells":
         return judge_most_cells(pairs, margin=threshold, caps=caps, missing=missing)
+    if rule == "some_cells":
+        return judge_some_cells(pairs, threshold=threshold, caps=caps, missing=missing)
     verdict = judge_mean_error(pairs, threshold=threshold, caps=caps, missing=missing)
     return reverse(verdict) if rule == "mean_loss" else verdict
 

@@ -80,6 +80,7 @@ RULES: dict[str, Rule] = {
         against=Meaning.SCHEMES, share=False,
     ),
     "most_cells": Rule(AGGREGATE, "share of cells that keep 1 - threshold of the return"),
+    "some_cells": Rule(AGGREGATE, "share of cells that return more than fp32; supported above the threshold"),
     "wider": Rule(
         AGGREGATE, "ratio of a statistic of weights between two kinds of policy, over tasks; supported above the "
         "threshold", Meaning.STATISTICS, against=Meaning.ALGORITHM, share=False, ratio=True,
