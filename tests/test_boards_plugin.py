@@ -71,6 +71,15 @@ def test_a_misspelt_requirement_is_refused_beside_a_board_file(project):
     alone.stderr.fnmatch_lines(["*--quarl-require tflit: no extra; did you mean tflite?*"])
 
 
+def test_sentences_over_policies_are_of_every_board_of_the_file_too(project):
+    (project.path / "test_growth.py").write_text(
+        "import pytest\n\n@pytest.mark.claim('table4-growth')\ndef test_growth(claim, board_runs):\n    pass\n"
+    )
+    result = run(project, "test_growth.py", "--quarl-boards=boards.toml", "--collect-only", "-q")
+    names = [line.split("[")[1] for line in result.outlines if "::test_growth[" in line]
+    assert names == ["ppo-growth-int8-local]", "ppo-growth-int8-desk]"]
+
+
 def test_a_listed_board_that_is_silent_fails(project):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -358,8 +358,14 @@ def test_pixels_are_divided_by_255_in_the_forward():
 def test_schemes_without_a_form_are_listed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path))
     normed = str(POLICIES / "ppo-acrobot-layernorm-seed0")
-    assert main(["check", normed, "--scheme", "w8", "--episodes", "4", "--json"]) in (0, 1, 3)
-    found = json.loads(capsys.readouterr().out)
+    assert main(["check", normed, "--episodes", "4", "--json"]) in (0, 1, 3)
+    captured = capsys.readouterr()
+    assert (
+        "int8: layer 0 is followed by a layer normalization; use fp16 or w<n>; the exit code is about w8"
+        in captured.err
+    )
+    found = json.loads(captured.out)
+    assert found["scheme"] == "w8"
     assert [row["scheme"] for row in found["rows"]] == ["fp16", "w8"]
     assert set(found["refused"]) == {"int8", "int6", "int4", "int3", "int2"}
     assert "layer normalization" in found["refused"]["int8"]
@@ -368,7 +374,7 @@ def test_schemes_without_a_form_are_listed(tmp_path, monkeypatch, capsys):
     assert [row["scheme"] for row in json.loads(captured.out)["rows"]] == ["fp32", "fp16", "w8"]
     assert "int8: layer 0 is followed by a layer normalization" in captured.err
     for arguments, message in (
-        (["check", normed], "int8: layer 0 is followed by a layer normalization"),
+        (["check", normed, "--scheme", "int8"], "int8: layer 0 is followed by a layer normalization"),
         (["check", normed, "--scheme", "w8", "--html", str(tmp_path)], "a folder; name the file to write in it"),
         (["check", normed, "--algo", "sac"], "its manifest says algo itself; leave algo out"),
         (["sweep", normed, "--family", "int", "--bits", "9..12"], "no width of --family int"),

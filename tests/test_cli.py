@@ -495,8 +495,12 @@ def test_integers_deploy_as_they_are(backend, folder, quarl, quarl_json):
     assert (result["scheme"], result["golden_pairs"] > 0) == ("int8", True)
     manifest = json.loads((folder / "ours" / "manifest.json").read_text())
     assert made["sha256"] in json.dumps(manifest)
-    code, _, err = quarl("deploy", "integers", "--backend", backend, "--scheme", "int6", "--output", "other")
-    assert (code, "which are not quantized again" in err) == (2, True)
+    for other, message in (
+        (("--scheme", "int6"), "which are not quantized again"),
+        (("--backend", "tpu"), "unknown backend 'tpu'; known are litert, litert-dynamic, c, onnx, dump"),
+    ):
+        code, _, err = quarl("deploy", "integers", "--backend", backend, *other, "--output", "other")
+        assert (code, message in err) == (2, True)
 
 
 def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, capsys):

@@ -10,10 +10,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import gymnasium
 import pytest
 
+import quarl_bench.rl
 from quarl_bench.claims.catalog import read_catalog
-from quarl_bench.rl.environments import Environment
+from quarl_bench.rl.environments import Environment, make_environment
 from quarl_bench.rl.recipes import Recipe
 
 ROOT = Path(__file__).parents[1]
@@ -51,10 +53,22 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
-def test_tables_for_environments_and_recipes_are_well_formed():
-    files = read_files(DOCS / "extending" / "add_environment.md")
+def test_an_environment_of_ours_is_made_as_its_page_says(tmp_path, monkeypatch):
+    page = DOCS / "extending" / "add_environment.md"
+    files = read_files(page)
+    (registration,) = re.findall(r"^gymnasium\.register.*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    (tmp_path / "pond.py").write_text(f"{files['pond.py']}\n\n{registration}\n")
+    monkeypatch.setattr(quarl_bench.rl, "__path__", [*quarl_bench.rl.__path__, str(tmp_path)])
     ((slug, entry),) = tomllib.loads(files["environments.toml"]).items()
-    assert Environment(slug, **entry).cap == 25.0
+    environment = Environment(slug, **entry)
+    _, limit = make_environment(environment)
+    assert (environment.cap, limit) == (25.0, 25)
+    monkeypatch.delitem(sys.modules, "quarl_bench.rl.pond")
+    gymnasium.registry.pop("Pond-v0")
+
+
+def test_the_table_of_a_recipe_is_well_formed():
+    files = read_files(DOCS / "extending" / "add_environment.md")
     ((slug, entry),) = tomllib.loads(files["ppo.toml"]).items()
     assert Recipe("ppo", slug, **entry).timesteps == 20_000
 

@@ -34,7 +34,9 @@ def add_command(commands: Any) -> None:
                   "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
     add_policy(command)
     add_environment(command)
-    command.add_argument("--scheme", default="int8", help="what the exit code is about. Default: int8.")
+    command.add_argument(
+        "--scheme", help="what the exit code is about. Default: int8, or w8 of nets that have no form in integers."
+    )
     command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
@@ -59,14 +61,17 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.store import Places, Store
 
     use_one_thread()
-    asked = Scheme.parse(options.scheme)
+    asked = Scheme.parse(check.INT8 if options.scheme is None else options.scheme)
     if asked.name == "fp32":
         raise SpecError("--scheme fp32: what other schemes are held against; name one of them")
     stored, environment = open_task(options)
     subject = check.Subject(stored, environment, Store(Places(default_cache()), note=say))
+    refused = subject.find_refused([*map(Scheme.parse, check.SCHEMES)])
+    if options.scheme is None and asked.name in refused:
+        asked = Scheme.parse(check.WEIGHTS)
+        say(f"{check.INT8}: {refused[check.INT8]}; the exit code is about {asked.name}")
     subject.quantize(asked)  # what cannot be done says so before others are played
     names = [*check.SCHEMES] if asked.name in check.SCHEMES else [asked.name, *check.SCHEMES]
-    refused = subject.find_refused([*map(Scheme.parse, names)])
     names = [name for name in names if name not in refused]
     if options.export is not None:
         _open_export(options.export, names)

@@ -51,10 +51,10 @@ def run(options: argparse.Namespace) -> int:
     integers = find_integers(options)
     if integers is not None:
         return play_integers(options, *integers)
-    if options.against is not None:
-        raise SpecError(f"--against: {options.policy} holds no integers; it is held against its own fp32 self")
     scheme = Scheme.parse(options.scheme)
     stored, environment = open_task(options)
+    if options.against is not None:
+        raise SpecError(f"--against: {options.policy} holds no integers; it is held against its own fp32 self")
     _refuse_unsampled(options, stored, options.policy)
     own = stored.about.get("quantization", {}).get("scheme", "fp32")  # of a folder that `quarl quantize` wrote
     if scheme.name == "fp32":

@@ -71,10 +71,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         needed = ARGUMENTS[claim.kind]
         if needed not in names or needed != name:
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {needed!r}")
-        if name == "case":
-            items += expand_cases(_place(claim, metafunc.config.stash[SETTINGS]))
-        else:
-            items += expand_claims(claim)
+        placed = _place(claim, metafunc.config.stash[SETTINGS])
+        items += expand_cases(placed) if name == "case" else expand_claims(placed)
     metafunc.parametrize(name, [pytest.param(item, id=item.id, marks=_mark(item)) for item in items])
 
 
