@@ -23,7 +23,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 @contextlib.contextmanager
 def new_folder(target: Path, *holds: str) -> Iterator[Path]:
-    """Yield an empty folder that becomes `target` when the block ends without an error.
+    """Yield an empty folder that becomes `target`, or what it links to, when the block ends without an error.
 
     An existing `target` is replaced only as `check_replaceable` says; old and new change places in one step. The
     temporary folder is a sibling, so that the final rename stays inside one file system. Raises StoreError when
@@ -31,13 +31,14 @@ def new_folder(target: Path, *holds: str) -> Iterator[Path]:
     """
     check_replaceable(target, *holds)
     with _one_line_for("folder", target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(target)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+        place = _follow(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(place)
+        work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
     try:
         with _one_line_for("folder", target):
             yield work
-            _replace_folder(work, target)
+            _replace_folder(work, place)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -53,21 +54,30 @@ def check_replaceable(target: Path, *holds: str) -> None:
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Write `content` to `target` through a temporary sibling and an atomic replace; StoreError when it cannot."""
+    """Write `content` to `target`, or what it links to, through a temporary sibling and an atomic replace.
+
+    StoreError when it cannot.
+    """
     data = content.encode() if isinstance(content, str) else content
     with _one_line_for("file", target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        place = _follow(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(name).chmod(0o644)  # mkstemp's 0600 would hide a shared result from other users
-            Path(name).replace(target)
+            Path(name).replace(place)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def _follow(target: Path) -> Path:
+    """What is replaced: a link stays, and what it points to changes."""
+    return Path(os.path.realpath(target)) if target.is_symlink() else target
 
 
 def open_file(path: Path) -> Path:

@@ -18,13 +18,12 @@ from quarl_bench.cells import FP32, Cells, Member, PolicySet, Protocol, find_hom
 from quarl_bench.engine import name_remote, open_engine
 from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
 from quarl_bench.policy.policy import Policy
-from quarl_bench.policy.stored import Stored, load_stored
+from quarl_bench.policy.stored import Stored
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS
 from quarl_bench.rl.lqcc.recipe import find_recipe as find_lqcc_recipe
-from quarl_bench.rl.lqcc.recipe import name_policy
-from quarl_bench.rl.lqcc.train import train_seeds
+from quarl_bench.rl.lqcc.train import complete_seeds
 from quarl_bench.rl.recipes import Recipe, find_recipe
 from quarl_bench.rl.run import Options
 from quarl_bench.rl.train import train_policy
@@ -39,6 +38,7 @@ KEYS: dict[str, type] = {
 }  # fmt: skip
 Mean = tuple[str, str, float]  # policy, scheme, mean return
 NEEDED = ("algo", "environments", "seeds")
+NAMES = ("environments", "schemes")  # lists of text
 
 
 @dataclass(frozen=True)
@@ -185,15 +185,10 @@ def _find_policy(task: Task, store: Store) -> Iterator[tuple[PolicySpec, Stored]
 
 
 def _train_seeds(task: Task, plan: Plan, options: Options) -> Iterator[tuple[PolicySpec, Stored]]:
-    """All seeds of an LQCC configuration, trained together unless all are there."""
+    """All seeds of an LQCC configuration; those that are missing are trained together."""
     recipe = find_lqcc_recipe(task.algo).quantize(task.schemes[0])
     recipe = recipe.override(timesteps=task.steps) if task.steps else recipe
-    folder = plan.baselines / "policies"
-    specs = [name_policy(recipe, task.environment, seed) for seed in task.seeds]
-    if all((folder / spec.name).exists() for spec in specs):
-        yield from ((spec, load_stored(folder / spec.name)) for spec in specs)
-    else:
-        yield from train_seeds(recipe, task.environment, task.seeds, folder, options)
+    yield from complete_seeds(recipe, task.environment, task.seeds, plan.baselines / "policies", options)
 
 
 def _measure(store: Store, plan: Plan, task: Task, spec: PolicySpec, stored: Stored) -> Iterator[Mean]:
@@ -250,8 +245,17 @@ def _check(entry: Any, where: str) -> None:
             raise SpecError(f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]) or (KEYS[key] is list and not value):
             raise SpecError(f"{where}, key {key!r}: must be a {KEYS[key].__name__}, and not empty")
-    for key in ("cores", "memory"):
+    _check_values(entry, where)
+
+
+def _check_values(entry: dict[str, Any], where: str) -> None:
+    for key in ("cores", "memory", "steps"):
         if entry.get(key, 1) < 1:
             raise SpecError(f"{where}, key {key!r}: must be at least 1")
+    for key in NAMES:
+        if not all(isinstance(name, str) for name in entry.get(key, ())):
+            raise SpecError(f"{where}, key {key!r}: must be a list of names in quotes")
+    if "steps" in entry and not entry.get("lqcc"):
+        raise SpecError(f"{where}, key 'steps': is of LQCC's trainings, `lqcc = true`; others train by their recipe")
     if any(type(seed) is not int or seed < 0 for seed in entry["seeds"]):
         raise SpecError(f"{where}, key 'seeds': must be whole numbers from 0 on")

@@ -258,10 +258,11 @@ def _is_listed(environment: Environment) -> bool:
 def _register(made: type[AnyEnvironment]) -> Environment:
     """A class of the user's own under its module's name and its own, in the place of an earlier class of that name."""
     name = f"{made.__module__}.{made.__name__}-v0"
+    steps = getattr(made, "max_episode_steps", None)
+    if steps is not None and (not isinstance(steps, int) or steps < 1):
+        raise SpecError(f"environment {name}: max_episode_steps {steps!r}; give its class a whole number above 0")
     gymnasium.registry.pop(name, None)
-    gymnasium.register(
-        name, entry_point=partial(make_own, made), max_episode_steps=getattr(made, "max_episode_steps", None)
-    )
+    gymnasium.register(name, entry_point=partial(make_own, made), max_episode_steps=steps)
     return replace(identify_environment(name), custom=True)
 
 

@@ -270,3 +270,17 @@ def test_an_unfinished_run_belongs_to_one_process(tmp_path: Path) -> None:
         hold_too()
         target.touch()
     assert names_in(target.parent) == ["run"]
+
+
+def test_a_link_stays_and_what_it_points_to_changes(tmp_path):
+    (tmp_path / "real").mkdir()
+    for name, real in (("folder", "real"), ("dangling", "new"), ("file", "text")):
+        (tmp_path / name).symlink_to(tmp_path / real)
+    for name in ("folder", "dangling"):
+        with new_folder(tmp_path / name, MARK) as work:
+            (work / MARK).write_text(name)
+    write_file(tmp_path / "file", "text")
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "dangling", "file", "real", "new", "text"}
+    assert all((tmp_path / name).is_symlink() for name in ("folder", "dangling", "file"))
+    assert [(tmp_path / name / MARK).read_text() for name in ("real", "new")] == ["folder", "dangling"]
+    assert (tmp_path / "text").read_text() == "text"

@@ -14,6 +14,7 @@ from quarl_bench.claims.verdict import judge_retention
 from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.net import Activation
+from quarl_bench.policy.files import save_policy
 from quarl_bench.policy.foreign import read_architecture, read_chain
 from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.sb3 import extract
@@ -56,6 +57,41 @@ class Named(Target):
 
 class Endless(Target):
     max_episode_steps = None
+
+class Backwards(Target):
+    max_episode_steps = -3
+
+class Started(Target):
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+class Whole(Target):
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.int64)
+
+class Unseeded(Target):
+    def reset(self, *, seed=None, options=None):
+        return super().reset()
+
+class Pixels(Target):
+    observation_space = gymnasium.spaces.Box(0, 255, (12, 14, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        print("a line of its own")
+        return self.np_random.integers(0, 256, (12, 14, 3)).astype(np.uint8), {}
+
+    def step(self, action):
+        return self.np_random.integers(0, 256, (12, 14, 3)).astype(np.uint8), float(action), False, False, {}
+
+class Divided(torch.nn.Sequential):
+    def forward(self, x):
+        return super().forward(x / 255)
+
+def chooser():
+    return torch.nn.Linear(2, 2)
+
+def look():
+    return Divided(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 10 * 12, 2))
 
 torch.manual_seed(0)
 actor = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1), torch.nn.Tanh())
@@ -228,6 +264,10 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
         ("{0}:actor", "{0}:Configured", "{0}:Configured': making one failed (TypeError: "),
         ("{}:actor", "{}:Nothing", "has no environment class"),
         ("{}:actor", "{}:Endless", "no step limit"),
+        ("{}:actor", "{}:Backwards", "max_episode_steps -3; give its class a whole number above 0"),
+        ("{}:actor", "{}:Whole", "are whole numbers; use Discrete, or a Box of real ones"),
+        ("{}:chooser", "{}:Started", "outputs for the actions Discrete(2, start=1)"),
+        ("{}:actor", "{}:Unseeded", "reset(seed=...) does not give the same start twice"),
         ("{}:actor", "nowhere:Env", "importing 'nowhere' failed"),
         ("no_such_module:actor", "{}:Target", "importing 'no_such_module' failed"),
     ],
@@ -238,6 +278,17 @@ def test_what_cannot_be_checked_is_one_line(own, policy, environment, message, c
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message.format(own) in line
+
+
+def test_images_may_come_channel_last_and_environments_may_print(own, tmp_path, capsys):
+    arguments = [f"{own}:look", "--environment", f"{own}:Pixels", "--episodes", "12"]
+    assert main(["evaluate", *arguments, "--scheme", "w8", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert isinstance(json.loads(captured.out), dict)
+    assert "a line of its own" in captured.err
+    stored, _ = open_task(Named(Path(f"{own}:look"), f"{own}:Pixels"))
+    save_policy(stored.policy, tmp_path / "look", {"environment": f"{own}:Pixels"})
+    assert open_task(Named(tmp_path / "look", f"{own}:Pixels"))[0].policy.transform.shape == (3, 12, 14)
 
 
 def test_a_wrong_path_says_what_it_is(tmp_path, capsys):
@@ -337,6 +388,28 @@ class Scaled(torch.nn.Sequential):
 
     def forward(self, x):
         return super().forward(self.before(x))
+
+
+def test_an_activation_may_stand_twice():
+    act = torch.nn.ReLU()
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), act, torch.nn.Linear(8, 8), act, torch.nn.Linear(8, 2))
+    assert [layer.activation for layer in read_chain(net, (4,), "x")] == [Activation.RELU] * 2 + [Activation.NONE]
+    weights = {name: value.numpy() for name, value in net.state_dict().items()}
+    assert len(read_architecture("0,relu,2,relu,4", weights, "x")) == 3  # the names a Sequential gives
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (torch.nn.Linear(4, 2).bfloat16(), r"parameters of torch.bfloat16; convert it by its method float\(\)"),
+        (torch.nn.Linear(4, 2).double(), "parameters of torch.float64"),
+        (torch.nn.Linear(4, 2, device="meta"), "parameters without values"),
+        (torch.nn.LazyLinear(2), "parameters without values"),
+    ],
+)
+def test_parameters_are_fp32_and_there(module, message):
+    with pytest.raises(PolicyError, match=message):
+        read_chain(module, (4,), "x")
 
 
 def test_a_forward_that_clips_is_no_chain():

@@ -124,6 +124,11 @@ class TestTrain:
         assert result["return"]["episodes"] > 0
         code, _, err = quarl("train", "ppo", "cartpole", "--output", "trained")
         assert (code, err) == (2, "quarl train: trained exists; pass --force to replace it, or another --output\n")
+        kept = quarl_json("train", "ppo", "cartpole", "--output", "trained", "--resume")
+        assert kept["sha256"] == result["sha256"]
+        code, _, err = quarl("train", "ppo", "cartpole", "--seed", "1", "--output", "trained", "--resume")
+        assert (code, "trained was trained by another recipe or seed" in err) == (2, True)
+        signal.signal(signal.SIGTERM, before)
 
     def test_other_steps(self, folder, quarl, quarl_json, monkeypatch):
         """The recipe's own are the cache's; too few to learn from train nothing."""

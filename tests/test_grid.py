@@ -10,7 +10,7 @@ from quarl_bench import grid
 from quarl_bench.cells import Cells, Protocol
 from quarl_bench.claims.runs import Runs, average
 from quarl_bench.cli import main
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.spec import Case
 from quarl_bench.store import Places, Store, Train
 from tests.engine import needs_ray, run_alone, takes_minutes
@@ -74,6 +74,11 @@ def test_lqccs_grid_has_its_size(tmp_path):
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\ncolour = 0", "unknown key 'colour'"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['nowhere']\nseeds = [0]", "unknown environment"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\nschemes = ['int9']", "int9"),
+        (
+            "[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\nschemes = [1]",
+            "a list of names in quotes",
+        ),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\nsteps = 9", "key 'steps': is of LQCC's"),
         ("[[task]]\nalgo = 'dqn'\nenvironments = ['pendulum']\nseeds = [0]", "no dqn recipe"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0, 0]", "is listed twice"),
     ],
@@ -125,6 +130,11 @@ def test_lqcc_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
     for task, row in zip(tasks, means, strict=True):
         found = Runs(cells).find_arm(Case("sac", "pendulum", task.schemes[0], "lqcc"))
         assert list(average(cells, found)) == [mean for _, _, mean in row]
+    with pytest.raises(StoreError, match="was trained by another recipe"):
+        grid.run_task(replace(tasks[0], seeds=(0, 1, 2), steps=5041), plan)
+    more = grid.run_task(replace(tasks[0], seeds=(0, 1, 2)), plan)
+    assert more[:2] == means[0]
+    assert {path: path.stat().st_mtime_ns for path in written} == written, "what is there is kept"
 
 
 WORKERS = """

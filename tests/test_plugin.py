@@ -255,6 +255,39 @@ def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.parametrize("arguments", [("--collect-only",), ("test_bnech.py",)])
+def test_a_run_of_nothing_keeps_earlier_results(project, arguments):
+    write_synthetic(project, **SUPPORTED)
+    run(project, "--quarl-json", "rows.json")
+    before = read_rows(project)
+    assert len(before["rows"]) == 2
+    run(project, *arguments, "--quarl-json", "rows.json")
+    assert read_rows(project) == before
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_subtests_do_not_repeat_rows(project, workers):
+    write_synthetic(project, after="with subtests.test('more'): pass", **SUPPORTED)
+    bench = project.path / "test_bench.py"
+    bench.write_text(bench.read_text().replace("(case, verdict)", "(case, verdict, subtests)"))
+    result = run(project, "-n", workers, "--quarl-json", "rows.json")
+    assert [row["outcome"] for row in read_rows(project)["rows"]] == ["passed"] * 2
+    result.stdout.fnmatch_lines(["cell: 2 cases: 2 supported*"])
+
+
+def test_paths_of_an_ini_file_begin_there(project, monkeypatch):
+    write_synthetic(project, **SUPPORTED)
+    project.makeini("[pytest]\nquarl_cache_dir = .qcache\nquarl_baselines = baselines")
+    (project.path / "below").mkdir()
+    monkeypatch.chdir(project.path / "below")
+    for name in ("QUARL_ZOO", "QUARL_BOARDS"):
+        monkeypatch.setenv(name, "")  # as CI leaves a variable that nobody set
+    result = run_inside(project, "--quarl-claims=../claims.toml", "..")
+    assert result.ret == 0
+    assert (project.path / ".qcache").is_dir()
+    assert not (project.path / "below" / ".qcache").exists()
+
+
 def test_a_case_without_a_verdict_is_said(project):
     project.makepyfile(test_bench="import pytest\n\n@pytest.mark.claim('cell')\ndef test_x(case):\n    pass\n")
     run(project).stdout.fnmatch_lines(["note: 2 of a claim passed without a verdict, which says nothing: *"])

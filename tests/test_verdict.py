@@ -421,7 +421,7 @@ def test_unpaired_measurements_are_refused() -> None:
         judge_retention(good, measure(returns[:1]))
     with pytest.raises(SpecError, match="different environment seeds"):
         judge_retention(good, measure(returns[:, :3]))
-    with pytest.raises(SpecError, match="different environment seeds or starts"):
+    with pytest.raises(SpecError, match="does not give the same start twice"):
         judge_retention(good, measure(returns, ("w", "x", "y", "z")))
     with pytest.raises(SpecError, match="task-a: 2 reference"):
         judge_mean_error({"task-a": (good, measure(returns[:1]))})

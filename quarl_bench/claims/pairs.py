@@ -217,6 +217,11 @@ def align(*measurements: Measurement, cell: str = "") -> tuple[Floats, ...]:
                 f"{where}{len(first.policies)} reference and {len(other.policies)} candidate policies; "
                 "measure the same ones"
             )
-        if other.environment_seeds != first.environment_seeds or other.episodes != first.episodes:
-            raise SpecError(f"{where}reference and candidate ran on different environment seeds or starts; pair them")
+        if other.environment_seeds != first.environment_seeds:
+            raise SpecError(f"{where}reference and candidate ran on different environment seeds; pair them")
+        if other.episodes != first.episodes:
+            raise SpecError(
+                f"{where}reference and candidate began elsewhere from equal seeds: the environment's reset(seed=...) "
+                "does not give the same start twice; draw it from that seed"
+            )
     return tuple(_read(m, f"{where}{'candidate' if index else 'reference'}") for index, m in enumerate(measurements))

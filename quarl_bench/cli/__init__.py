@@ -4,6 +4,7 @@ One module per command; each imports what is heavy only when it runs, so that `-
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import traceback
@@ -44,8 +45,11 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is returned."""
     options = _build_parser().parse_args(arguments)
+    options.stdout = sys.stdout
     try:
-        code = int(options.run(options))
+        # Environments and policies of other people print what they like, which is no part of a result.
+        with contextlib.redirect_stdout(sys.stderr):
+            code = int(options.run(options))
         sys.stdout.flush()  # here, where a closed pipe is understood, not when the interpreter ends
     except QuarlError as error:
         print(f"quarl {options.command}: {error}", file=sys.stderr)

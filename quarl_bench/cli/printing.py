@@ -12,7 +12,7 @@ from typing import Any
 
 def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:
     """One JSON object under `--json`, else the text."""
-    print(json.dumps(result) if options.json else text)
+    print(json.dumps(result) if options.json else text, file=options.stdout)
 
 
 def say(line: str) -> None:

@@ -55,7 +55,10 @@ def add_command(commands: Any) -> None:
         help="environment steps per seed. Default: the recipe's.",
     )
     command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
-    command.add_argument("--resume", action="store_true", help="go on from the last checkpoint. Default: start anew.")
+    command.add_argument(
+        "--resume", action="store_true",
+        help="go on from the last checkpoint, and keep a policy that is finished. Default: start anew.",
+    )  # fmt: skip
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
     command.add_argument(
         "--workers", type=read_positive, default=1, metavar="N",
@@ -95,7 +98,7 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
     from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.policy.files import INTEGERS, WEIGHTS
     from quarl_bench.rl.run import Interrupted
-    from quarl_bench.rl.train import train_policy
+    from quarl_bench.rl.train import keep_policy, train_policy
     from quarl_bench.spec import PolicySpec
     from quarl_bench.store import Places, Store, Train
 
@@ -118,11 +121,12 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
             stored = store.integers(spec) if spec.scheme else store.policy(spec)
         else:
             folder = options.output
-            if folder.exists() and not options.force:
+            there = folder.exists() and not options.force
+            if there and not options.resume:
                 raise StoreError(f"{folder} exists; pass --force to replace it, or another --output")
             check_replaceable(folder, WEIGHTS, INTEGERS)
             checkpoint = folder.with_name(folder.name + ".checkpoint")
-            stored = train(spec, recipe, folder, checkpoint)
+            stored = keep_policy(spec, recipe, folder) if there else train(spec, recipe, folder, checkpoint)
     except Interrupted as reason:
         say(str(reason))
         return STOPPED

@@ -124,7 +124,7 @@ def read_settings(config: pytest.Config) -> Settings:
         count = PROFILES[profile] if episodes is None else read_episodes(str(episodes))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
-    named = _choose(config, "baselines")
+    named = _choose_place(config, "baselines")
     if named and not (Path(named) / "policies").is_dir():
         what = "no policies/ in it" if Path(named).is_dir() else "no such folder"
         raise pytest.UsageError(f"--quarl-baselines {named}: {what}; name one with policies/<policy>/")
@@ -178,6 +178,17 @@ def _choose(config: pytest.Config, name: str) -> Any:
     return config.getini(dest) or None if value is None else value
 
 
+def _choose_place(config: pytest.Config, name: str, variable: str = "") -> str | None:
+    """A path: the command line's, the ini file's, which begins there, or that of an environment variable."""
+    value = config.getoption(f"quarl_{name}")
+    if value is not None:
+        return str(value)
+    configured = config.getini(f"quarl_{name}")
+    if configured:
+        return str((config.inipath or config.rootpath / "pytest.ini").parent / configured)
+    return os.environ.get(variable) or None
+
+
 def _choose_file(config: pytest.Config, name: str) -> Path | None:
     """A file to write when the run ends; its folder must be there and writable now, not after an hour of work."""
     chosen = config.getoption(f"quarl_{name}")
@@ -194,7 +205,7 @@ def _choose_file(config: pytest.Config, name: str) -> Path | None:
 
 def _find_zoo(config: pytest.Config) -> Path | None:
     """The zoo's folder; one that was named must be there."""
-    chosen = _choose(config, "zoo") or os.environ.get("QUARL_ZOO")
+    chosen = _choose_place(config, "zoo", "QUARL_ZOO")
     if chosen is None:
         return None
     if not Path(chosen).is_dir() or not any(Path(chosen).glob("*/*/*.zip")):
@@ -205,7 +216,7 @@ def _find_zoo(config: pytest.Config) -> Path | None:
 
 def _find_boards(config: pytest.Config) -> Path | None:
     """The board file; one that was named must be there and make sense now."""
-    chosen = _choose(config, "boards") or os.environ.get("QUARL_BOARDS")
+    chosen = _choose_place(config, "boards", "QUARL_BOARDS")
     if chosen is None:
         return None
     from quarl_bench.boards.board import read_boards
@@ -256,7 +267,7 @@ def _find_results(config: pytest.Config) -> Path | None:
 
 def _find_cache(config: pytest.Config) -> Path:
     """The cache folder; one that was named must be usable now, not after an hour of work."""
-    chosen = _choose(config, "cache_dir")
+    chosen = _choose_place(config, "cache_dir")
     if chosen is None:
         return default_cache()
     try:

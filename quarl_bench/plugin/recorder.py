@@ -39,6 +39,9 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Read the properties of a finished phase; rows are complete after the call, or a setup that ended it."""
+        if hasattr(report, "context"):  # a subtest's: the report of its test says the same again
+            report.user_properties[:] = _shorten(report.user_properties)
+            return
         properties: dict[str, Any] = dict(report.user_properties)
         self._basis = properties.get(BASIS, self._basis)
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
@@ -57,6 +60,9 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Compare with the last run; write the results file and the page."""
         settings = self._settings
+        misspelt = session.exitstatus == pytest.ExitCode.USAGE_ERROR and not self.durations
+        if misspelt or self._config.option.collectonly:
+            return  # nothing was run: earlier results stay
         if settings.compare is not None:
             from quarl_bench.report.compare import compare_rows, list_conditions
             from quarl_bench.report.documents import read_results

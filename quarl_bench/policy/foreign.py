@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
@@ -32,7 +32,7 @@ PRESETS = {  # of CleanRL's single-file agents
     "cleanrl-sac": "fc1,relu,fc2,relu,fc_mean,tanh",
 }
 NORMALIZED = ("cleanrl-ppo-continuous",)  # trained on normalized observations, whose statistics the file lacks
-STEP = re.compile(r"([A-Za-z_][\w.]*)(?:/([1-9]\d?))?", re.ASCII)  # a module's name, and a convolution's stride
+STEP = re.compile(r"(\w[\w.]*)(?:/([1-9]\d?))?", re.ASCII)  # a module's name, and a convolution's stride
 PROBES, TOLERANCE = 32, 1e-4
 MAGNITUDES = (0.1, 1.0, 10.0, 1000.0)  # of probes: what a forward clips shows at some of them
 PIXELS = 255.0
@@ -62,8 +62,9 @@ def read_chain(
 
     PolicyError when its forward does anything else, which random inputs of several magnitudes tell.
     """
-    leaves = [leaf for leaf in module.modules() if not list(leaf.children())]
-    layers = tuple(read_modules(leaves))
+    _check_parameters(module, where)
+    every = [part for _, part in module.named_modules(remove_duplicate=False)]  # an activation may stand twice
+    layers = tuple(read_modules(part for part in every if not list(part.children())))
     generator = np.random.default_rng(0)
     if image:
         x = generator.integers(0, 256, (PROBES, *shape)).astype(np.float32)
@@ -86,8 +87,16 @@ def read_chain(
     if undivided and not same:
         raise PolicyError(f"{where}: its forward takes pixels up to 255; divide them by 255 in it")
     if not same:
-        raise PolicyError(f"{where}: its forward is not the chain of its modules; pass the network alone")
+        raise PolicyError(f"{where}: its forward is not the chain of its modules in their order; pass an nn.Sequential")
     return layers
+
+
+def _check_parameters(module: torch.nn.Module, where: str) -> None:
+    for parameter in module.parameters():
+        if parameter.is_meta or isinstance(parameter, torch.nn.UninitializedParameter):
+            raise PolicyError(f"{where}: parameters without values; load them, or call the module once")
+        if parameter.dtype != torch.float32:
+            raise PolicyError(f"{where}: parameters of {parameter.dtype}; convert it by its method float()")
 
 
 def _is_close(found: Floats, expected: Floats) -> bool:
@@ -119,16 +128,20 @@ def adopt(
         return PolicyNet(transform, net, ActionHead(HeadKind.ARGMAX))
     if not isinstance(actions, spaces.Box) or len(actions.shape) != 1:
         raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or a one-dimensional Box")
+    if actions.dtype.kind != "f":
+        raise PolicyError(f"{where}: actions {actions} are whole numbers; use Discrete, or a Box of real ones")
     kind = HeadKind.TANH if squashed else HeadKind.CLIP
     head = ActionHead(kind, actions.low.astype(np.float32), actions.high.astype(np.float32))
     return PolicyNet(transform, net, head)
 
 
 def read_shape(observations: spaces.Space[object], where: str) -> tuple[int, ...]:
-    """Of the environment's observations; PolicyError where they are no Box."""
+    """Of what a network gets, images channel-first; PolicyError where observations are no Box."""
     if not isinstance(observations, spaces.Box):
         raise PolicyError(f"{where}: observations {observations} have no portable form; flatten them to a Box")
-    return tuple(map(int, observations.shape))
+    shape = tuple(map(int, observations.shape))
+    last = is_image_space(observations) and not is_image_space_channels_first(observations)
+    return (shape[2], *shape[:2]) if last else shape
 
 
 def _read_step(step: str, text: str, weights: Weights, where: str) -> Layer:

@@ -1,6 +1,8 @@
 """Files that become a page, or parts of one run: read, and refused when they are something else."""
 
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,4 +57,23 @@ def read_results(path: Path) -> Document:
             isinstance(entry, dict) and keys <= entry.keys() for entry in entries
         ):
             raise StoreError(f"{path}: {name} without {', '.join(sorted(keys))}; restore it, or run pytest again")
+    damaged = next((name for name, fine in _check_values(document.data) if not fine), None)
+    if damaged:
+        raise StoreError(f"{path}: {damaged} of another type; restore it, or run pytest again")
     return document
+
+
+def _check_values(data: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """What comparisons and shards compute with, and whether it is what they need."""
+    for name in ("settings", "machine", "durations"):
+        yield name, isinstance(data.get(name, {}), dict)
+    yield "durations", all(map(_is_number, data.get("durations", {}).values()))
+    for row in data["rows"]:
+        limits = row.get("interval")
+        yield f"estimate of {row['id']}", row.get("estimate") is None or _is_number(row["estimate"])
+        paired = isinstance(limits, list) and len(limits) == 2 and all(map(_is_number, limits))
+        yield f"interval of {row['id']}", limits is None or paired
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

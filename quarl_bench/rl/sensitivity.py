@@ -77,5 +77,6 @@ def _exchange(policy: PolicyNet, index: int, rounded: Net) -> PolicyNet:
 
 
 def _compare(before: Floats, after: Floats) -> float:
-    size = float(np.linalg.norm(before))
-    return float(np.linalg.norm(before - after)) / size if size else 0.0
+    exact = before.astype(np.float64)  # whose squares a large weight does not overflow
+    size = float(np.linalg.norm(exact))
+    return float(np.linalg.norm(exact - after)) / size if size else 0.0

@@ -54,13 +54,10 @@ def train_schemes(
     for unfinished in (trunk, *checkpoints.values()):
         check_unfinished(unfinished, options)
     kept = {
-        scheme: load_stored(folder / arm.name)
+        scheme: keep_policy(arm, recipes[scheme], folder / arm.name)
         for scheme, arm in arms.items()
         if options.resume and (folder / arm.name).exists()
     }
-    for scheme, stored in kept.items():
-        if stored.about["recipe"]["sha256"] != recipes[scheme].sha256:
-            raise StoreError(f"{folder / arms[scheme].name} was trained by another recipe; choose another --output")
     waiting = [scheme for scheme in arms if scheme not in kept]
     new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
     with hold_run(trunk):
@@ -74,6 +71,14 @@ def train_schemes(
             yield arm, kept[scheme]
         else:
             yield arm, train_policy(arm, recipes[scheme], folder / arm.name, checkpoints[scheme], resumed)
+
+
+def keep_policy(spec: PolicySpec, recipe: Recipe, folder: Path) -> Stored:
+    """The finished policy in `folder`; StoreError where it was trained by another recipe, or from another seed."""
+    stored = load_stored(folder)
+    if (stored.about.get("recipe", {}).get("sha256"), stored.about.get("seed")) != (recipe.sha256, spec.seed):
+        raise StoreError(f"{folder} was trained by another recipe or seed; choose another --output")
+    return stored
 
 
 def check_unfinished(checkpoint: Path, options: Options) -> None:

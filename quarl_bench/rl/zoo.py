@@ -56,15 +56,21 @@ def check_fit(policy: PolicyNet | IntegerPolicy, environment: Environment) -> No
     observations, actions = bare.observation_space, bare.action_space
     bare.close()
     shape, head = policy.transform.shape, policy.head
-    if observations.shape != shape:
+    channel_last = (*shape[1:], shape[0]) if policy.transform.image else shape
+    if observations.shape not in (shape, channel_last):
         gives = observations.shape or observations
         raise PolicyError(f"an agent of {shape} observations cannot play {environment.id}, which gives {gives}")
     if head.low is None or head.high is None:
-        fits = isinstance(actions, gymnasium.spaces.Discrete) and actions.n == policy.net.outputs
+        outputs = policy.net.outputs
+        fits = isinstance(actions, gymnasium.spaces.Discrete) and (actions.start, actions.n) == (0, outputs)
     else:
-        fits = isinstance(actions, gymnasium.spaces.Box) and all(
-            np.array_equal(bound.astype(np.float32), own)
-            for bound, own in ((actions.low, head.low), (actions.high, head.high))
+        fits = (
+            isinstance(actions, gymnasium.spaces.Box)
+            and actions.dtype.kind == "f"
+            and all(
+                np.array_equal(bound.astype(np.float32), own)
+                for bound, own in ((actions.low, head.low), (actions.high, head.high))
+            )
         )
     if not fits:
         raise PolicyError(f"an agent of other actions cannot play {environment.id}, which takes {actions}")

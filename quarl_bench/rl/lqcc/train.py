@@ -82,7 +82,7 @@ def complete_seeds(
     kept = [(spec, load_stored(folder / spec.name)) for spec in run.specs if (folder / spec.name).exists()]
     for spec, stored in kept:
         if stored.about["recipe"]["sha256"] != recipe.sha256:
-            raise StoreError(f"{folder / spec.name} was trained by another recipe; choose another --output")
+            raise StoreError(f"{folder / spec.name} was trained by another recipe; choose another folder")
     done = {} if run.unfinished else {spec.seed: (spec, stored) for spec, stored in kept}
     missing = [seed for seed in run.seeds if seed not in done]
     if missing:
