@@ -191,10 +191,22 @@ def test_junit_xml_has_verdicts_and_no_bulk(project):
         (("--quarl-compare", "nothing.json"), "*--quarl-compare: nothing.json: No such file*"),
         (("--quarl-compare", "numbers.json"), "*--quarl-compare: numbers.json: holds no rows*"),
         (("--quarl-compare", "keyless.json"), "*--quarl-compare: keyless.json: rows without id, nodeid, verdict; *"),
+        (("--quarl-compare", "interval.json"), "*interval.json: interval of x of another type; restore it, or run *"),
+        (("--quarl-compare", "estimate.json"), "*estimate.json: estimate of x of another type; *"),
+        (("--quarl-compare", "settings.json"), "*settings.json: settings of another type; *"),
+        (("--quarl-compare", "durations.json"), "*durations.json: durations of another type; *"),
     ],
 )
 def test_bad_options_are_one_line(project, arguments, message):
-    (project.path / "keyless.json").write_text('{"schema_version": 1, "rows": [{}]}')
+    row = {"nodeid": "x", "id": "x", "verdict": "supported"}
+    for name, damage in (
+        ("keyless", {"rows": [{}]}),
+        ("interval", {"rows": [row | {"interval": [None, None]}]}),
+        ("estimate", {"rows": [row | {"estimate": "much"}]}),
+        ("settings", {"rows": [row], "settings": []}),
+        ("durations", {"rows": [row], "durations": {"x": -1.0}}),
+    ):
+        (project.path / f"{name}.json").write_text(json.dumps({"schema_version": 1} | damage))
     result = run_inside(project, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
