@@ -102,7 +102,7 @@ class TestSchemes:
         self.train(tmp_path, "qat8")
         longer = {"qat8": make_recipe().train_aware("qat8", 300)}
         spec = PolicySpec("ppo", make_recipe().environment, 7)
-        with pytest.raises(StoreError, match="was trained by another recipe or seed; choose another --output"):
+        with pytest.raises(StoreError, match="was trained by another recipe or seed; choose another folder"):
             next(train_schemes(spec, longer, tmp_path, Options(resume=True)))
 
     @pytest.mark.parametrize("after", range(1, 13, 2))

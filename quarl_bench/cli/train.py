@@ -126,7 +126,7 @@ def train_one(options: argparse.Namespace, settings: "Options") -> int:
                 raise StoreError(f"{folder} exists; pass --force to replace it, or another --output")
             check_replaceable(folder, WEIGHTS, INTEGERS)
             checkpoint = folder.with_name(folder.name + ".checkpoint")
-            stored = keep_policy(spec, recipe, folder) if there else train(spec, recipe, folder, checkpoint)
+            stored = keep_policy(spec, recipe.sha256, folder) if there else train(spec, recipe, folder, checkpoint)
     except Interrupted as reason:
         say(str(reason))
         return STOPPED

@@ -54,7 +54,7 @@ def train_schemes(
     for unfinished in (trunk, *checkpoints.values()):
         check_unfinished(unfinished, options)
     kept = {
-        scheme: keep_policy(arm, recipes[scheme], folder / arm.name)
+        scheme: keep_policy(arm, recipes[scheme].sha256, folder / arm.name)
         for scheme, arm in arms.items()
         if options.resume and (folder / arm.name).exists()
     }
@@ -73,11 +73,11 @@ def train_schemes(
             yield arm, train_policy(arm, recipes[scheme], folder / arm.name, checkpoints[scheme], resumed)
 
 
-def keep_policy(spec: PolicySpec, recipe: Recipe, folder: Path) -> Stored:
-    """The finished policy in `folder`; StoreError where it was trained by another recipe, or from another seed."""
+def keep_policy(spec: PolicySpec, recipe: str, folder: Path) -> Stored:
+    """The finished policy in `folder`; StoreError where it has another seed, or another recipe than of this hash."""
     stored = load_stored(folder)
-    if (stored.about.get("recipe", {}).get("sha256"), stored.about.get("seed")) != (recipe.sha256, spec.seed):
-        raise StoreError(f"{folder} was trained by another recipe or seed; choose another --output")
+    if (stored.about.get("recipe", {}).get("sha256"), stored.about.get("seed")) != (recipe, spec.seed):
+        raise StoreError(f"{folder} was trained by another recipe or seed; choose another folder")
     return stored
 
 

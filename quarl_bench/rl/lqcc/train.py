@@ -29,7 +29,7 @@ from quarl_bench.policy.clipping import count_clipped
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
-from quarl_bench.policy.stored import Stored, load_stored, save_stored
+from quarl_bench.policy.stored import Stored, save_stored
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
@@ -38,7 +38,7 @@ from quarl_bench.rl.lqcc.agents import AGENTS, Agent
 from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, find_published, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
 from quarl_bench.rl.run import CURVE_POINTS, Interrupted, Options, score_policy
-from quarl_bench.rl.train import check_unfinished
+from quarl_bench.rl.train import check_unfinished, keep_policy
 from quarl_bench.spec import PolicySpec
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
@@ -79,10 +79,8 @@ def complete_seeds(
     `train_seeds`.
     """
     run = Run.plan(recipe, environment, seeds, folder, options)
-    kept = [(spec, load_stored(folder / spec.name)) for spec in run.specs if (folder / spec.name).exists()]
-    for spec, stored in kept:
-        if stored.about["recipe"]["sha256"] != recipe.sha256:
-            raise StoreError(f"{folder / spec.name} was trained by another recipe; choose another folder")
+    there = [spec for spec in run.specs if (folder / spec.name).exists()]
+    kept = [(spec, keep_policy(spec, recipe.sha256, folder / spec.name)) for spec in there]
     done = {} if run.unfinished else {spec.seed: (spec, stored) for spec, stored in kept}
     missing = [seed for seed in run.seeds if seed not in done]
     if missing:
