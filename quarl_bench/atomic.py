@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from quarl_bench.errors import StoreError
 
 ABANDONED = 24 * 3600.0  # seconds
@@ -115,6 +113,8 @@ def hold_run(folder: Path) -> Iterator[None]:
 
     Raises StoreError when another process holds it, or where a lock cannot be made.
     """
+    from filelock import FileLock, Timeout
+
     lock = FileLock(folder.with_name(f".{folder.name}.lock"), blocking=False)
     with _one_line_for("folder", folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

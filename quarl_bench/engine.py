@@ -1,16 +1,18 @@
 """Ray, for what outgrows one process: local by default, a cluster by its address. The one module that starts it."""
 
 import contextlib
-import importlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from quarl_bench.errors import EngineError, MissingExtra, first_line
+from quarl_bench.errors import EngineError, first_line
+from quarl_bench.extras import require
 
 KNOCK_SECONDS = 5.0  # for an address to accept a connection
 HEALTH_SECONDS = 12.0  # for what listens there to say that it is Ray; both together stay below 20
@@ -23,12 +25,9 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # the caller's own priority, not 15 below it
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about a future default
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module("ray")
-    except ImportError as error:
-        raise MissingExtra("actorq", "work on several processes or machines (ray)") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return require("ray", "actorq", "work on several processes or machines (ray)")
 
 
 @contextlib.contextmanager
@@ -38,9 +37,11 @@ def open_engine(address: str | None, processes: int, store: int | None = None) -
     `store` are bytes of a local object store. EngineError, within 20 seconds, for an address that nobody answers, for a
     cluster that is too small, and for a store that Ray refuses.
     """
-    ray = import_ray()
+    ray, on_term = import_ray(), signal.getsignal(signal.SIGTERM)
     try:
         _start(ray, address, processes, store)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_term)  # the caller's: Ray's own ends the process with a traceback
         # Ray prints what it thinks of dead workers, and has no switch: stdout is for results.
         with contextlib.redirect_stdout(sys.stderr):
             yield ray

@@ -4,7 +4,7 @@ Each message is one line that says what is wrong, where, and what to do about it
 
     QuarlError                 anything the user can mend; exit code 2 in the CLI, 4 at pytest start-up
     |-- SpecError              an id, algorithm, environment, scheme or option that does not exist
-    |-- MissingExtra           an optional dependency that is not installed
+    |-- MissingExtra           an optional dependency that is not installed, or in a version that does not do
     |-- PolicyError            a policy that cannot be represented or whose file is not what it claims to be
     |-- QuantizationError      numbers that cannot be quantized as asked
     |-- StoreError             an artefact or measurement that cannot be read, written or found
@@ -25,14 +25,18 @@ class SpecError(QuarlError):
 
 
 class MissingExtra(QuarlError):
-    """An optional dependency is absent; `extra` is the extra that brings it."""
+    """An optional dependency is absent, or of a wrong version as `needed` says; `extra` is the extra that brings it."""
 
-    def __init__(self, extra: str, what: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'quarl_bench[{extra}]'")
-        self.extra, self.what = extra, what
+    def __init__(self, extra: str, what: str, needed: str = "an extra") -> None:
+        super().__init__(f"{what} needs {needed}: pip install 'quarl_bench[{extra}]'")
+        self.extra, self.what, self.needed = extra, what, needed
 
-    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
-        return type(self), (self.extra, self.what)  # between processes only what __init__ takes is passed on
+    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str, str]]:
+        return type(self), (
+            self.extra,
+            self.what,
+            self.needed,
+        )  # between processes only what __init__ takes is passed on
 
 
 class PolicyError(QuarlError):

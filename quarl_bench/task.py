@@ -4,27 +4,27 @@ A policy is a folder of this package, the name of a baseline, a .zip of stable-b
 on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and modules too.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import torch
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.preprocessing import is_image_space
 
 from quarl_bench.deploy.artefact import GOLDEN
 from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.extras import needing
 from quarl_bench.imports import SEPARATOR, import_attribute, make_own
 from quarl_bench.net import Layer
 from quarl_bench.policy import foreign
 from quarl_bench.policy.archive import read_file
 from quarl_bench.policy.files import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
+from quarl_bench.policy.images import is_image_space
 from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.policy import PolicyNet
-from quarl_bench.policy.sb3 import FROM_ENVIRONMENT, extract
 from quarl_bench.policy.statistics import read_statistics
 from quarl_bench.policy.weights import LIMIT, read_safetensors, read_weights
 from quarl_bench.policy.zip import FROM_FOLDER, ZooAgent
@@ -37,20 +37,16 @@ from quarl_bench.rl.environments import (
 from quarl_bench.rl.hub import load_agent
 from quarl_bench.rl.zoo import find_home, read_agent
 
+if TYPE_CHECKING:  # policies are read without it
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
 BASELINES = Path("baselines/policies")  # of a checkout
 HUB = "hub:"  # what the address of an agent on the Hugging Face hub begins with
 RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
 # Wrappers that change nothing a policy sees, or that our own games have too (stable-baselines3's for Atari).
 HARMLESS = {"Monitor", "RecordEpisodeStatistics", "RecordVideo"}
-HARMLESS |= {
-    "NoopResetEnv",
-    "MaxAndSkipEnv",
-    "EpisodicLifeEnv",
-    "FireResetEnv",
-    "WarpFrame",
-    "ClipRewardEnv",
-    "AtariWrapper",
-}
+HARMLESS |= {"NoopResetEnv", "MaxAndSkipEnv", "EpisodicLifeEnv", "FireResetEnv"}
+HARMLESS |= {"WarpFrame", "ClipRewardEnv", "AtariWrapper"}
 ALONE = "a network alone says nothing about its task"
 AnyEnvironment = gymnasium.Env[Any, Any]
 AnySpace = gymnasium.Space[Any]
@@ -125,15 +121,8 @@ def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
         if named.environment is None:
             raise SpecError(f"{where}: {ALONE}; pass its environment")
         return _adopt_module(policy, identify(named.environment), _read_statistics(named.normalization), where)
-    if isinstance(policy, BaseAlgorithm):
-        named_statistics = named.normalization is not None
-        net = extract(policy, _read_statistics(named.normalization) if named_statistics else FROM_ENVIRONMENT)
-        about = {
-            "algo": type(policy).__name__.lower(),
-            "environment": _name_home(policy, where) if named.environment is None else None,
-            "origin": "a live model",
-        }
-        stored = StoredPolicy(net, hash_policy(net), about)
+    if _is_model(policy):
+        stored = _extract(policy, named)
     elif isinstance(policy, PolicyNet):
         stored = StoredPolicy(policy, hash_policy(policy))
     elif isinstance(policy, StoredPolicy):
@@ -141,6 +130,23 @@ def take_task(policy: Any, named: Named) -> tuple[StoredPolicy, Environment]:
     else:
         raise SpecError(f"{where} is no policy; pass a model of stable-baselines3, a torch module, a path or a name")
     return stored, _find_home(stored, named.environment, where)
+
+
+def _is_model(policy: Any) -> bool:
+    """Whether it is one of stable-baselines3's, which is imported then; it need not be installed."""
+    module = sys.modules.get("stable_baselines3.common.base_class")
+    return module is not None and isinstance(policy, module.BaseAlgorithm)
+
+
+def _extract(model: "BaseAlgorithm", named: Named) -> StoredPolicy:
+    with needing("sb3", "a model of stable-baselines3"):
+        from quarl_bench.policy.sb3 import FROM_ENVIRONMENT, extract
+
+    given = named.normalization is not None
+    net = extract(model, _read_statistics(named.normalization) if given else FROM_ENVIRONMENT)
+    home = _name_home(model, str(named.policy)) if named.environment is None else None
+    about = {"algo": type(model).__name__.lower(), "environment": home, "origin": "a live model"}
+    return StoredPolicy(net, hash_policy(net), about)
 
 
 def check_alone(algo: str | None, normalization: str | Normalization | None, arch: str | None, folder: Path) -> None:
@@ -266,7 +272,7 @@ def _register(made: type[AnyEnvironment]) -> Environment:
     return replace(identify_environment(name), custom=True)
 
 
-def _name_home(model: BaseAlgorithm, where: str) -> str | None:
+def _name_home(model: "BaseAlgorithm", where: str) -> str | None:
     """The Gymnasium id of the environment that a model holds; None where it holds none, or an unregistered one.
 
     PolicyError where it was made otherwise than that id alone makes it: what would be played is another environment.

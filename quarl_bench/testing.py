@@ -3,24 +3,18 @@
 Imports nothing heavy until it is called: the plugin loads this module in every pytest run.
 """
 
-from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import SpecError
-from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.outcomes import RECORD, Undecided
 
 if TYPE_CHECKING:
     from quarl_bench.check import Subject
+    from quarl_bench.spec import Verdict
     from quarl_bench.store import Store
 
 EPISODES, MARGIN = 100, 0.05
-RECORD: ContextVar[Callable[[dict[str, Any]], None]] = ContextVar("quarl_record")  # set while the plugin runs a test
-
-
-class Undecided(AssertionError):
-    """The interval contains the threshold: neither supported nor refuted. The plugin makes it an outcome of its own."""
 
 
 def assert_quantizable(
@@ -33,7 +27,7 @@ def assert_quantizable(
     episodes: int = EPISODES,
     store: "Store | None" = None,
     **named: Any,
-) -> Verdict:
+) -> "Verdict":
     """Assert that `policy` under `scheme` keeps more than 1 - `margin` of its fp32 return; the verdict is returned.
 
     `policy` is a stable-baselines3 model, a torch module, a PolicyNet, or what `quarl check` takes: a path of a .zip or
@@ -50,6 +44,7 @@ def assert_quantizable(
     from quarl_bench.claims.judge import ClaimRefuted, describe
     from quarl_bench.quant.scheme import Scheme
     from quarl_bench.report.checks import build_check_row, name_check
+    from quarl_bench.spec import Outcome
 
     subject = open_subject(policy, env, store=store, **named)
     name = name_policy(policy)

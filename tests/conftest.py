@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.sizes import draw_examples
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on many threads mostly wait
 
 if shutil.which("ccache"):  # most of a build of Verilator's is its own library, the same for every design
@@ -17,7 +19,12 @@ if shutil.which("ccache"):  # most of a build of Verilator's is its own library,
 POLICIES = Path(__file__).parents[1] / "baselines" / "policies"
 
 settings.register_profile(
-    "quarl", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "quarl",
+    draw_examples(100),
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("quarl")
 

@@ -1,7 +1,6 @@
 """Ray in a process of its own, one at a time on this machine, whatever pytest-xdist does."""
 
 import contextlib
-import importlib.util
 import os
 import signal
 import subprocess
@@ -9,16 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
 from filelock import FileLock
 
 SECONDS = 150  # for a script, on a busy machine
 LOCK = Path(tempfile.gettempdir()) / f"quarl-ray-{os.getuid()}.lock"
-
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra actorq (ray)")
-takes_minutes = pytest.mark.skipif(
-    not os.environ.get("QUARL_EXHAUSTIVE"), reason="a whole Ray starts and loses a process; set QUARL_EXHAUSTIVE"
-)
 
 PRELUDE = """
 import os, signal, sys, threading, time

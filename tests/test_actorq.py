@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.actorq import breakdown as clocks
@@ -30,23 +30,12 @@ from quarl_bench.actorq.replay import Assembler, Replay, Transitions
 from quarl_bench.actorq.server import ParameterServer
 from quarl_bench.actorq.settings import choose_settings
 from quarl_bench.actorq.task import open_task
-from quarl_bench.deploy.c import find_compiler
-from quarl_bench.errors import DeploymentError, PolicyError, SpecError, StoreError
+from quarl_bench.errors import PolicyError, SpecError, StoreError
 from quarl_bench.net import Activation, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import PolicyNet
-
-
-def has_compiler():
-    try:
-        find_compiler()
-    except DeploymentError:
-        return False
-    return True
-
-
-needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C compiler: actors of runtime c need one")
+from tests.sizes import draw_examples
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,8 +90,8 @@ def test_an_int8_broadcast_of_the_papers_width_is_about_a_quarter():
     assert len(encode(policy, 0, shipped="int8", precision="int8", states=draw_states(16, 17))) <= 0.27 * len(full)
 
 
-@needs_compiler
-@settings(max_examples=25)
+@pytest.mark.needs("cc")
+@draw_examples(25)
 @given(
     widths=st.lists(st.integers(1, 70), min_size=1, max_size=3),
     activation=st.sampled_from([Activation.RELU, Activation.TANH]),
@@ -118,10 +107,9 @@ def test_the_integer_kernel_is_the_golden_model(widths, activation, seed):
         np.testing.assert_array_equal(inference.forward(x[None]), golden.net.forward(x[None]))
 
 
-@needs_compiler
+@pytest.mark.needs("cc", "litert")
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.TANH])
 def test_every_runtime_computes_the_same_policy(activation):
-    pytest.importorskip("ai_edge_litert", reason="needs the extra tflite")
     policy, states = make_policy((17, 100, 67, 6), activation), draw_states(8, 17)
     for precision in ("fp32", "fp16", "int8"):
         broadcast = build(deserialize(encode(policy, 0, shipped=precision, precision=precision, states=states)))
@@ -491,7 +479,7 @@ def run_threads(chosen, folder, *, resume=False, stop_at=None):
     return learner, actors, reports, server
 
 
-@needs_compiler
+@pytest.mark.needs("cc")
 @pytest.mark.parametrize(
     ("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "mountaincarcontinuous"), ("a2c", "cartpole")]
 )
@@ -531,7 +519,7 @@ def test_a_small_run_of_threads(algo, environment, precision, tmp_path):
     assert len(list_breakdown([row])) == 1 + len(clocks.ACTING)
 
 
-@needs_compiler
+@pytest.mark.needs("cc")
 def test_a_learner_that_waits_for_more_than_will_come_ends(tmp_path, monkeypatch):
     """A chunk allows fewer samples than a batch, and the actor is the slow side."""
     send = LocalPorts.send
@@ -576,7 +564,7 @@ def test_an_agent_learns_a_bandit(algo, environment, precision):
     assert other.updates == 350
 
 
-@needs_compiler
+@pytest.mark.needs("cc")
 def test_a_stopped_run_goes_on_and_another_network_is_refused(tmp_path):
     small = {"steps": 3000, "warmup": 100, "batch": 16, "chunk": 10, "samples_per_insert": 1.0, "publish_period": 5}
     chosen = choose_settings("dqn", "cartpole", widths=(16, 16), **small)
@@ -602,7 +590,7 @@ def test_a_stopped_run_goes_on_and_another_network_is_refused(tmp_path):
     assert report["breakdown"]["steps"] == report["updates"] - before[1], "times and updates begin at the resume"
 
 
-@needs_compiler
+@pytest.mark.needs("cc")
 def test_an_actor_explores_where_the_run_stands():
     chosen = choose_settings("dqn", "cartpole", widths=(8,), warmup=100, batch=16, anneal=1000, actors=2)
     task = open_task(chosen)
@@ -635,7 +623,7 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path):
         Learner(chosen, open_task(chosen), tmp_path, print).resume()
 
 
-@needs_compiler
+@pytest.mark.needs("cc")
 def test_without_a_learner_an_actor_stops():
     class Gone:
         def count_steps(self):

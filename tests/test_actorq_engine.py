@@ -13,7 +13,8 @@ from quarl_bench.actorq.training import Options, train
 from quarl_bench.cli import main
 from quarl_bench.engine import check_address
 from quarl_bench.errors import EngineError, StoreError
-from tests.engine import needs_ray, run_alone, takes_minutes
+from tests.engine import run_alone
+from tests.sizes import takes_minutes
 
 RUN = """
 from quarl_bench.actorq.settings import choose_settings
@@ -39,7 +40,7 @@ print("left:", left)
 """
 
 
-@needs_ray
+@pytest.mark.needs("actorq")
 @takes_minutes
 def test_a_killed_actor_is_counted_and_replaced(tmp_path):
     code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::ActorProcess.play", 0, 5_000)
@@ -54,7 +55,7 @@ def test_a_killed_actor_is_counted_and_replaced(tmp_path):
     assert not (tmp_path / "run" / "checkpoint").exists()
 
 
-@needs_ray
+@pytest.mark.needs("actorq")
 @takes_minutes
 def test_without_its_learner_a_run_ends_in_one_line(tmp_path):
     code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::LearnerProcess", 0, 10_000_000)
@@ -65,7 +66,7 @@ def test_without_its_learner_a_run_ends_in_one_line(tmp_path):
     assert left == "left: []"
 
 
-@needs_ray
+@pytest.mark.needs("actorq")
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:6379", "nonsense:port", ":6379"])
 def test_an_address_that_nobody_answers(address):
     begin = time.monotonic()
@@ -74,7 +75,7 @@ def test_an_address_that_nobody_answers(address):
     assert time.monotonic() - begin < 20
 
 
-@needs_ray
+@pytest.mark.needs("actorq")
 def test_an_address_where_something_else_listens(tmp_path, capsys, monkeypatch):
     """It accepts and says nothing: the worst case for a client that waits."""
     assert engine.KNOCK_SECONDS + engine.HEALTH_SECONDS < 18

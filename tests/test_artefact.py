@@ -29,7 +29,7 @@ from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, collect_observations, roll_out
 from tests.strategies import make_policy, normal
 
-pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
+pytestmark = pytest.mark.needs("litert")
 
 MODEL = "model.tflite"
 SHA256 = "0" * 64

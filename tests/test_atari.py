@@ -16,18 +16,17 @@ from quarl_bench.rl.atari import FRAME_LIMIT, SKIP, SUFFIX, Game, Pool, count_no
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.episodes import GameEpisodes
 from quarl_bench.rl.vector import make_vector
+from tests.sizes import choose
 
 GAMES = ("BeamRider", "Breakout", "MsPacman", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
 SEED = 3
-everywhere = pytest.mark.parametrize("name", GAMES)
-# v4 is meant, and its twin says so when it is made.
-pytestmark = pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def extra() -> None:
-    for module in ("ale_py", "cv2"):
-        pytest.importorskip(module, reason="needs the atari extra")
+TAKEN = choose(("Breakout", "MsPacman", "Pong"), GAMES)  # five lives, three, none
+everywhere = pytest.mark.parametrize("name", TAKEN)
+pytestmark = [
+    pytest.mark.needs("atari"),
+    # v4 is meant, and its twin says so when it is made.
+    pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning"),
+]
 
 
 class Twin:

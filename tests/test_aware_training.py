@@ -176,8 +176,8 @@ class TestCells:
         assert measured.agreement is None
         assert (measured.environment_seeds, len(measured.returns)) == (reference.environment_seeds, 2)
 
+    @pytest.mark.needs("litert")
     def test_eight_bits_deploy(self, tmp_path):
-        pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert")
         run = begin(tmp_path, scheme="qat8")
         run.folder = tmp_path / "baselines" / "policies" / "ppo-cartpole-qat8-seed0"
         run.start()

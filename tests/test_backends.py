@@ -4,8 +4,6 @@ The committed sample takes one policy of each head and activation. All policies 
 NatureCNN on 2,000: `QUARL_EXHAUSTIVE=1 pytest tests/test_backends.py -k committed`.
 """
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -41,45 +39,39 @@ from quarl_bench.rl.environments import identify_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
 from tests.conftest import POLICIES
 from tests.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
+from tests.sizes import EXHAUSTIVE, choose, draw_examples
 from tests.strategies import convolutions, inputs_of, make_policy, normal, perceptrons
 
-NO_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-NEEDS = {"litert": "ai_edge_litert", "onnx": "onnxruntime"}
+NEEDS = {"litert": ("litert",), "litert-dynamic": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": ()}
 EXACT = [
     ("litert", "xnnpack"),
     *(("c", kernel) for kernel in BACKENDS["c"].kernels),
     *((name, BACKENDS[name].kernels[0]) for name in ("onnx", "dump")),
 ]
 SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
-LARGE = bool(os.environ.get("QUARL_EXHAUSTIVE"))
-COUNT, IMAGES = (100_000, 2_000) if LARGE else (2_000, 20)
+COUNT, IMAGES = choose(2_000, 100_000), choose(20, 2_000)
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 every_kernel = pytest.mark.parametrize(
-    ("backend", "kernel"), [pytest.param(*pair, marks=NO_COMPILER if pair[0] == "c" else ()) for pair in EXACT]
+    ("backend", "kernel"), [pytest.param(*pair, marks=pytest.mark.needs(*NEEDS[pair[0]])) for pair in EXACT]
 )
-every_backend = pytest.mark.parametrize(  # that has integers
-    "backend",
-    [
-        pytest.param(name, marks=NO_COMPILER if name == "c" else ())
-        for name, backend in BACKENDS.items()
-        if backend.kernels
-    ],
-)
+
+
+def over(*names: str) -> Any:
+    """Parametrizes over backends, each with what it needs."""
+    return pytest.mark.parametrize(
+        "backend", [pytest.param(name, marks=pytest.mark.needs(*NEEDS[name])) for name in names]
+    )
+
+
+every_backend = over(*(name for name, backend in BACKENDS.items() if backend.kernels))  # that has integers
 
 
 def list_names(*, image: bool) -> list[Any]:
     """Policies to compare on: the sample, or all; images are recognized by their game."""
     found = sorted(folder.name for folder in POLICIES.glob("*") if ("pong" in folder.name) == image)
-    return [name for name in found if LARGE or image or name in SAMPLE] or [
+    return [name for name in found if EXHAUSTIVE or image or name in SAMPLE] or [
         pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))
     ]
-
-
-@pytest.fixture(autouse=True)
-def _runtime(request: pytest.FixtureRequest) -> None:
-    name = request.node.callspec.params.get("backend") if hasattr(request.node, "callspec") else None
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
 
 
 @cache
@@ -92,7 +84,7 @@ def open_integers(name: str, scheme: str, count: int) -> tuple[IntegerPolicy, ND
     else:
         integers = require_integer(policy)
     # Episodes of images are dear: the sample compares on the states that it calibrates on.
-    return integers, visit(name, count, TEST_SEEDS if LARGE or not policy.transform.image else CALIBRATION_SEEDS)
+    return integers, visit(name, count, TEST_SEEDS if EXHAUSTIVE or not policy.transform.image else CALIBRATION_SEEDS)
 
 
 @cache
@@ -144,14 +136,16 @@ def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, sc
 # --- dynamic range: no integer form, but float32 outputs bit by bit -------------------------------------------------
 
 
+@pytest.mark.needs("litert")
 @pytest.mark.parametrize("name", [*list_names(image=False), *list_names(image=True)])
 def test_dynamic_range_is_bit_exact(name: str) -> None:
-    pytest.importorskip("ai_edge_litert")
     policy = load_any(name).policy
     if not isinstance(policy, PolicyNet):
         pytest.skip("trained with its quantizer: it has static ranges")
     image = policy.transform.image
-    observations = visit(name, IMAGES if image else COUNT, CALIBRATION_SEEDS if image and not LARGE else TEST_SEEDS)
+    observations = visit(
+        name, IMAGES if image else COUNT, CALIBRATION_SEEDS if image and not EXHAUSTIVE else TEST_SEEDS
+    )
     rounded = policy.quantize(Scheme.parse(SCHEME))
     assert isinstance(rounded, PolicyNet)
     x, files = policy.transform.apply(observations), LITERT_DYNAMIC.write(rounded)
@@ -169,13 +163,13 @@ def test_dynamic_range_is_bit_exact(name: str) -> None:
     assert (expected != policy.outputs(observations)).mean() > 0.9  # and it is not float32 in disguise
 
 
+@pytest.mark.needs("litert")
 @given(
     net=st.one_of(perceptrons(), convolutions()),
     scheme=st.sampled_from(["w8symnarrowpc", "w8symnarrow", "w3symnarrowpc"]),
 )
-@settings(max_examples=40)
+@draw_examples(40)
 def test_any_net_in_dynamic_range_is_bit_exact(net: Net, scheme: str) -> None:
-    pytest.importorskip("ai_edge_litert")
     rounded = quantize_net(net, Scheme.parse(scheme))
     assert isinstance(rounded, Net)
     if any(layer.weight.shape[2:] == (1, 1) for layer in net.layers):
@@ -188,9 +182,9 @@ def test_any_net_in_dynamic_range_is_bit_exact(net: Net, scheme: str) -> None:
     np.testing.assert_array_equal(got, dynamic.forward(x))
 
 
+@pytest.mark.needs("litert")
 def test_zero_points_on_ties_are_rounded_as_the_runtime_does() -> None:
     """Ranges whose zero point is a tie up to the last bit: from their two ends, float64 often finds two of them."""
-    pytest.importorskip("ai_edge_litert")
     rng = np.random.default_rng(0)
     scale = np.exp(rng.normal(0, 3, 20_000))
     low = -(rng.integers(0, 255, 20_000) + 0.5) / scale
@@ -203,8 +197,8 @@ def test_zero_points_on_ties_are_rounded_as_the_runtime_does() -> None:
     assert (np.rint(least) != np.rint(most)).mean() > 0.1  # they are ties indeed
 
 
+@pytest.mark.needs("litert")
 def test_a_dynamic_range_artefact_proves_itself(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert")
     rounded = make_policy(HeadKind.CLIP, normalized=True).quantize(Scheme.parse(SCHEME))
     export_policy(rounded, tmp_path / "a", STATES, scheme=SCHEME, source_sha256="0" * 64, backend="litert-dynamic")
     deployed = load_artefact(tmp_path / "a")
@@ -324,7 +318,7 @@ def with_rule(rule: Requantization) -> Callable[[IntegerPolicy], IntegerPolicy]:
 
 
 @pytest.mark.parametrize("rule", [Requantization.HALF_AWAY, Requantization.DOUBLE_HALF_UP, Requantization.GEMMLOWP])
-@pytest.mark.parametrize("backend", ["litert", "c", "onnx"])
+@over("litert", "c", "onnx")
 def test_other_rules_are_refused_by_name(backend: str, rule: Requantization, tmp_path: Path) -> None:
     policy = with_rule(rule)(require_integer(make_policy().quantize(Scheme.parse("int8"), STATES)))
     with pytest.raises(DeploymentError, match=f"^{backend}: .*not as {rule}; use IntegerNet.with_requantization"):
@@ -347,7 +341,7 @@ def test_unknown_backends_are_refused(tmp_path: Path) -> None:
         export_policy(make_policy(), tmp_path / "a", STATES, scheme="fp32", source_sha256="0", backend="tpu")
 
 
-@pytest.mark.parametrize("backend", ["litert", "c", "onnx"])
+@over("litert", "c", "onnx")
 def test_an_empty_batch_has_no_outputs(backend: str) -> None:
     net: IntegerNet = require_integer(make_policy().quantize(Scheme.parse("int8"), STATES)).net
     assert run_integers(net, np.empty((0, 4), np.int64), backend).shape == (0, 2)

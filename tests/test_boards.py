@@ -31,7 +31,7 @@ from quarl_bench.policy.files import save_policy
 from tests.artefacts import exchange_output, export_pair
 from tests.strategies import make_linear_policy
 
-pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
+pytestmark = pytest.mark.needs("litert")
 
 
 QUICK = Plan(blocks=2, calls=50, seconds=0.2, warmup=0.05, insist=True)
@@ -121,6 +121,20 @@ def test_a_board_that_no_file_describes_is_missing(tmp_path):
 # --- a session on this machine --------------------------------------------------------------------------------------
 
 
+def bound_counters():
+    """Bytes by which one reading of a process's resident memory may be wrong.
+
+    The trace reads VmRSS of /proc/PID/status, the peak is ru_maxrss of wait4, and Linux has no one number behind both.
+    It counts pages of files, of shared and of other memory apart, each in a sum and a part per processor, which joins
+    the sum when it reaches a batch of 32 pages or two per processor. The peak is of sums alone, at the moments when
+    memory is unmapped; VmRSS is so too in older kernels, and adds up the parts in newer ones. So a trace may exceed its
+    peak by the parts of both readings, on the processors that the process may have run on. An interpreter that does no
+    more than wait exceeds it by 76 to 152 kB on two processors with Linux 6.18, where the bound is 786 kB a reading.
+    """
+    batch = max(32, 2 * os.cpu_count())
+    return 3 * len(os.sched_getaffinity(0)) * batch * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_two_artefacts_are_proven_timed_and_gone(board, pair, tmp_path, tmp_path_factory):
     told = []
     meter = tmp_path_factory.mktemp("hwmon") / "power1_input"
@@ -141,7 +155,7 @@ def test_two_artefacts_are_proven_timed_and_gone(board, pair, tmp_path, tmp_path
         assert all(0 < block.init_ms < 5e3 and 0 < block.first_ms < 5e3 for block in timing.blocks)
         # The trace begins at an interpreter that waits, with neither NumPy nor runtime, and never exceeds the peak.
         resident = [point[1] for point in timing.trace]
-        assert max(resident) <= timing.peak_rss
+        assert max(resident) <= timing.peak_rss + 2 * bound_counters()
         assert all(0 < block.trace[0][1] < timing.peak_rss / 2 for block in timing.blocks)
         assert timing.millijoules == pytest.approx(2.5 * 1e-6 * timing.find_ns("p50"))
     assert compared.second.check.output_sha256 == compared.second.check.golden_sha256
@@ -529,9 +543,8 @@ def test_the_runner_needs_nothing_of_this_package():
     assert imported - set(sys.stdlib_module_names) == {"numpy", "ai_edge_litert", "tflite_runtime"}
 
 
+@pytest.mark.needs("cc")
 def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, tmp_path_factory):
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler")
     pair = export_pair(tmp_path_factory.mktemp("c"), backend="c")
     with open_session(board) as leased:
         compared = leased.compare(pair, FEW)
@@ -544,9 +557,8 @@ def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, tmp_path
     assert compared.first.check.kernel == "strict"
 
 
+@pytest.mark.needs("cc")
 def test_a_build_beside_the_c_source_is_not_run_in_its_place(board, tmp_path_factory, monkeypatch):
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler")
     folder = export_pair(tmp_path_factory.mktemp("c"), backend="c")[1]
     with open_session(board) as leased:
         proven = leased.check(folder)

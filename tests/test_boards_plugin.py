@@ -15,7 +15,7 @@ from quarl_bench.spec import Outcome
 from tests.inner import run_inside
 from tests.test_boards import CHECK, PI, STATE, make_block
 
-pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
+pytestmark = pytest.mark.needs("litert", "claims")
 
 BENCH = """
 import pytest
@@ -62,13 +62,13 @@ def test_without_a_board_file_hardware_is_skipped_or_required(project):
 
 
 def test_a_misspelt_requirement_is_refused_beside_a_board_file(project):
-    result = run(project, "--quarl-boards=boards.toml", "--quarl-require", "tfilte")
+    result = run(project, "--quarl-boards=boards.toml", "--quarl-require", "litret")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--quarl-require tfilte: no extra and no board; known are baselines, *tflite*, desk"])
+    result.stderr.fnmatch_lines(["*--quarl-require litret: no extra and no board; known are baselines, *litert*, desk"])
     assert run(project, "--quarl-boards=boards.toml", "--quarl-require", "desk", "--co", "-q").ret == 0
-    alone = run(project, "--quarl-require", "tflit")
+    alone = run(project, "--quarl-require", "liter")
     assert alone.ret == pytest.ExitCode.USAGE_ERROR
-    alone.stderr.fnmatch_lines(["*--quarl-require tflit: no extra; did you mean tflite?*"])
+    alone.stderr.fnmatch_lines(["*--quarl-require liter: no extra; did you mean litert?*"])
 
 
 def test_sentences_over_policies_are_of_every_board_of_the_file_too(project):

@@ -21,10 +21,8 @@ from quarl_bench.boards.transport import open_channel
 from quarl_bench.errors import BoardError
 from tests.artefacts import export_pair
 
-pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
-pytestmark = pytest.mark.skipif(SSHD is None, reason="needs sshd: apt install openssh-server")
-
+pytestmark = pytest.mark.needs("sshd", "litert")
 
 QUICK = Plan(blocks=2, calls=50, seconds=0.2, warmup=0.05, insist=True)
 PRIVILEGE_SEPARATION = Path("/run/sshd")  # root's sshd wants it; the service makes it where there is one

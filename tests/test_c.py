@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.deploy.backends import find_backend
@@ -29,9 +28,10 @@ from quarl_bench.quant.parameters import ActivationFormat
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Scheme
 from tests.layers import draw_integers, make_layer
+from tests.sizes import draw_examples
 from tests.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+pytestmark = pytest.mark.needs("cc")
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 SHA256 = "0" * 64
 
@@ -74,7 +74,7 @@ def load(policy: IntegerPolicy, tmp_path: Path) -> ctypes.CDLL:
     kernel=st.sampled_from(sorted(INTEGER_KERNELS)),
     rule=st.sampled_from([Requantization.FP32_RNE, Requantization.THRESHOLDS]),
 )
-@settings(max_examples=25)
+@draw_examples(25)
 def test_any_net_is_bit_exact(net: Net, scheme: str, kernel: str, rule: Requantization) -> None:
     image = len(net.input_shape) == 3
     inputs = np.abs(inputs_of(net, 40)) if image else inputs_of(net, 40)
@@ -304,7 +304,7 @@ def test_the_policy_needs_no_library(images: bool, flags: tuple[str, ...], tmp_p
     assert list_undefined(compile_object(write_model(policy), tmp_path / "a", *flags)) <= {"memcpy", "memset"}
 
 
-@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="needs arm-none-eabi-gcc")
+@pytest.mark.needs("arm-none-eabi-gcc")
 def test_a_processor_without_floats_computes_none(tmp_path: Path) -> None:
     files = write_model(quantize(make_policy(HeadKind.TANH, normalized=True)))
     flags = ("-O2", "-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft")
@@ -322,7 +322,7 @@ def test_fast_math_is_refused_where_it_would_break_rounding(tmp_path: Path) -> N
         compile_library(files, ("-DQUARL_FLOAT", "-ffast-math"), tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.needs("make")
 @pytest.mark.parametrize("scheme", ["int8", "fp32"])
 def test_make_test_runs_the_golden_pairs(scheme: str, tmp_path: Path) -> None:
     policy = quantize(make_policy()) if scheme == "int8" else make_policy()

@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.claims.catalog import expand_cases, expand_claims, parse_claims, read_catalog
 from quarl_bench.errors import SpecError
 from quarl_bench.rl.recipes import ALGORITHMS
+from tests.sizes import draw_examples
 
 GOOD = """
 [paper]
@@ -152,7 +153,7 @@ VALUES = st.sampled_from(
 )
 
 
-@settings(max_examples=500)
+@draw_examples(500)
 @given(st.data())
 def test_mutated_files_raise_nothing_but_spec_errors(data):
     lines = GOOD.splitlines()

@@ -460,8 +460,8 @@ class TestWeights:
         assert quarl("weights", "policy", "--scheme", "w8", "--bits", 8)[0] == 2
 
 
+@pytest.mark.needs("litert")
 def test_deploy_writes_an_artefact_that_proved_itself(folder, quarl_json):
-    pytest.importorskip("ai_edge_litert")
     result = quarl_json("deploy", "policy", "--scheme", "int8", "--output", "artefact")
     assert result["golden_pairs"] > 0
     assert (folder / "artefact" / "model.tflite").stat().st_size == result["bytes"]
@@ -582,10 +582,11 @@ def test_many_seeds_options_are_refused_for_several_schemes(folder, quarl):
         assert (code, "pass --seeds too" in err) == (2, True)
 
 
-@pytest.mark.parametrize("backend", ["c", "onnx", "dump"])
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param("c", marks=pytest.mark.needs("cc")), pytest.param("onnx", marks=pytest.mark.needs("onnx")), "dump"],
+)
 def test_deploy_to_other_backends(backend, folder, quarl, quarl_json):
-    if backend == "onnx":
-        pytest.importorskip("onnxruntime")
     result = quarl_json("deploy", "policy", "--scheme", "int8", "--backend", backend, "--output", "artefact")
     assert (result["backend"], result["golden_pairs"]) == (backend, 261)
     code, _, error = quarl("deploy", "policy", "--scheme", "fp32", "--backend", "dump", "--output", "float")
@@ -643,6 +644,8 @@ def test_unknown_schemes_end_in_one_line(command, folder, quarl):
 
 @pytest.mark.parametrize("command", ["quantize", "sweep", "weights", "deploy"])
 def test_an_output_that_cannot_be_written_ends_in_one_line(command, folder, quarl):
+    if command == "deploy":
+        pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[litert]'")
     (folder / "file").write_text("")
     episodes = ("--episodes", 2) if command == "sweep" else ()
     code, out, err = quarl(command, "policy", "--output", "file/out", *episodes)

@@ -11,6 +11,7 @@ from quarl_bench.quant.scheme import Scheme
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, roll_out
 from tests.conftest import POLICIES
+from tests.sizes import pick_policies
 
 CARTPOLE = find_environment("cartpole")
 SEEDS = range(TEST_SEEDS, TEST_SEEDS + 50)
@@ -47,12 +48,12 @@ def test_two_bit_weights_cost_lunarlander_return(baseline):
 
 @pytest.mark.parametrize("name", ["w8", "w4", "w3", "w2", "w2floor", "w4sym", "w4pc"])
 def test_committed_policies_have_at_most_two_to_the_n_levels(name):
-    folders = sorted(file.parent for file in POLICIES.glob("*/policy.safetensors"))
-    if not folders:
+    names = pick_policies([file.parent.name for file in POLICIES.glob("*/policy.safetensors")])
+    if not names:
         pytest.skip(f"no baselines in {POLICIES}")
     scheme = Scheme.parse(name)
-    for folder in folders:
-        for layer in load_policy(folder).policy.quantize(scheme).net.layers:
+    for policy in names:
+        for layer in load_policy(POLICIES / policy).policy.quantize(scheme).net.layers:
             per_channel = scheme.granularity_of(isinstance(layer, Conv2d)) == "per_channel"
-            assert count_levels(layer.weight, per_channel=per_channel) <= 2**scheme.bit_width, (folder.name, name)
+            assert count_levels(layer.weight, per_channel=per_channel) <= 2**scheme.bit_width, (policy, name)
             assert layer.weight.dtype == np.float32

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.deploy.deployed import load_artefact, verify
@@ -20,6 +20,7 @@ from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Scheme
+from tests.sizes import draw_examples
 from tests.strategies import convolutions, inputs_of, make_policy, normal, perceptrons
 
 STATES = normal(np.random.default_rng(0), 100, 4, spread=2.0)
@@ -51,7 +52,7 @@ def require_same(one: Any, other: Any) -> None:
     scheme=st.sampled_from(["int8", "int8pow2", "int4sympc", "int2wide"]),
     rule=st.sampled_from(Requantization),
 )
-@settings(max_examples=60)
+@draw_examples(60)
 def test_a_dump_gives_its_policy_back(net: Net, scheme: str, rule: Requantization) -> None:
     image = len(net.input_shape) == 3
     portable = PolicyNet(ObservationTransform(net.input_shape, image=image), net, ActionHead(HeadKind.ARGMAX))

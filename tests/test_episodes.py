@@ -22,9 +22,9 @@ GOOD_ENOUGH = make_linear_policy(np.array([[0, 0, 0, 0], [-1, 0, 5, 0.5]]))  # 1
 
 
 @pytest.fixture(params=[25, 60])
-def short_lander(request: pytest.FixtureRequest) -> Iterator[Environment]:
+def short_lander(request: pytest.FixtureRequest, require) -> Iterator[Environment]:
     """LunarLander whose time is up before it lands, and about when the worst crash."""
-    pytest.importorskip("Box2D", reason="needs the box2d extra")
+    require("box2d")
     name = f"ShortLander{request.param}-v3"
     entry_point = gymnasium.spec(LANDER.id).entry_point
     gymnasium.register(name, entry_point, max_episode_steps=request.param)
@@ -80,15 +80,15 @@ def test_a_continuous_environment_is_truncated(policy: Policy) -> None:
     assert play_beside_gymnasium(policy, PENDULUM, [5, 6, 7]).tolist() == [200, 200, 200]
 
 
+@pytest.mark.needs("box2d")
 @pytest.mark.parametrize("policy", random_policies(3, 4, 8), ids=["a", "b", "c"])
 def test_lander_plays_gymnasium_episodes(policy: Policy) -> None:
-    pytest.importorskip("Box2D", reason="needs the box2d extra")
     lengths = play_beside_gymnasium(policy, LANDER, list(range(10_000, 10_006)))
     assert lengths.min() < lengths.max() <= 1000
 
 
+@pytest.mark.needs("box2d")
 def test_a_committed_lander_plays_gymnasium_episodes(baseline) -> None:
-    pytest.importorskip("Box2D", reason="needs the box2d extra")
     assert play_beside_gymnasium(baseline("ppo-lunarlander-seed0").policy, LANDER, [10_000, 10_001]).min() > 50
 
 
@@ -101,12 +101,10 @@ def test_lander_is_truncated(short_lander: Environment) -> None:
 
 @pytest.mark.parametrize(
     "environment, kind",
-    [(CARTPOLE, VectorEpisodes), (LANDER, SteppedEpisodes)],
+    [(CARTPOLE, VectorEpisodes), pytest.param(LANDER, SteppedEpisodes, marks=pytest.mark.needs("box2d"))],
     ids=["vectorised", "stepped"],
 )
 def test_which_kind(environment: Environment, kind: type) -> None:
-    if environment is LANDER:
-        pytest.importorskip("Box2D", reason="needs the box2d extra")
     episodes = start_episodes(environment, [1])
     assert type(episodes) is kind
     episodes.close()

@@ -8,7 +8,7 @@ import pytest
 from quarl_bench import errors
 from quarl_bench.deploy import runtime
 
-ARGUMENTS = {"MissingExtra": ("tflite", "the runtime"), "MissingBoard": ("pi4", "not in the file")}
+ARGUMENTS = {"MissingExtra": ("litert", "the runtime"), "MissingBoard": ("pi4", "not in the file")}
 
 
 def list_errors(base=errors.QuarlError):
@@ -25,5 +25,5 @@ def test_an_error_survives_the_way_between_processes(kind):
 def test_an_absent_runtime_is_a_missing_extra(monkeypatch):
     """Which skips, where a broken one fails."""
     monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
-    with pytest.raises(errors.MissingExtra, match=r"pip install 'quarl_bench\[tflite\]'"):
+    with pytest.raises(errors.MissingExtra, match=r"pip install 'quarl_bench\[litert\]'"):
         runtime.load_schema()

@@ -222,9 +222,8 @@ def make_constant_policy(*logits: float) -> PolicyNet:
 
 
 @pytest.fixture
-def breakout() -> Environment:
-    for module in ("ale_py", "cv2"):
-        pytest.importorskip(module, reason="needs the atari extra")
+def breakout(require) -> Environment:
+    require("atari")
     return find_environment("breakout")
 
 

@@ -252,9 +252,9 @@ def test_unknown_names_are_refused() -> None:
 # --- QONNX -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("qonnx")
 @pytest.mark.parametrize("name", ["small", "int8-tanh", "tanh-outputs"])
 def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
-    pytest.importorskip("qonnx", reason="needs qonnx: pip install qonnx==1.0.0")
     import onnx
     from qonnx.core.modelwrapper import ModelWrapper
     from qonnx.core.onnx_exec import execute_onnx

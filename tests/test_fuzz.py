@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from quarl_bench.deploy.artefact import GOLDEN, read_artefact
@@ -28,12 +28,13 @@ from quarl_bench.report.documents import read_document
 from quarl_bench.report.html import render_report
 from quarl_bench.rl.hub import parse_address
 from quarl_bench.store import Places, Store
+from tests.sizes import draw_examples
 from tests.strategies import make_policy
 from tests.test_policy_files import JSON, _paths
 from tests.test_report import SWEEP, WEIGHTS, make_document
 from tests.test_store import MEASUREMENT
 
-fuzz = settings(deadline=10_000, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = draw_examples(200, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STATES = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
 
 
@@ -79,10 +80,10 @@ def test_manifests_of_integers(tmp_path: Path, data: st.DataObject) -> None:
         read(loaded.policy.act, STATES)
 
 
+@pytest.mark.needs("litert")
 @fuzz
 @given(data=st.data())
 def test_manifests_of_artefacts(tmp_path: Path, data: st.DataObject) -> None:
-    pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
     folder = tmp_path / "artefact"
     if not (folder / "whole.json").exists():
         policy = make_policy().quantize(Scheme.parse("int8"), STATES).to_integer()
@@ -113,7 +114,7 @@ def test_what_is_said_of_a_training(tmp_path: Path, data: st.DataObject) -> None
 DOCUMENTS = {document.kind: document.data for document in (make_document(), SWEEP, WEIGHTS)}
 
 
-@settings(fuzz, max_examples=60)
+@draw_examples(60, fuzz)
 @given(data=st.data())
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_results(tmp_path: Path, kind: str, data: st.DataObject) -> None:

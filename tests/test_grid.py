@@ -1,19 +1,22 @@
 """Grids: what a file expands to, what a task leaves in the store, and a local Ray with a worker that is killed."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from quarl_bench import grid
+from quarl_bench import engine, grid
 from quarl_bench.cells import Cells, Protocol
 from quarl_bench.claims.runs import Runs, average
 from quarl_bench.cli import main
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.spec import Case
 from quarl_bench.store import Places, Store, Train
-from tests.engine import needs_ray, run_alone, takes_minutes
+from tests.engine import run_alone
+from tests.sizes import takes_minutes
 
 BASELINES = Path(__file__).parents[1] / "baselines"
 SPEC = """
@@ -93,6 +96,19 @@ def test_the_command_refuses_before_it_starts_anything(tmp_path, capsys):
     assert "absent.toml" in capsys.readouterr().err
 
 
+def test_a_signal_is_for_whoever_opened_the_engine(monkeypatch):
+    """Ray takes SIGTERM when it starts, and would end the process with a traceback."""
+    ray = SimpleNamespace(
+        init=lambda **_: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+        shutdown=lambda: None,
+        exceptions=SimpleNamespace(RaySystemError=RuntimeError),
+    )
+    monkeypatch.setattr(engine, "import_ray", lambda: ray)
+    before = signal.getsignal(signal.SIGTERM)
+    with engine.open_engine(None, 1):
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_a_bench_finds_what_a_task_has_measured(tmp_path):
     """The same key as a case's: computed once, by whoever comes first."""
     if not (BASELINES / "policies" / "ppo-cartpole-seed0").is_dir():
@@ -138,7 +154,7 @@ def test_lqcc_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
 
 
 WORKERS = """
-from quarl_bench import grid
+from quarl_bench import engine, grid
 
 folder = Path(sys.argv[1])
 
@@ -170,7 +186,7 @@ for done in grid.run_grid(tasks, plan, workers=2, note=lambda line: print(line, 
 """
 
 
-@needs_ray
+@pytest.mark.needs("actorq")
 @takes_minutes
 def test_a_killed_worker_is_tried_again_and_counted(tmp_path):
     code, out, err = run_alone(WORKERS, tmp_path / "cache", tmp_path)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import PolicyError
@@ -28,6 +28,7 @@ from quarl_bench.policy.weights import read_weights
 from quarl_bench.policy.zip import read_zip
 from quarl_bench.rl.zoo import find_home, read_agent
 from tests.agents import Members, forge, load_state, replace_pickle, save_state, saved_members, write_members
+from tests.sizes import draw_examples
 
 CANARY = "canary"
 TOUCH = f"open({CANARY!r}, 'w').close()"
@@ -473,21 +474,21 @@ def splice(data: bytes, places: list[tuple[float, bytes]]) -> bytes:
     return bytes(changed)
 
 
-@settings(max_examples=150)
+@draw_examples(150)
 @given(PLACES, st.floats(0.5, 1))
 def test_any_bytes_of_a_zip(places: list[tuple[float, bytes]], kept: float) -> None:
     whole = splice(forge(), places)
     try_zip(whole[: int(kept * len(whole))] if kept < 0.9 else whole)
 
 
-@settings(max_examples=150)
+@draw_examples(150)
 @given(PLACES)
 def test_any_bytes_of_the_weights(places: list[tuple[float, bytes]]) -> None:
     """The checksum of the zip around them is right."""
     try_zip(forge(lambda members: members.update({"policy.pth": splice(members["policy.pth"], places)})))
 
 
-@settings(max_examples=100)
+@draw_examples(100)
 @given(PLACES)
 def test_any_bytes_of_the_pickle_in_the_weights(places: list[tuple[float, bytes]]) -> None:
     def change(members: Members) -> None:
@@ -509,13 +510,13 @@ KEYS = st.sampled_from(
 FIELDS = st.sampled_from(["_shape", "shape", "low", "high", "dtype", ":type:", "n", "start", "__module__", "clip_mean"])
 
 
-@settings(max_examples=150)
+@draw_examples(150)
 @given(st.dictionaries(KEYS, JSON | st.dictionaries(FIELDS, JSON, max_size=3), max_size=4))
 def test_any_json(changes: dict[str, Any]) -> None:
     try_zip(forge(**changes))
 
 
-@settings(max_examples=150)
+@draw_examples(150)
 @given(st.binary(max_size=60) | PLACES)
 def test_any_statistics(what: Any) -> None:
     path = Path("fuzzed.pkl")

@@ -23,7 +23,7 @@ from quarl_bench.rl.zoo import read_agent
 from tests.agents import NO_ZOO, forge, list_zoo, replace_pickle
 from tests.test_hostile import LIVE
 
-constants = pytest.importorskip("huggingface_hub.constants", reason="the extra hub is not installed")
+pytestmark = pytest.mark.needs("hub")
 
 AGENT, ADDRESS = "ppo-CartPole-v1.zip", "hub:sb3/ppo-CartPole-v1"
 TEXTS = {CONFIG: b"n_envs: 8", ARGS: b"{algo: ppo, env: CartPole-v1}"}
@@ -103,10 +103,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with Hub() as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
-        monkeypatch.setattr(constants, "ENDPOINT", running.url)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", running.url)
         template = running.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr("huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
         monkeypatch.chdir(tmp_path)
         yield running
         running.shutdown()

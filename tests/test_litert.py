@@ -1,6 +1,5 @@
 """LiteRT computes the golden model's integers, and nothing else passes for it."""
 
-import os
 import platform
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -34,22 +33,26 @@ from quarl_bench.rl.environments import Environment, identify_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
 from tests.conftest import POLICIES
 from tests.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
+from tests.sizes import choose, draw_examples, pick_policies
 from tests.strategies import SEEDS, convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
-pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[tflite]'")
+pytestmark = pytest.mark.needs("litert")
 
 NONE = [pytest.param("", marks=pytest.mark.skip(reason=f"no policies in {POLICIES}"))]
 BASELINES = (
-    sorted(
-        folder.parent.name for folder in POLICIES.glob("*/policy.safetensors") if "layernorm" not in folder.parent.name
+    pick_policies(
+        [
+            folder.parent.name
+            for folder in POLICIES.glob("*/policy.safetensors")
+            if "layernorm" not in folder.parent.name
+        ]
     )
     or NONE
 )  # normalized layers have no integer form
-TRAINED = sorted(folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")) or NONE
-REAL = 100_000  # observations a policy is compared on where QUARL_EXHAUSTIVE is set
-SOME, FEW = 20_000, 5_000  # otherwise: of the first seed of a cell, and of the others
-FLOWN = 2_000  # the same for flights, whose steps take milliseconds
-IMAGES = 500  # the same for images
+TRAINED = pick_policies([folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")]) or NONE
+STATES = choose(1_000, 100_000)  # observations that a policy is compared on
+IMAGES = choose(50, 500)  # the same for images
+FLOWN = choose(300, 100_000)  # the same for flights, whose steps take milliseconds
 
 # The optimized kernels have another last step on ARM, which nobody has measured.
 ON_X86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="built-in kernels of x86")
@@ -63,11 +66,7 @@ def open_baseline(name: str) -> StoredPolicy:
 def count_real(name: str) -> int:
     if open_baseline(name).policy.transform.image:
         return IMAGES
-    if os.environ.get("QUARL_EXHAUSTIVE"):
-        return REAL
-    if open_baseline(name).about["environment"].startswith("PyFlyt"):
-        return FLOWN
-    return SOME if name.endswith("seed0") else FEW
+    return FLOWN if open_baseline(name).about["environment"].startswith("PyFlyt") else STATES
 
 
 @cache
@@ -120,7 +119,7 @@ def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_policies_trained_with_their_quantizer_are_bit_exact(name: str) -> None:
     stored = load_integers(POLICIES / name)
-    observations = collect_observations(stored.policy, find_home(stored.about), FEW, TEST_SEEDS)
+    observations = collect_observations(stored.policy, find_home(stored.about), STATES, TEST_SEEDS)
     q = stored.policy.net.input.quantize(stored.policy.transform.apply(observations))
     np.testing.assert_array_equal(run(stored.policy.net, q), stored.policy.net.run(q))
 
@@ -147,7 +146,7 @@ def test_observations_beyond_every_range_saturate(name: str, tmp_path: Path) -> 
     if open_baseline(name).policy.transform.image:
         pytest.skip("pixels have no values beyond their range")
     policy = quantize_baseline(name, "int8")
-    golden = visit(name, 2000, CALIBRATION_SEEDS)
+    golden = visit(name, min(2000, count_real(name)), CALIBRATION_SEEDS)
     deployed = export_policy(policy, tmp_path / "a", golden, scheme="int8", source_sha256="0")
     rng = np.random.default_rng(1)
     wild = rng.choice([np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30, 3.0], (2000, *policy.transform.shape))
@@ -162,7 +161,7 @@ def test_observations_beyond_every_range_saturate(name: str, tmp_path: Path) -> 
 
 
 @given(net=st.one_of(perceptrons(), convolutions()), scheme=st.sampled_from(["int8", "int8pow2", "int8sympc"]))
-@settings(max_examples=60)
+@draw_examples(60)
 def test_any_net_is_bit_exact(net: Net, scheme: str) -> None:
     inputs = inputs_of(net, 50)
     integer = to_integer(net, scheme, inputs)
@@ -172,7 +171,7 @@ def test_any_net_is_bit_exact(net: Net, scheme: str) -> None:
 
 
 @given(net=st.one_of(perceptrons(), convolutions()))
-@settings(max_examples=30)
+@draw_examples(30)
 def test_any_float_net_is_close(net: Net) -> None:
     x = inputs_of(net, 20)
     got = LiteRTRunner(write_float_net(net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
@@ -447,9 +446,9 @@ def test_a_missing_runtime_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
     for module in ("ai_edge_litert", "ai_edge_litert.interpreter"):
         monkeypatch.setitem(sys.modules, module, None)
     observations = np.zeros((3, 4), np.float32)
-    with pytest.raises(DeploymentError, match=r"pip install 'quarl_bench\[tflite\]'"):
+    with pytest.raises(DeploymentError, match=r"pip install 'quarl_bench\[litert\]'"):
         export_policy(make_policy(), tmp_path / "a", observations, scheme="fp32", source_sha256="0")
-    with pytest.raises(DeploymentError, match=r"pip install 'quarl_bench\[tflite\]'"):
+    with pytest.raises(DeploymentError, match=r"pip install 'quarl_bench\[litert\]'"):
         LiteRTRunner(b"model")
 
 

@@ -29,8 +29,9 @@ from quarl_bench.rl.lqcc.recipe import find_recipe, list_options, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
 from quarl_bench.rl.lqcc.statistics import RunningStatistics
 from quarl_bench.rl.run import Interrupted, Options
+from tests.sizes import choose
 
-UPDATES, TOLERANCE = 200, 1e-6  # of parameters, which are of order one
+UPDATES, TOLERANCE = choose(60, 200), 1e-6  # of parameters, which are of order one
 OBSERVATION, ACTION, ROWS = 11, 3, 400
 SMALL = {"width": 32, "batch": 32}
 

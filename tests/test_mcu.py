@@ -1,7 +1,6 @@
 """The C policy on emulated microcontrollers: the same bytes as here, and it fits."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from tests.strategies import inputs_of, make_net
 from tests.test_c import make_image_policy
 
 MCU = Path(__file__).parents[1] / "hw" / "mcu"
-MISSING = [tool for tool in ("make", "cc", "arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+pytestmark = pytest.mark.needs("make", "cc", "arm-none-eabi-gcc", "qemu-system-arm")
 NET = make_net(24, 64, 64, 64, 4, activation=Activation.TANH)
 LARGE = make_net(24, 256, 256, 4)
 

@@ -13,14 +13,10 @@ from quarl_bench.rl.evaluate import roll_out
 from quarl_bench.rl.recipes import find_recipe
 from quarl_bench.rl.vector import make_vector
 
+pytestmark = pytest.mark.needs("navigation")
 FLIGHT = find_environment("quadx2")
 HOVER = np.array([0, 0, 0, 0.35])
 SEED = 5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _pyflyt():
-    pytest.importorskip("PyFlyt", reason="needs PyFlyt: pip install 'quarl_bench[navigation]'")
 
 
 @pytest.fixture

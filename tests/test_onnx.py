@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from quarl_bench.deploy import onnx as backend
 from quarl_bench.deploy.export import export_policy, find_divergence, run_integers
+from quarl_bench.deploy.onnx import MODEL, OnnxRunner, to_unsigned, write_model
 from quarl_bench.errors import DeploymentError, MissingExtra
 from quarl_bench.net import Activation, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
@@ -18,15 +20,11 @@ from quarl_bench.policy.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.requantize import Requantization
 from quarl_bench.quant.scheme import Scheme
+from tests.sizes import draw_examples
 from tests.strategies import convolutions, inputs_of, make_net, make_policy, perceptrons
 from tests.test_c import make_image_policy
 
-pytest.importorskip("onnx", reason="needs onnx: pip install 'quarl_bench[onnx]'")
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'quarl_bench[onnx]'")
-
-from quarl_bench.deploy import onnx as backend
-from quarl_bench.deploy.onnx import MODEL, OnnxRunner, to_unsigned, write_model
-
+pytestmark = pytest.mark.needs("onnx")
 HEAVY = {"QGemm", "QLinearConv"}
 
 
@@ -51,7 +49,7 @@ def list_operators(policy: IntegerPolicy) -> tuple[str, ...]:
     net=st.one_of(perceptrons(), convolutions()),
     scheme=st.sampled_from(["int8", "int8sym", "int8pow2", "int8sympc", "int4", "int2wide"]),
 )
-@settings(max_examples=60)
+@draw_examples(60)
 def test_any_net_is_bit_exact(net: Net, scheme: str) -> None:
     policy = quantize(net, scheme).net
     low, high = policy.input.format.minimum, policy.input.format.maximum
@@ -90,7 +88,8 @@ def test_a_layer_that_stays_float_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     genuine = backend.write_integer_model
 
     def write(net: IntegerNet) -> bytes:
-        onnx = pytest.importorskip("onnx")
+        import onnx
+
         model = onnx.load_model_from_string(genuine(net))
         quantize = next(node for node in model.graph.node if node.op_type == "QuantizeLinear")
         relu = onnx.helper.make_node("LeakyRelu", [quantize.input[0]], ["between"], alpha=0.5)

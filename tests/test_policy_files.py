@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
@@ -19,6 +19,7 @@ from quarl_bench.policy.files import MANIFEST, WEIGHTS, load_policy, save_policy
 from quarl_bench.policy.head import ActionHead, HeadKind
 from quarl_bench.policy.observation import ObservationTransform
 from quarl_bench.policy.policy import PolicyNet
+from tests.sizes import draw_examples
 from tests.strategies import SEEDS, make_policy, normal
 
 ABOUT = {"algo": "ppo", "seed": 3, "curve": [{"mean": 1.5}], "published": None}
@@ -277,7 +278,7 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [p for key, inner in items for p in ((*path, key), *_paths(inner, (*path, key)))]
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@draw_examples(400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.parametrize("kind", ["limited", "image"])
 def test_only_policy_errors_escape_a_mutated_manifest(tmp_path: Path, kind: str, data: st.DataObject) -> None:
@@ -308,7 +309,7 @@ def test_only_policy_errors_escape_a_mutated_manifest(tmp_path: Path, kind: str,
     assert len(said.splitlines()) == 1
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@draw_examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=SEEDS, flips=st.integers(1, 8))
 def test_only_policy_errors_escape_flipped_bytes(tmp_path: Path, seed: int, flips: int) -> None:
     """In the header of the weights, with a matching hash."""

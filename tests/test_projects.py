@@ -53,8 +53,8 @@ def project(pytester, monkeypatch):
     return pytester
 
 
+@pytest.mark.needs("litert")
 def test_the_example_project_passes(project):
-    pytest.importorskip("ai_edge_litert")
     shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
     result = run_inside(project, "--quarl-json", "rows.json", "--quarl-html", "page.html")
     assert result.parseoutcomes() == {"passed": 5}

@@ -59,6 +59,8 @@ def list_present() -> list[str]:
 def test_all_hashes_are_equal(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if not (POLICIES / name).is_dir():
         pytest.skip(f"no baseline {name} in {POLICIES}")
+    pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[litert]'")
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'quarl_bench[onnx]'")
     emulated = [backend for backend in list_present() if backend != "rtl" or "qat2" in name]  # which compiles faster
     arguments = ["prove", name, "--episodes", "1", "--cache", str(tmp_path), "--json"]
     named = ["--backends", ",".join([*ON_HOST, *emulated])]
@@ -126,7 +128,7 @@ def test_what_is_not_here_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPat
     assert [bool(row.reason) for row in rows] == [False, True, True, True]
     reasons = [row.reason for row in rows[1:]]
     assert "not of quantization-aware training" in reasons[0]
-    assert "apt install" in reasons[1]
+    assert "apt-get install gcc-arm-none-eabi" in reasons[1]
     assert "verilator is not installed" in reasons[2]
 
 
@@ -146,7 +148,7 @@ def test_an_environment_without_a_seed_is_named(tmp_path: Path) -> None:
         list(prove(subject, identify(Noisy), range(2), ["integer", "qat"]))
 
 
-@pytest.mark.skipif("c-arm" not in list_present(), reason="needs gcc-aarch64-linux-gnu, qemu-user-static, make")
+@pytest.mark.needs(*EMULATORS["c-arm"])
 def test_a_server_that_dies_is_one_line(tmp_path: Path) -> None:
     subject = open_subject("ppo-cartpole-qat8-seed0", tmp_path)
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ import pytest
 
 from quarl_bench.cells import find_home
 from quarl_bench.errors import SpecError
-from quarl_bench.rl import recipes
+from quarl_bench.rl import checkpoints, recipes
 from quarl_bench.rl import run as rl_run
 from quarl_bench.rl.environments import find_environment, make_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, roll_out
@@ -133,21 +133,22 @@ def test_bullet_agents_see_the_remaining_time(algo: str, robot: str) -> None:
 
 # As the recipe says, except that learning begins early and ends soon.
 @pytest.mark.parametrize(
-    "algo, slug, module, changes",
+    "algo, slug, extra, changes",
     [
-        ("a2c", "hopperbullet", "pybullet", {}),
-        ("ppo", "antbullet", "pybullet", {"n_steps": 64, "n_epochs": 1}),
-        ("ddpg", "walker2dbullet", "pybullet", {"learning_starts": 450, "buffer_size": 500}),
+        ("a2c", "hopperbullet", "bullet", {}),
+        ("ppo", "antbullet", "bullet", {"n_steps": 64, "n_epochs": 1}),
+        ("ddpg", "walker2dbullet", "bullet", {"learning_starts": 450, "buffer_size": 500}),
         ("sac", "hopperv4", "mujoco", {"learning_starts": 450, "buffer_size": 500}),
     ],
 )
 def test_a_recipe_trains(
-    algo: str, slug: str, module: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    algo: str, slug: str, extra: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, require
 ) -> None:
     """Its policy is evaluated with the observations it was trained on, and its manifest says which."""
-    pytest.importorskip(module)
-    for name in ("VALIDATION_EPISODES", "SCORE_EPISODES", "CURVE_POINTS"):
+    require(extra)
+    for name in ("VALIDATION_EPISODES", "SCORE_EPISODES"):
         monkeypatch.setattr(rl_run, name, 2)
+    monkeypatch.setattr(checkpoints, "CURVE_POINTS", 2)
     recipe = find_recipe(algo, slug)
     hyperparameters = recipe.hyperparameters | changes
     recipe = replace(recipe, timesteps=512, hyperparameters=hyperparameters, environments=min(recipe.environments, 2))

@@ -3,11 +3,12 @@
 from itertools import product
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import SpecError
 from quarl_bench.quant.scheme import Family, Granularity, ObserverKind, Rounding, Scheme
+from tests.sizes import draw_examples
 
 GRANULARITIES = ("", "pt", "pc")
 WEIGHT_ONLY = [
@@ -145,7 +146,7 @@ def test_refused(name: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=1000)
+@draw_examples(1000)
 @given(st.text() | st.lists(st.sampled_from(TOKENS), max_size=7).map("".join))
 @example("int8pctpc")
 def test_any_text_is_a_scheme_with_a_name_or_a_spec_error(text: str) -> None:

@@ -13,8 +13,8 @@ import stable_baselines3 as sb3
 from quarl_bench.errors import PolicyError, StoreError
 from quarl_bench.policy.files import StoredPolicy, load_policy
 from quarl_bench.policy.sb3 import install
+from quarl_bench.rl import checkpoints, train
 from quarl_bench.rl import run as rl_run
-from quarl_bench.rl import train
 from quarl_bench.rl.environments import find_environment
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
 from quarl_bench.rl.models import NOISE
@@ -60,7 +60,7 @@ def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds instead of minutes."""
     monkeypatch.setattr(rl_run, "VALIDATION_EPISODES", 4)
     monkeypatch.setattr(rl_run, "SCORE_EPISODES", 6)
-    monkeypatch.setattr(rl_run, "CURVE_POINTS", 4)
+    monkeypatch.setattr(checkpoints, "CURVE_POINTS", 4)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_an_earlier_policy_can_be_the_best(begin: Callable[..., Run], monkeypatc
         kept.append(policy)
         return type("Rollouts", (), {"returns": np.full(len(seeds), next(given)), "observations": None})
 
-    monkeypatch.setattr(rl_run, "roll_out", score)
+    monkeypatch.setattr(checkpoints, "roll_out", score)
     stored = begin().start()
     assert stored.about["selection"]["timesteps"] == 384
     for found, expected in zip(stored.policy.net.layers, kept[2].net.layers, strict=True):

@@ -24,13 +24,10 @@ from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.vector import make_vector
 
 SEED, NOOPS = 5, 11
-pytestmark = pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # v4 is meant
-
-
-@pytest.fixture(autouse=True)
-def extra() -> None:
-    for module in ("ale_py", "cv2"):
-        pytest.importorskip(module, reason="needs the atari extra")
+pytestmark = [
+    pytest.mark.needs("atari"),
+    pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning"),  # v4 is meant
+]
 
 
 @pytest.fixture
@@ -186,9 +183,9 @@ def test_other_environments_are_stable_baselines_own() -> None:
     ours.close(), again.close()
 
 
+@pytest.mark.needs("box2d")
 def test_nobody_looks_at_a_training() -> None:
     """Engines leave no particles behind, and every number is what it is where they do."""
-    pytest.importorskip("Box2D", reason="needs the box2d extra")
     environment = find_environment("lunarlander")
     ours, theirs = make_vector(environment, 2, SEED), make_vec_env(environment.id, 2, seed=SEED)
     np.testing.assert_array_equal(ours.reset(), theirs.reset())

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -17,6 +17,7 @@ from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.spec import Measurement, Outcome, Verdict
 from tests import judge_simulation as grid
 from tests.judge_simulation import Floats, Scenario
+from tests.sizes import choose, draw_examples
 
 DRAWS = 400
 SEEDS = st.integers(0, 2**32 - 1)
@@ -98,7 +99,7 @@ def test_report_names_what_it_misses(capsys: pytest.CaptureFixture[str]) -> None
 # --- properties of the verdict --------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@draw_examples(60, deadline=None)
 @given(SEEDS, KINDS, st.sampled_from([1, 2, 3, 5]), st.sampled_from([1.0, 0.95, 0.8]), st.floats(0.01, 1000.0))
 def test_verdict_ignores_the_unit_of_return(seed: int, kind: str, policies: int, truth: float, scale: float) -> None:
     reference, candidate = draw_cell(seed, kind, policies, truth)
@@ -107,7 +108,7 @@ def test_verdict_ignores_the_unit_of_return(seed: int, kind: str, policies: int,
     assert (before.estimate, before.low, before.high) == pytest.approx((after.estimate, after.low, after.high))
 
 
-@settings(deadline=None, max_examples=60)
+@draw_examples(60, deadline=None)
 @given(SEEDS, KINDS, st.sampled_from([1, 2, 3, 5]), st.sampled_from([1.0, 0.95, 0.8]))
 def test_same_loss_on_a_negated_reference_is_the_same_verdict(
     seed: int, kind: str, policies: int, truth: float
@@ -118,7 +119,7 @@ def test_same_loss_on_a_negated_reference_is_the_same_verdict(
     assert (before.estimate, before.low, before.high) == pytest.approx((after.estimate, after.low, after.high))
 
 
-@settings(deadline=None, max_examples=40)
+@draw_examples(40, deadline=None)
 @given(SEEDS, KINDS, st.sampled_from([1, 3]))
 def test_order_of_policies_and_episodes_does_not_matter(seed: int, kind: str, policies: int) -> None:
     reference, candidate = draw_cell(seed, kind, policies)
@@ -129,7 +130,7 @@ def test_order_of_policies_and_episodes_does_not_matter(seed: int, kind: str, po
     assert (before.low, before.high) == pytest.approx((after.low, after.high))
 
 
-@settings(deadline=None, max_examples=80)
+@draw_examples(80, deadline=None)
 @given(SEEDS, KINDS, st.sampled_from([1, 2, 3, 5, 8]), st.sampled_from([1.0, 0.97, 0.9, 0.8]))
 def test_interval_and_outcome_agree(seed: int, kind: str, policies: int, truth: float) -> None:
     reference, candidate = draw_cell(seed, kind, policies, truth)
@@ -147,7 +148,7 @@ def test_interval_and_outcome_agree(seed: int, kind: str, policies: int, truth: 
     assert (verdict.low, verdict.high) == pytest.approx((other.low, other.high), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=80)
+@draw_examples(80, deadline=None)
 @given(SEEDS, KINDS, st.sampled_from([1, 3, 5]), st.sampled_from([1.0, 0.95, 0.8]))
 def test_p_values_agree_with_the_verdict(seed: int, kind: str, policies: int, truth: float) -> None:
     reference, candidate = draw_cell(seed, kind, policies, truth)
@@ -162,7 +163,7 @@ def test_p_values_agree_with_the_verdict(seed: int, kind: str, policies: int, tr
         assert refuted < stats.ERROR + resolution
 
 
-@settings(deadline=None, max_examples=150)
+@draw_examples(150, deadline=None)
 @given(
     st.integers(1, 4).flatmap(
         lambda p: st.integers(2, 6).flatmap(
@@ -344,7 +345,7 @@ def test_mean_error_keeps_its_error_rate() -> None:
 
 
 def test_mean_error_of_tied_cells_keeps_its_error_rate() -> None:
-    rng, draws = np.random.default_rng(11), 300
+    rng, draws = np.random.default_rng(11), choose(100, 300)
     outcomes = [judge_tasks(draw_tasks(rng, np.full(4, 0.05), 3, "ceilbin")).outcome for _ in range(draws)]
     assert outcomes.count(Outcome.SUPPORTED) / draws <= find_limit(draws, 0.07)
 

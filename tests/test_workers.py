@@ -18,6 +18,7 @@ from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.vector import make_vector
 from quarl_bench.rl.workers import WorkerVector
 
+pytestmark = pytest.mark.needs("atari")
 SEED = 5
 PARENT = """
 from quarl_bench.rl.environments import find_environment
@@ -28,12 +29,6 @@ if __name__ == "__main__":
     while True:
         vector.reset()
 """
-
-
-@pytest.fixture(autouse=True)
-def extra() -> None:
-    for module in ("ale_py", "cv2"):
-        pytest.importorskip(module, reason="needs the atari extra")
 
 
 @pytest.fixture
@@ -94,14 +89,14 @@ def test_a_dead_process_is_one_line(shared: WorkerVector) -> None:
         shared.step(np.zeros(3, dtype=np.int64))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_whole_group_is_for_the_parent(shared: WorkerVector, number: signal.Signals) -> None:
+def test_a_signal_to_the_whole_group_is_for_the_parent(shared: WorkerVector) -> None:
     """As a terminal, `timeout` and batch systems send it: the parent has yet to write its checkpoint."""
     shared.reset()
-    for process in shared._processes:
-        os.kill(process.pid or 0, number)
-    for _ in range(20):
-        shared.step(np.zeros(3, dtype=np.int64))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for process in shared._processes:
+            os.kill(process.pid or 0, number)
+        for _ in range(20):
+            shared.step(np.zeros(3, dtype=np.int64))
 
 
 def test_processes_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:

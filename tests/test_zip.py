@@ -363,16 +363,16 @@ def test_given_statistics_win(tmp_path: Path) -> None:
 
 @needs_zoo
 @pytest.mark.parametrize("path", AGENTS, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
-def test_a_zoo_agent_plays_as_published(path: Path) -> None:
+def test_a_zoo_agent_plays_as_published(path: Path, require) -> None:
     """Within three standard errors of the difference; 1% where no spread was published."""
     agent = read_agent(path)
     assert (agent.algo, agent.environment) == (path.parents[1].name, path.stem)
     assert agent.time_feature == ("Bullet" in path.stem or (agent.algo, path.stem) == ("ppo", "Walker2d-v3"))
     assert (agent.policy.transform.normalization is not None) == (path.with_suffix("") / "vecnormalize.pkl").exists()
-    extra = {"Bullet": "pybullet_envs_gymnasium", "-v3": "mujoco", "LunarLander": "Box2D", "Bipedal": "Box2D"}
-    for word, module in extra.items():
+    extras = {"Bullet": "bullet", "-v3": "mujoco", "LunarLander": "box2d", "Bipedal": "box2d"}
+    for word, extra in extras.items():
         if word in path.stem and not (word == "-v3" and "Bipedal" in path.stem):
-            pytest.importorskip(module, reason=f"{path.stem} needs {module}")
+            require(extra)
     mean, spread, count = PUBLISHED[agent.algo, path.stem]
     returns = roll_out(agent.policy, find_home(agent), range(TEST_SEEDS, TEST_SEEDS + count)).returns
     if spread is None:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from quarl_bench.errors import MissingExtra, PolicyError
+from quarl_bench.errors import PolicyError
+from quarl_bench.extras import require
 from quarl_bench.net import Activation, Floats, Linear, Net
 from quarl_bench.policy.files import build_head, build_transform, describe_head, describe_observation, end_tensors
 from quarl_bench.policy.head import ActionHead
@@ -214,8 +215,4 @@ _UNPACK: dict[str, Callable[[str, dict[str, NDArray[Any]]], NDArray[np.floating[
 
 
 def _zstd() -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingExtra("actorq", "compressed broadcasts (zstandard)") from error
-    return zstandard
+    return require("zstandard", "actorq", "compressed broadcasts (zstandard)")

@@ -18,8 +18,14 @@ from safetensors.numpy import load_file, save_file
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError
+from quarl_bench.programs import Program
 
 COMPILER = "aarch64-linux-gnu-gcc"
+PROGRAMS = (
+    Program(COMPILER, "gcc-aarch64-linux-gnu"),
+    Program(QEMU, "qemu-user-static"),
+    Program("make", "make"),
+)
 GOLDEN = "golden.safetensors"
 SECONDS = 600.0
 CALLS = 5
@@ -79,11 +85,10 @@ def _count_lines(command: list[str]) -> int:
 @contextmanager
 def build_harness(board: Board, artefact: Path) -> Iterator[Path]:
     """The harness of a C artefact, cross-compiled for the board's processor without shared libraries."""
-    for program, package in ((COMPILER, "gcc-aarch64-linux-gnu"), (QEMU, "qemu-user-static"), ("make", "make")):
-        if shutil.which(program) is None:
-            raise BoardError(f"board {board.name!r}: {program} is not here; apt install {package}")
     if not (artefact / "Makefile").exists():
         raise BoardError(f"board {board.name!r}: {artefact} holds no C source; deploy with the backend c")
+    for program in PROGRAMS:
+        program.find(f"board {board.name!r}", BoardError)
     with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
         work = Path(folder) / "policy"
         shutil.copytree(artefact, work)

@@ -16,6 +16,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import format_table, print_result, say
 from quarl_bench.counts import MOST_STEPS, read_episodes, read_positive
 from quarl_bench.errors import SpecError
+from quarl_bench.extras import needing
 
 if TYPE_CHECKING:
     from quarl_bench.actorq.comparison import Row
@@ -80,7 +81,9 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train every combination, one after the other, and print what they cost."""
     from quarl_bench.actorq.comparison import compare_runs
-    from quarl_bench.rl.run import Interrupted
+
+    with needing("actorq", "ActorQ"):
+        from quarl_bench.rl.run import Interrupted
 
     runs = _list_settings(options)
     open_folder(options.output)
@@ -125,7 +128,7 @@ def _list_settings(options: argparse.Namespace) -> "list[Settings]":
 def _train(options: argparse.Namespace, settings: "Settings") -> dict[str, Any]:
     from quarl_bench.actorq.record import RECORD, read_record
     from quarl_bench.actorq.training import Options, train
-    from quarl_bench.report.results import describe_machine
+    from quarl_bench.machine import describe_machine
 
     folder = options.output / f"{settings.name}-a{settings.actors}-u{settings.update_period}"
     if (folder / RECORD).exists():
@@ -182,8 +185,10 @@ def _plot(path: Path, rows: "list[Row]") -> None:
     from quarl_bench.actorq.comparison import name_run
     from quarl_bench.actorq.record import read_acting
     from quarl_bench.atomic import write_file
-    from quarl_bench.report.breakdown import draw_breakdown
-    from quarl_bench.report.plots import render_png
+
+    with needing("report", "a figure"):
+        from quarl_bench.report.breakdown import draw_breakdown
+        from quarl_bench.report.plots import render_png
 
     bars = [(name_run(row), read_acting(row.record).per_step()) for row in rows]
     write_file(path, render_png(draw_breakdown(bars)))

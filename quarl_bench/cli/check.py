@@ -13,6 +13,7 @@ from quarl_bench.cli.arguments import add_environment, add_policy
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_table, print_result, say
 from quarl_bench.counts import read_episodes
+from quarl_bench.extras import needing
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def run(options: argparse.Namespace) -> int:
     result = describe_check(found, options.policy.name, asked.name)
     if options.html is not None:
         from quarl_bench.report.documents import Document
-        from quarl_bench.report.html import write_report
+
+        with needing("report", "--html"):
+            from quarl_bench.report.html import write_report
 
         write_report(options.html, [Document(options.policy.name, result)])
     exported = [line for name in chosen for line in _export(subject, name, options.export)] if options.export else []

@@ -51,10 +51,10 @@ def add_command(commands: Any) -> None:
         "--stream", type=read_positive, metavar="N", help="input values a cycle. Default: a whole observation."
     )
     command.add_argument("--spare", default=0.1, type=read_share, help="share of the part to leave free. Default: 0.1.")
-    command.add_argument("--estimate", action="store_true", help="formulas only, no synthesis. Default: both.")
+    command.add_argument("--estimate", action="store_true", help="formulas only, no tool. Default: synthesis too.")
     command.add_argument(
-        "--vectors", default=VECTORS, type=read_natural, metavar="N",
-        help=f"observations to simulate; 0: none. Default: {VECTORS}.",
+        "--vectors", type=read_natural, metavar="N",
+        help=f"observations to simulate; 0: none. Default: {VECTORS}; with --estimate 0.",
     )  # fmt: skip
     command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: no.")
     command.add_argument(
@@ -84,14 +84,13 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.deploy.fpga.part import find_part
     from quarl_bench.deploy.fpga.placement import place
     from quarl_bench.deploy.fpga.qonnx import write_qonnx
-    from quarl_bench.deploy.fpga.simulation import require_verilator
     from quarl_bench.deploy.fpga.stage import split
     from quarl_bench.deploy.fpga.table import ActionTable
     from quarl_bench.deploy.fpga.vivado import read_reports
 
     use_one_thread()
-    if options.vectors or options.board == SIMULATED:
-        require_verilator()  # now, not after an hour of synthesis
+    if options.vectors is None:
+        options.vectors = 0 if options.estimate and not (options.board or options.reports) else VECTORS
     if options.vectors < 2 and (options.board or options.reports):
         raise SpecError(
             f"--vectors {options.vectors}: a board and Vivado's reports need simulated cycles; use 2 or more"
@@ -115,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
     if options.qonnx is not None:
         open_file(options.qonnx)
     implementation = None if options.reports is None else read_reports(options.reports)
+    _require_tools(options)
     candidates = explore(stages, part, options.stream, options.spare)
     front = [candidate for candidate in find_pareto(candidates, part) if fits(candidate.resources, part, 0.0)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -142,6 +142,19 @@ def run(options: argparse.Namespace) -> int:
     }
     print_result(options, result, "\n".join(write_text(result, front, part)))
     return 0
+
+
+def _require_tools(options: argparse.Namespace) -> None:
+    """Every program that this run calls, named now and not after an hour; nothing for formulas alone."""
+    from quarl_bench.deploy.fpga.placement import NEXTPNR
+    from quarl_bench.deploy.fpga.simulation import require_verilator
+    from quarl_bench.deploy.fpga.synthesis import YOSYS
+
+    if options.vectors or options.board == SIMULATED:
+        require_verilator()
+    for tool, called in ((YOSYS, options.place or not options.estimate), (NEXTPNR, options.place)):
+        if called:
+            tool.require()
 
 
 def read_clock(text: str) -> float:

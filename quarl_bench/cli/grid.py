@@ -14,6 +14,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.counts import read_episodes, read_positive
 from quarl_bench.errors import EngineError
+from quarl_bench.extras import needing
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is missing, and say what every task came to."""
-    from quarl_bench.grid import Plan, read_tasks, run_grid
+    with needing("sb3", "training"):
+        from quarl_bench.grid import Plan, read_tasks, run_grid
 
     tasks = read_tasks(options.spec)
     cache = open_folder((options.cache_dir or default_cache()).absolute())

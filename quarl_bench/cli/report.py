@@ -6,6 +6,7 @@ from typing import Any
 
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import print_result
+from quarl_bench.extras import needing
 
 MERGE = "merge"
 CHANGED = 1  # exit code
@@ -48,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
     from quarl_bench.report.documents import read_document
-    from quarl_bench.report.html import write_report
+
+    with needing("report", "a page"):
+        from quarl_bench.report.html import write_report
 
     output = options.output or Path("report.html")
     documents = [read_document(path) for path in paths]

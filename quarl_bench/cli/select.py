@@ -12,6 +12,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.counts import MOST_STEPS, read_natural, read_positive
 from quarl_bench.errors import SpecError
+from quarl_bench.extras import needing
 
 if TYPE_CHECKING:
     from quarl_bench.claims.parity import Parity
@@ -56,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
     """Select, and explain every decision."""
     from quarl_bench.claims.parity import Parity
     from quarl_bench.claims.selection import list_steps
-    from quarl_bench.rl.run import Interrupted
+
+    with needing("sb3", "LQCC's training"):
+        from quarl_bench.rl.run import Interrupted
 
     rule = Parity(two_sided=options.two_sided, sample=not options.population)
     grid = {name: getattr(options, name) for name in ("core", "widths", "inputs") if getattr(options, name)}
@@ -77,8 +80,10 @@ def _draw(options: argparse.Namespace, selection: "Selection") -> None:
     from quarl_bench.atomic import write_file
     from quarl_bench.claims.panels import AUTHORS, OURS, show_selection
     from quarl_bench.claims.search import name_result
-    from quarl_bench.report.panels import PanelsView, draw_panels
-    from quarl_bench.report.plots import render_png
+
+    with needing("report", "a figure"):
+        from quarl_bench.report.panels import PanelsView, draw_panels
+        from quarl_bench.report.plots import render_png
 
     source = AUTHORS if options.published else OURS
     panels = show_selection(source, selection)

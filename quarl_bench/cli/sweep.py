@@ -15,6 +15,7 @@ from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, format_table, print_result, say
 from quarl_bench.counts import read_episodes
 from quarl_bench.errors import SpecError
+from quarl_bench.extras import needing
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -83,8 +84,9 @@ def run(options: argparse.Namespace) -> int:
         "rows": rows,
     }
     if folder is not None:
-        from quarl_bench.report.plots import draw_bits, render_png
-        from quarl_bench.report.sweeps import read_curves
+        with needing("report", "a figure"):
+            from quarl_bench.report.plots import draw_bits, render_png
+            from quarl_bench.report.sweeps import read_curves
 
         write_file(folder / "sweep.csv", format_csv(rows))
         write_file(folder / "sweep.png", render_png(draw_bits(*read_curves(result))))

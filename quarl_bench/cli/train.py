@@ -14,6 +14,7 @@ from quarl_bench.cli.arguments import STOPPING, read_seeds
 from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.counts import MOST_SEED, MOST_STEPS, read_natural, read_positive
+from quarl_bench.extras import needing
 from quarl_bench.places import default_cache
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def run(options: argparse.Namespace) -> int:
     """Train, and say how well it plays."""
     from quarl_bench.errors import SpecError
     from quarl_bench.quant.scheme import Family, Scheme
-    from quarl_bench.rl.run import Options
+
+    with needing("sb3", "training"):
+        from quarl_bench.rl.run import Options
 
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))

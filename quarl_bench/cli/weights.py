@@ -11,6 +11,7 @@ from quarl_bench.cli.opening import open_policy, use_one_thread
 from quarl_bench.cli.printing import format_csv, format_table, print_result
 from quarl_bench.counts import read_positive
 from quarl_bench.errors import SpecError
+from quarl_bench.extras import needing
 
 BITS = 8  # no default of argparse: it would not notice `--bits 8 --scheme fp16`
 COLUMNS = ("tensor", "weights", "min", "max", "range", "std", "p99.9 |w|", "rel. RMSE", "levels", "KL")
@@ -60,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
     about = {"kind": "weights", "scheme": scheme.name, "policy_sha256": stored.sha256, "policy": options.policy.name}
     result = about | {"rows": rows, "histograms": histograms}
     if folder is not None:
-        from quarl_bench.report.plots import draw_weights, render_png
-        from quarl_bench.report.weights import read_bins
+        with needing("report", "a figure"):
+            from quarl_bench.report.plots import draw_weights, render_png
+            from quarl_bench.report.weights import read_bins
 
         write_file(folder / "weights.csv", format_csv(rows))
         write_file(folder / "weights.png", render_png(draw_weights(read_bins(result))))

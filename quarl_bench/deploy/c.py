@@ -19,6 +19,7 @@ from quarl_bench.deploy.backend import Backend, Files, Port, check_input
 from quarl_bench.deploy.source import read_resource, write_float_source, write_integer_source
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
+from quarl_bench.programs import Program
 
 MODEL = "policy.c"
 OPTIMIZE = ("-O3", "-march=native")
@@ -99,9 +100,10 @@ def compile_library(files: Files, flags: tuple[str, ...], folder: Path) -> Path:
 
 
 def find_compiler() -> str:
-    """The C compiler: CC, else cc or gcc; DeploymentError when there is none."""
+    """The C compiler: CC, else cc or gcc; DeploymentError when there is none, or it is broken."""
     for name in (os.environ.get("CC"), "cc", "gcc"):
         if name and shutil.which(name):
+            Program(name, "gcc").find("c")
             return name
     raise DeploymentError("c: no C compiler (cc, gcc); install one, or name it in CC")
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quarl_bench.deploy.backend import Backend, Files, Port, check_input
 from quarl_bench.deploy.qdq import load_onnx, write_float_model, write_integer_model
 from quarl_bench.errors import DeploymentError, MissingExtra
+from quarl_bench.extras import require
 from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
 from quarl_bench.quant.affine import IntegerFormat
 from quarl_bench.quant.parameters import ActivationFormat
@@ -98,11 +99,7 @@ class OnnxRunner:
 
 def load_runtime() -> Any:
     """The onnxruntime package; MissingExtra when it is not installed."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtra("onnx", PACKAGE) from error
-    return onnxruntime
+    return require("onnxruntime", "onnx", PACKAGE)
 
 
 def runtime_version() -> str:

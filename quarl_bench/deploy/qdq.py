@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.deploy.backend import channel_last, list_shapes
-from quarl_bench.errors import DeploymentError, MissingExtra
+from quarl_bench.errors import DeploymentError
+from quarl_bench.extras import require
 from quarl_bench.net import Activation, Conv2d, Net
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.parameters import ActivationFormat, QuantizedLayer
@@ -25,11 +26,7 @@ OPERATORS = {Activation.RELU: "Relu", Activation.TANH: "Tanh"}
 
 def load_onnx() -> Any:
     """The onnx package; MissingExtra when it is not installed."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtra("onnx", "writing .onnx files") from error
-    return onnx
+    return require("onnx", "onnx", "writing .onnx files")
 
 
 def write_integer_model(net: IntegerNet) -> bytes:

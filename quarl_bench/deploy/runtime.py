@@ -5,7 +5,6 @@ leaves out, without a word, what it cannot run. One thread; the runtime's chatte
 """
 
 import contextlib
-import importlib.metadata
 import os
 import tempfile
 from collections.abc import Iterator
@@ -16,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.deploy.backend import Port, check_input
-from quarl_bench.errors import DeploymentError, MissingExtra
+from quarl_bench.errors import DeploymentError
+from quarl_bench.extras import needing, require_version
 
-PACKAGE, EXTRA = "ai-edge-litert", "tflite"
+PACKAGE, EXTRA = "ai-edge-litert", "litert"
 LARGEST_BATCH = 1024  # longer batches are cut, which bounds the memory of images
 IDENTIFIER = b"TFL3"
 
@@ -49,10 +49,7 @@ def pack_model(model: Any) -> bytes:
 
 def runtime_version() -> str:
     """Version of the installed runtime."""
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise MissingExtra(EXTRA, PACKAGE) from error
+    return require_version(PACKAGE, EXTRA, PACKAGE)
 
 
 class LiteRTRunner:
@@ -159,9 +156,8 @@ def _read_port(details: dict[str, Any]) -> Port:
 @contextlib.contextmanager
 def _installed() -> Iterator[None]:
     try:
-        yield
-    except ImportError as error:
-        raise MissingExtra(EXTRA, PACKAGE) from error
+        with needing(EXTRA, PACKAGE):
+            yield
     except OSError as error:  # the package is there and one of its libraries is not
         raise DeploymentError(
             f"litert: {PACKAGE} cannot be loaded ({error}); pip install 'quarl_bench[{EXTRA}]'"

@@ -1,19 +1,21 @@
-"""The pytest plugin: hooks. Options, fixtures, regression and recording are its neighbours.
+"""The pytest plugin: hooks. Options, settings, fixtures, regression and recording are its neighbours.
 
-Loaded in every pytest run of its environment, so nothing here imports torch, NumPy or pandas.
+Loaded in every pytest run of its environment: what is not needed before a claim is asked for waits until then.
 """
 
 from collections.abc import Generator
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
-from quarl_bench.plugin.options import Settings, add_options, list_extras, read_settings
-from quarl_bench.plugin.recorder import BASIS, CASE, RECORDER, ROW, VERDICT, Recorder, to_builtin
-from quarl_bench.plugin.state import CATALOG, SETTINGS
-from quarl_bench.testing import RECORD, Undecided
+from quarl_bench.outcomes import RECORD, Undecided
+from quarl_bench.plugin.options import add_options, is_configured
+from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, ROW, VERDICT, get_settings
+
+if TYPE_CHECKING:
+    from quarl_bench.plugin.recorder import Recorder
+    from quarl_bench.plugin.settings import Settings
 
 pytest_plugins = (
     "quarl_bench.plugin.fixtures",
@@ -33,16 +35,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Markers, settings, and the recorder, which lives on the controller only."""
+    """Markers; settings and recorder at once where something is said to this plugin, else when they are needed."""
     config.addinivalue_line("markers", "claim(id, ...): run this test for every cell, or item, of these claims")
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
     config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
     config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
-    config.stash[SETTINGS] = settings = read_settings(config)
-    if settings.claims:
+    configured, controls = is_configured(config), not hasattr(config, "workerinput")
+    if configured and get_settings(config).claims:
         _catalog(config)  # an ill-formed file ends the run before collection
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(config, settings), RECORDER)
+    if controls and configured:
+        _start_recorder(config)
+    elif controls:
+        config.pluginmanager.register(Waiting(config))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -71,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         needed = ARGUMENTS[claim.kind]
         if needed not in names or needed != name:
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {needed!r}")
-        placed = _place(claim, metafunc.config.stash[SETTINGS])
+        placed = _place(claim, get_settings(metafunc.config))
         items += expand_cases(placed) if name == "case" else expand_claims(placed)
     metafunc.parametrize(name, [pytest.param(item, id=item.id, marks=_mark(item)) for item in items])
 
@@ -87,8 +91,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the part of `--quarl-shard`, after `-k` and `-m` have chosen."""
-    settings = config.stash[SETTINGS]
-    if settings.shard is None:
+    if config.getoption("quarl_shard") is None or (settings := get_settings(config)).shard is None:
         return
     from quarl_bench.plugin.shard import name_basis, pick_shard
 
@@ -117,9 +120,23 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     return (yield from _record_rows(item))
 
 
+def _start_recorder(config: pytest.Config) -> "Recorder":
+    from quarl_bench.plugin.recorder import Recorder
+
+    recorder = Recorder(config, get_settings(config))
+    config.pluginmanager.register(recorder, RECORDER)
+    return recorder
+
+
 def _record_rows(item: pytest.Item) -> Generator[None, None, None]:
     """However a test came by them, they are rows of this item."""
-    token = RECORD.set(lambda row: item.user_properties.append((ROW, to_builtin(row))))
+
+    def record(row: dict[str, Any]) -> None:
+        from quarl_bench.plugin.recorder import to_builtin
+
+        item.user_properties.append((ROW, to_builtin(row)))
+
+    token = RECORD.set(record)
     try:
         return (yield)
     finally:
@@ -134,7 +151,7 @@ def pytest_runtest_makereport(
     report = yield
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, Undecided):
-        if item.config.stash[SETTINGS].strict:
+        if get_settings(item.config).strict:
             report.longrepr = f"{error} (--quarl-strict)"
         elif call.when != "setup":
             report.outcome, report.longrepr = "passed", None
@@ -145,7 +162,7 @@ def pytest_runtest_makereport(
     if not isinstance(error, QuarlError):
         return report
     line = f"{type(error).__name__}: {error}"
-    required = item.config.stash[SETTINGS].require
+    required = get_settings(item.config).require
     names = {MissingBaseline: "baselines", MissingExtra: getattr(error, "extra", "")}
     absent = (names | {MissingBoard: getattr(error, "board", "")}).get(type(error))
     if absent is not None and absent not in required:
@@ -154,6 +171,20 @@ def pytest_runtest_makereport(
     else:
         report.longrepr = line
     return report
+
+
+class Waiting:
+    """Begins to record with the first report that has something for this plugin: in most runs of pytest none has."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Hand the report to a new recorder, which from then on gets them by itself."""
+        if any(name.startswith(PREFIX) for name, _ in report.user_properties):
+            self._config.pluginmanager.unregister(self)
+            _start_recorder(self._config).pytest_runtest_logreport(report)
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
@@ -165,10 +196,13 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
     return None if word is None else (word, UNDECIDED[word], (word.upper(), {"yellow": True}))
 
 
-def _place(claim: Any, settings: Settings) -> Any:
+def _place(claim: Any, settings: "Settings") -> Any:
     """A claim about boards, on this machine and on the boards of the board file; without one, on those it names."""
+    import dataclasses
+
     from quarl_bench.boards.board import LOCAL, Transport, read_boards
     from quarl_bench.claims.rules import RULES
+    from quarl_bench.plugin.settings import list_extras
 
     if not RULES[claim.rule].boards:
         return claim
@@ -177,7 +211,7 @@ def _place(claim: Any, settings: Settings) -> Any:
         listed = read_boards(settings.boards).values()
         boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.transport is not Transport.EMULATED))
     required = (name for name in settings.require if name not in (*list_extras(), *boards))
-    return replace(claim, boards=(*boards, *required))
+    return dataclasses.replace(claim, boards=(*boards, *required))
 
 
 def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
@@ -194,7 +228,7 @@ def _catalog(config: pytest.Config) -> tuple[Any, ...]:
         from quarl_bench.claims.catalog import read_catalog
 
         try:
-            settings = config.stash[SETTINGS]
+            settings = get_settings(config)
             config.stash[CATALOG] = read_catalog(settings.claims, elsewhere=settings.elsewhere)
         except QuarlError as error:
             raise pytest.UsageError(str(error)) from error

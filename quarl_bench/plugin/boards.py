@@ -1,52 +1,37 @@
 """Fixtures of benches on boards: artefacts of a case, timed there once per process, and the verdict on them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.plugin.options import Settings
+from quarl_bench.extras import needing
 from quarl_bench.plugin.progress import show_blocks
+from quarl_bench.plugin.state import DATADIRS
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.boards.board import Board
-    from quarl_bench.boards.timing import Comparison, Plan
+    from quarl_bench.boards.timing import Plan
     from quarl_bench.cells import Cells
     from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-    from quarl_bench.plugin.times import BoardVerdict, TimesRegression
+    from quarl_bench.plugin.settings import Settings
+    from quarl_bench.plugin.times import BoardRun, BoardVerdict, TimesRegression
     from quarl_bench.spec import Case
 
 WAIT = 1800.0  # seconds that workers of one run wait for each other's board
 
 
-@dataclass(frozen=True)
-class BoardRun:
-    """A policy's two artefacts, compared on a board."""
-
-    compared: "Comparison"
-    trained: bool
-
-
-@pytest.fixture(scope="session")
-def quarl_run(pytestconfig: pytest.Config) -> str:
-    """One name for all processes of this run."""
-    import uuid
-
-    worker = getattr(pytestconfig, "workerinput", None)
-    return str(worker["testrunuid"]) if worker else uuid.uuid4().hex
-
-
 @pytest.fixture(scope="session")
 def quarl_board_runs(
-    quarl_cells: "Cells", quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.Config
+    quarl_cells: "Cells", quarl_settings: "Settings", quarl_run: str, pytestconfig: pytest.Config
 ) -> "Callable[[Board, Case], BoardRun]":
     """Compare the policy of a case, in fp32 and under its scheme, on a board; each policy once."""
     runs: dict[Case, BoardRun] = {}
 
-    def run(board: "Board", case: "Case") -> BoardRun:
+    def run(board: "Board", case: "Case") -> "BoardRun":
         from quarl_bench.boards.session import ask_state, open_session
         from quarl_bench.claims.flight import export_flight
+        from quarl_bench.plugin.times import BoardRun
 
         if case not in runs:
             ask_state(board)  # a silent one says so before the long export, which no lease would outlast
@@ -63,7 +48,7 @@ def quarl_board_runs(
 
 
 @pytest.fixture
-def board_run(case: "JudgedCase", quarl_settings: Settings, request: pytest.FixtureRequest) -> BoardRun:
+def board_run(case: "JudgedCase", quarl_settings: "Settings", request: pytest.FixtureRequest) -> "BoardRun":
     """The case's policy on the case's board; skips without a board file, fails when a listed board is silent."""
     from quarl_bench.boards.board import find_board
 
@@ -73,7 +58,9 @@ def board_run(case: "JudgedCase", quarl_settings: Settings, request: pytest.Fixt
 
 
 @pytest.fixture
-def board_runs(claim: "JudgedClaim", quarl_settings: Settings, request: pytest.FixtureRequest) -> tuple[BoardRun, ...]:
+def board_runs(
+    claim: "JudgedClaim", quarl_settings: "Settings", request: pytest.FixtureRequest
+) -> "tuple[BoardRun, ...]":
     """The policies of a claim on its board, in the order of its cells; skips and fails as `board_run` does."""
     from quarl_bench.boards.board import find_board
 
@@ -83,18 +70,18 @@ def board_runs(claim: "JudgedClaim", quarl_settings: Settings, request: pytest.F
 
 
 @pytest.fixture
-def times_regression(
-    lazy_datadir: Any, original_datadir: Any, request: pytest.FixtureRequest, quarl_settings: Settings
-) -> "TimesRegression":
+def times_regression(request: pytest.FixtureRequest, quarl_settings: "Settings") -> "TimesRegression":
     """Did our own time move? Compares with the file of the same machine; `--force-regen` rewrites it."""
-    from quarl_bench.plugin.times import TimesRegression
+    with needing("claims", "times_regression"):
+        from quarl_bench.plugin.times import TimesRegression
 
-    return TimesRegression(lazy_datadir, original_datadir, request, quarl_settings.profile)
+    lazy, original = map(request.getfixturevalue, DATADIRS)
+    return TimesRegression(lazy, original, request, quarl_settings.profile)
 
 
 @pytest.fixture
 def board_verdict(
-    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: Settings
+    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: "Settings"
 ) -> "BoardVerdict":
     """Does the paper's sentence hold on this board? A ratio on the wrong side is an explained outcome, no failure."""
     from quarl_bench.plugin.times import BoardVerdict

@@ -5,26 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.plugin.options import Settings
-from quarl_bench.plugin.recorder import NOTE, ROW, to_builtin
-from quarl_bench.plugin.state import SETTINGS
+from quarl_bench.extras import needing
+from quarl_bench.plugin.state import DATADIRS, NOTE, ROW, get_settings
 
 if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
-    from pytest_datadir.plugin import LazyDataDir
-
     from quarl_bench.cells import Cells, PolicySet
     from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
     from quarl_bench.claims.collect import MeasuredCells
     from quarl_bench.plugin.regression import MetricsRegression
+    from quarl_bench.plugin.settings import Settings
     from quarl_bench.plugin.verdict import VerdictCheck
     from quarl_bench.spec import Measurement
     from quarl_bench.store import Store
 
 
 @pytest.fixture(scope="session")
-def quarl_settings(pytestconfig: pytest.Config) -> Settings:
+def quarl_settings(pytestconfig: pytest.Config) -> "Settings":
     """The options of this run."""
-    return pytestconfig.stash[SETTINGS]
+    return get_settings(pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -34,19 +32,31 @@ def quarl_notes() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def policy_store(pytestconfig: pytest.Config, quarl_settings: Settings, quarl_notes: list[str]) -> "Store":
+def quarl_run(pytestconfig: pytest.Config) -> str:
+    """One name for all processes of this run."""
+    import uuid
+
+    worker = getattr(pytestconfig, "workerinput", None)
+    return str(worker["testrunuid"]) if worker else uuid.uuid4().hex
+
+
+@pytest.fixture(scope="session")
+def policy_store(
+    pytestconfig: pytest.Config, quarl_settings: "Settings", quarl_run: str, quarl_notes: list[str]
+) -> "Store":
     """Trained policies and measurements of this run."""
     import torch
 
-    from quarl_bench.rl.run import Options
-    from quarl_bench.rl.train import train_policy
     from quarl_bench.store import Places, Store, Train
 
     torch.set_num_threads(1)  # one process per core, one thread per process
-    worker = getattr(pytestconfig, "workerinput", None)
-    quiet = worker is not None or not pytestconfig.get_terminal_writer().hasmarkup
+    quiet = hasattr(pytestconfig, "workerinput") or not pytestconfig.get_terminal_writer().hasmarkup
 
     def train(spec: Any, recipe: Any, folder: Any, checkpoint: Any) -> Any:
+        with needing("sb3", "training"):
+            from quarl_bench.rl.run import Options
+            from quarl_bench.rl.train import train_policy
+
         # An interrupted run of the same recipe and code goes on from its checkpoint.
         return train_policy(spec, recipe, folder, checkpoint, Options(resume=True, progress=not quiet))
 
@@ -54,13 +64,13 @@ def policy_store(pytestconfig: pytest.Config, quarl_settings: Settings, quarl_no
         Places(quarl_settings.cache, quarl_settings.baselines, quarl_settings.zoo),
         Train(quarl_settings.train),
         trainer=train,
-        run=str(worker["testrunuid"]) if worker else _RUN,
+        run=quarl_run,
         note=quarl_notes.append,
     )
 
 
 @pytest.fixture(scope="session")
-def quarl_cells(policy_store: "Store", quarl_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> "Cells":
+def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_factory: pytest.TempPathFactory) -> "Cells":
     """Cells under this run's protocol."""
     from quarl_bench.cells import Cells, Protocol
 
@@ -103,6 +113,7 @@ def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "
 @pytest.fixture
 def quarl_record(request: pytest.FixtureRequest, _pass_on_notes: None) -> Callable[[dict[str, Any]], None]:
     """Record this item's row; NumPy values become built-in types."""
+    from quarl_bench.plugin.recorder import to_builtin
 
     def record(row: dict[str, Any]) -> None:
         # What `record_property` does, which warns when junit XML is written in pytest's default format.
@@ -112,20 +123,20 @@ def quarl_record(request: pytest.FixtureRequest, _pass_on_notes: None) -> Callab
 
 
 @pytest.fixture
-def metrics_regression(
-    lazy_datadir: "LazyDataDir", original_datadir: Any, request: pytest.FixtureRequest, quarl_settings: Settings
-) -> "MetricsRegression":
+def metrics_regression(request: pytest.FixtureRequest, quarl_settings: "Settings") -> "MetricsRegression":
     """Did our own number move? Compares with the file beside the bench; `--force-regen` rewrites it."""
-    from quarl_bench.plugin.regression import MetricsRegression
+    with needing("claims", "metrics_regression"):
+        from quarl_bench.plugin.regression import MetricsRegression
 
-    return MetricsRegression(lazy_datadir, original_datadir, request, quarl_settings.profile)
+    lazy, original = map(request.getfixturevalue, DATADIRS)
+    return MetricsRegression(lazy, original, request, quarl_settings.profile)
 
 
 @pytest.fixture
 def verdict(
     request: pytest.FixtureRequest,
     quarl_record: Callable[[dict[str, Any]], None],
-    quarl_settings: Settings,
+    quarl_settings: "Settings",
 ) -> "VerdictCheck":
     """Does the paper's sentence hold? Records the row and raises ClaimRefuted when it does not."""
     from quarl_bench.plugin.verdict import VerdictCheck
@@ -138,12 +149,3 @@ def _pass_on_notes(request: pytest.FixtureRequest, quarl_notes: list[str]) -> It
     yield
     request.node.user_properties.extend((NOTE, note) for note in quarl_notes)
     quarl_notes.clear()
-
-
-def _name_run() -> str:
-    import uuid
-
-    return uuid.uuid4().hex
-
-
-_RUN = _name_run()

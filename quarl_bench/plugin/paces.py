@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.errors import MissingBoard
-from quarl_bench.plugin.options import Settings
+from quarl_bench.extras import needing
 from quarl_bench.plugin.progress import show_blocks
+from quarl_bench.plugin.state import DATADIRS
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.plugin.pacing import PaceRegression, PaceVerdict
+    from quarl_bench.plugin.settings import Settings
     from quarl_bench.rl.pace import Paces, Plan
 
 
 @pytest.fixture(scope="session")
-def quarl_paces(quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.Config) -> Callable[[str], "Paces"]:
+def quarl_paces(quarl_settings: "Settings", quarl_run: str, pytestconfig: pytest.Config) -> Callable[[str], "Paces"]:
     """Time a device's contenders; processes of one run share what the first of them measured."""
 
     def measure(device: str) -> "Paces":
@@ -24,7 +26,9 @@ def quarl_paces(quarl_settings: Settings, quarl_run: str, pytestconfig: pytest.C
         from filelock import FileLock
 
         from quarl_bench.atomic import write_file
-        from quarl_bench.rl.pace import CONTENDERS, Paces, measure_paces
+
+        with needing("sb3", "training on the clock"):
+            from quarl_bench.rl.pace import CONTENDERS, Paces, measure_paces
 
         path = quarl_settings.cache / "paces" / f"{quarl_run}-{device}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,18 +58,18 @@ def paces(request: pytest.FixtureRequest, quarl_paces: Callable[[str], "Paces"])
 
 
 @pytest.fixture
-def pace_regression(
-    lazy_datadir: Any, original_datadir: Any, request: pytest.FixtureRequest, quarl_settings: Settings
-) -> "PaceRegression":
+def pace_regression(request: pytest.FixtureRequest, quarl_settings: "Settings") -> "PaceRegression":
     """Did our own time move? Compares with the file of the same machine; `--force-regen` rewrites it."""
-    from quarl_bench.plugin.pacing import PaceRegression
+    with needing("claims", "pace_regression"):
+        from quarl_bench.plugin.pacing import PaceRegression
 
-    return PaceRegression(lazy_datadir, original_datadir, request, quarl_settings.profile)
+    lazy, original = map(request.getfixturevalue, DATADIRS)
+    return PaceRegression(lazy, original, request, quarl_settings.profile)
 
 
 @pytest.fixture
 def pace_verdict(
-    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: Settings
+    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: "Settings"
 ) -> "PaceVerdict":
     """Does the paper's sentence hold on this machine? A ratio on the wrong side is an explained outcome, no failure."""
     from quarl_bench.plugin.pacing import PaceVerdict

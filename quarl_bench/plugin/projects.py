@@ -6,27 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench import testing
-from quarl_bench.plugin.options import Settings
-from quarl_bench.spec import Verdict
-
 if TYPE_CHECKING:
     from quarl_bench.check import Subject
+    from quarl_bench.plugin.settings import Settings
+    from quarl_bench.spec import Verdict
     from quarl_bench.store import Store
 
 
 @pytest.fixture
-def assert_quantizable(policy_store: "Store", quarl_settings: Settings, _pass_on_notes: None) -> Callable[..., Verdict]:
+def assert_quantizable(
+    policy_store: "Store", quarl_settings: "Settings", _pass_on_notes: None
+) -> "Callable[..., Verdict]":
     """`quarl_bench.testing.assert_quantizable` under this run's options: episodes, cache, baselines."""
+    from quarl_bench import testing
+
     beside = _name_baselines(quarl_settings)
     return partial(testing.assert_quantizable, episodes=quarl_settings.episodes, store=policy_store, **beside)
 
 
 @pytest.fixture
-def quarl_subject(policy_store: "Store", quarl_settings: Settings, _pass_on_notes: None) -> "Callable[..., Subject]":
+def quarl_subject(policy_store: "Store", quarl_settings: "Settings", _pass_on_notes: None) -> "Callable[..., Subject]":
     """Call it with a policy and its environment: quantize, play, price or export them (`quarl_bench.check`)."""
+    from quarl_bench import testing
+
     return partial(testing.open_subject, store=policy_store, **_name_baselines(quarl_settings))
 
 
-def _name_baselines(settings: Settings) -> dict[str, Any]:
+def _name_baselines(settings: "Settings") -> dict[str, Any]:
     return {} if settings.baselines is None else {"baselines": settings.baselines / "policies"}

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.errors import QuarlError
-from quarl_bench.plugin.options import Settings
+from quarl_bench.extras import needing
+from quarl_bench.plugin.settings import Settings
+from quarl_bench.plugin.state import BASIS, CASE, LINE, NOTE, ROW, VERDICT
 
 if TYPE_CHECKING:
     from quarl_bench.report.compare import Comparison
 
-RECORDER = "quarl_recorder"
-ROW = "quarl_row"  # property: the row of a judged item
-CASE = "quarl_case"  # property: the id of an item of the catalog, judged or not
-NOTE = "quarl_note"  # property: something the store trained or repaired
-BASIS = "quarl_basis"  # property: what --quarl-shard cut the run by
 FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-VERDICT, LINE = "quarl_verdict", "quarl_line"  # properties: what remains of a row for other reports, as junit XML
 
 
 class Recorder:
@@ -64,9 +60,9 @@ class Recorder:
         if misspelt or self._config.option.collectonly:
             return  # nothing was run: earlier results stay
         if settings.compare is not None:
+            from quarl_bench.machine import describe_machine
             from quarl_bench.report.compare import compare_rows, list_conditions
             from quarl_bench.report.documents import read_results
-            from quarl_bench.report.results import describe_machine
 
             last = read_results(settings.compare).data
             now = {"settings": settings.as_dict(), "machine": describe_machine()}
@@ -94,7 +90,9 @@ class Recorder:
                 write_results(settings.json, results)
             if settings.html is not None:
                 from quarl_bench.report.documents import Document
-                from quarl_bench.report.html import write_report
+
+                with needing("report", "--quarl-html"):
+                    from quarl_bench.report.html import write_report
 
                 write_report(settings.html, [Document("this run", results)])
         except QuarlError as error:  # raised, it would take the summary along, all that is left of a night
@@ -108,7 +106,7 @@ class Recorder:
         self.notes.append("the run was interrupted: what is not listed was not run")
         return {"interrupted": True}
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         """The sections "quarl claims" and, beside the last run, "quarl changes"."""
         if self.compared is not None:
             from quarl_bench.report.compare import list_changes

@@ -6,7 +6,7 @@ on another processor, by what chance allows between two sets of episodes. There 
 differently: calibration meets other states, an integer differs, and bodies that collide make other episodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import pytest
 from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
 
 from quarl_bench.cells import runtime_versions
+from quarl_bench.plugin.state import REGRESSION
 from quarl_bench.processor import read_processor
 from quarl_bench.quant.scheme import Scheme
 from quarl_bench.spec import Measurement
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from quarl_bench.claims.catalog import JudgedCase
 
-REGRESSION = pytest.StashKey[str]()  # what the comparison said: same, moved, mismatch, no-baseline
 PROCESSOR = "processor"  # the column; files from before it count as another one's
 CHANCE = 3  # standard errors of a difference that chance is allowed
 # SD of the agreement of int8 over five calibrations on other states, measured: BipedalWalker 0.09 (A2C) and 0.04 (PPO),
@@ -43,13 +43,17 @@ class StoredNumbers(DataFrameRegressionFixture):
         super().__init__(datadir, original_datadir, request)
         self._profile = profile
         self._identity: tuple[str, ...] = ()
+        self._versions: tuple[str, ...] = ()
         self._elsewhere = False  # stored on another processor
 
-    def _compare(self, frame: pd.DataFrame, identity: Sequence[str]) -> None:
-        """Fail when a number moved; note "no-baseline", or "mismatch" in a column of `identity`, without failing."""
+    def _compare(self, frame: pd.DataFrame, identity: Sequence[str], versions: Iterable[str] = ()) -> None:
+        """Fail when a number moved; without failing note "no-baseline", or what other numbers the stored ones are.
+
+        They are, where a column of `identity` differs, "mismatch", and where only one of `versions` does, "versions".
+        """
         __tracebackhide__ = True
         judged: JudgedCase = self.request.getfixturevalue("case")
-        self._identity = tuple(identity)
+        self._identity, self._versions = tuple(identity), tuple(versions)
         basename = f"{judged.id}.{self._profile}"
         option = self.request.config.getoption
         stored = self.original_datadir / f"{basename}.csv"
@@ -82,20 +86,22 @@ class StoredNumbers(DataFrameRegressionFixture):
         vanished = [name for name in expected.columns if name not in obtained.columns and name != PROCESSOR]
         if vanished:
             raise AssertionError(f"metrics vanished: {vanished}\nTo update values, use --force-regen option.")
-        if self._differs(obtained, expected):
+        if len(obtained) != len(expected) or self._differs(obtained, expected, self._identity):
             self._say("mismatch")
+            return
+        if self._differs(obtained, expected, self._versions):
+            self._say("versions")
             return
         self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
         self._tolerances_dict = self._tolerances(obtained, expected)
         super()._check_fn(obtained_filename, expected_filename)
         self._say("same")
 
-    def _differs(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> bool:
-        if len(obtained) != len(expected):
-            return True
+    @staticmethod
+    def _differs(obtained: pd.DataFrame, expected: pd.DataFrame, columns: Iterable[str]) -> bool:
         return any(
             name not in expected or list(obtained[name].astype(str)) != list(expected[name].astype(str))
-            for name in self._identity
+            for name in columns
         )
 
 
@@ -103,14 +109,14 @@ class MetricsRegression(StoredNumbers):
     """Compares a measurement with the one stored for the same case, profile, policies and library versions."""
 
     def check(self, measured: Measurement) -> None:  # type: ignore[override]
-        """Fail when a number moved; note "no-baseline" or "mismatch" (other policies or versions) without failing."""
+        """Fail when a number moved; note "no-baseline", "mismatch" (other policies) or "versions" (others) instead."""
         __tracebackhide__ = True
         judged: JudgedCase = self.request.getfixturevalue("case")
         versions = runtime_versions(judged.case)
         frame = pd.concat(
             [tabulate(mode, versions) for mode in (measured, measured.sampled) if mode is not None], ignore_index=True
         )
-        self._compare(frame, ("policy", "actions", "episodes", *versions))
+        self._compare(frame, ("policy", "actions", "episodes"), versions)
 
     def _tolerances(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> dict[str, Any]:
         judged: JudgedCase = self.request.getfixturevalue("case")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from quarl_bench.plugin.recorder import CASE
+from quarl_bench.plugin.state import CASE
 
 UNKNOWN = 1.0  # seconds of an item of which no run says how long it takes, where none of the others is known either
 

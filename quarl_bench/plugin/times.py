@@ -1,5 +1,6 @@
 """The `times_regression` and `board_verdict` fixtures: did our own time move, and does the sentence hold there?"""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,7 +8,6 @@ import pandas as pd
 
 from quarl_bench.boards.timing import Comparison, Timing
 from quarl_bench.claims.speed import explain_memory, explain_size, explain_speed, judge_memory, judge_size, judge_speed
-from quarl_bench.plugin.boards import BoardRun
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import Check
 from quarl_bench.report.timings import build_board_row
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 SLACK = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
 IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "threads", "blocks")
+
+
+@dataclass(frozen=True)
+class BoardRun:
+    """A policy's two artefacts, compared on a board."""
+
+    compared: Comparison
+    trained: bool
 
 
 class TimesRegression(StoredNumbers):

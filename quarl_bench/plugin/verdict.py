@@ -8,7 +8,7 @@ import pytest
 
 from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
 from quarl_bench.claims.judge import ClaimRefuted, describe, judge_case, judge_claim
-from quarl_bench.plugin.regression import REGRESSION
+from quarl_bench.plugin.state import REGRESSION
 from quarl_bench.report.rows import build_case_row, build_claim_row
 from quarl_bench.spec import Measurement, Outcome, Source, Verdict
 

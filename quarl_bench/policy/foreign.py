@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.net import Activation, Conv2d, Floats, Layer, Linear, Net
 from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.images import is_channels_first, is_image_space
 from quarl_bench.policy.modules import read_modules
 from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import PolicyNet
@@ -140,7 +140,7 @@ def read_shape(observations: spaces.Space[object], where: str) -> tuple[int, ...
     if not isinstance(observations, spaces.Box):
         raise PolicyError(f"{where}: observations {observations} have no portable form; flatten them to a Box")
     shape = tuple(map(int, observations.shape))
-    last = is_image_space(observations) and not is_image_space_channels_first(observations)
+    last = is_image_space(observations) and not is_channels_first(observations)
     return (shape[2], *shape[:2]) if last else shape
 
 

@@ -14,7 +14,6 @@ from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
 from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
 from stable_baselines3.dqn.policies import QNetwork
@@ -24,6 +23,7 @@ from stable_baselines3.td3.policies import Actor as TD3Actor
 from quarl_bench.errors import PolicyError
 from quarl_bench.net import Net
 from quarl_bench.policy.head import ActionHead, HeadKind
+from quarl_bench.policy.images import is_image_space
 from quarl_bench.policy.modules import read_modules
 from quarl_bench.policy.observation import Normalization, ObservationTransform
 from quarl_bench.policy.policy import PolicyNet, QuantizedPolicy

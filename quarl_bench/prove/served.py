@@ -25,11 +25,16 @@ from quarl_bench.deploy.backend import Port, check_input
 from quarl_bench.deploy.fpga.library import find_hardware
 from quarl_bench.deploy.source import read_resource
 from quarl_bench.errors import BoardError
+from quarl_bench.programs import Program
 
 ARM = Board("aarch64", Transport.EMULATED)
 CORE = "cortex-m4"
 MACHINE = ("qemu-system-arm", "-M", "mps2-an386", "-cpu", CORE, "-nographic", "-monitor", "none", "-serial", "none")
-TOOLS = (("make", "make"), ("arm-none-eabi-gcc", "gcc-arm-none-eabi"), ("qemu-system-arm", "qemu-system-arm"))
+PROGRAMS = (
+    Program("make", "make"),
+    Program("arm-none-eabi-gcc", "gcc-arm-none-eabi"),
+    Program("qemu-system-arm", "qemu-system-arm"),
+)
 SECONDS = 600.0  # for a compiler
 ANSWER = 60.0  # for one inference
 LOOK = 1.0  # seconds between two looks at whether the emulator still runs
@@ -89,9 +94,8 @@ def serve_on_microcontroller(artefact: Path, ports: tuple[Port, Port]) -> Iterat
 
 def make_for_microcontroller(artefact: Path, target: str, *settings: str) -> str:
     """What a target of hw/mcu's Makefile prints; BoardError when a tool is missing or refuses."""
-    for program, package in TOOLS:
-        if shutil.which(program) is None:
-            raise BoardError(f"{CORE}: {program} is not here; apt install {package}")
+    for program in PROGRAMS:
+        program.find(CORE, BoardError)
     makefile = find_hardware("mcu") / "Makefile"
     command = ["make", "-s", "-f", str(makefile), f"ARTEFACT={artefact}", f"CPU={CORE}", *settings, target]
     try:

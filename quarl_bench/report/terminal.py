@@ -45,7 +45,12 @@ def list_hints(rows: list[Row], unjudged: int = 0) -> Iterator[str]:
     if found["no-baseline"]:
         yield f"{found['no-baseline']} without stored numbers to compare with; --force-regen writes them"
     if found["mismatch"]:
-        yield f"{found['mismatch']} whose stored numbers are of other policies or versions, and were not compared"
+        yield f"{found['mismatch']} whose stored numbers are of other policies or machines, and were not compared"
+    if found["versions"]:
+        yield (
+            f"{found['versions']} whose stored numbers are of other versions of libraries, and were not compared; "
+            "constraints.txt has theirs"
+        )
 
 
 def name_kind(reason: str) -> str:

@@ -6,7 +6,6 @@ the speed of ale-py's own vector environment, whose pixels differ (it takes grey
 """
 
 import atexit
-import importlib
 from collections import defaultdict
 from typing import Any
 
@@ -14,7 +13,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.errors import MissingExtra
+from quarl_bench.extras import require
 
 PRESET = "sb3-atari-1"  # the preprocessing below; a change of what an agent sees or scores is a new preset
 SUFFIX = "NoFrameskip-v4"
@@ -175,7 +174,4 @@ def _name_rom(id_: str) -> str:
 
 
 def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra("atari", "an Atari environment") from error
+    return require(name, "atari", "an Atari environment")

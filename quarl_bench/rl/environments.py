@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.errors import MissingExtra, SpecError
+from quarl_bench.extras import check_versions
 from quarl_bench.rl.atari import FRAME_LIMIT, SKIP
 from quarl_bench.rl.wrappers import STDERR, STDOUT, Flight, GameSpaces, SwiftBullet, TimeFeature, silence
 
@@ -142,14 +143,17 @@ def _make_game(environment: Environment) -> Made:
 
 
 def _make_bare(environment: Environment) -> Made:
+    what = f"environment {environment.slug!r}"
     try:
+        if environment.extra:
+            check_versions(environment.extra, what)
         with _quiet_making(environment):
             settings: dict[str, Any] = ONE_TARGET if environment.extra == NAVIGATION else {}
             bare: gymnasium.Env[Any, Any] = gymnasium.make(environment.id, disable_env_checker=True, **settings)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         if not environment.extra:
             raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
-        raise MissingExtra(environment.extra, f"environment {environment.slug!r}") from error
+        raise MissingExtra(environment.extra, what) from error
     except gymnasium.error.Error as error:
         raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
     limit = environment.limit if bare.spec is None else bare.spec.max_episode_steps or environment.limit

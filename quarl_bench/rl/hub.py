@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from quarl_bench.errors import MissingExtra, PolicyError, SpecError, StoreError
+from quarl_bench.errors import PolicyError, SpecError, StoreError
+from quarl_bench.extras import needing
 from quarl_bench.policy.files import StoredPolicy
 from quarl_bench.policy.observation import Normalization
 from quarl_bench.policy.training import ARGS, CONFIG
@@ -69,10 +70,8 @@ def load_agent(
 
 def _fetch(address: Address) -> tuple[Path, str]:
     """The folder in the cache that has the agent's files, and the name of the zip in it."""
-    try:
+    with needing("hub", "an agent of the Hugging Face hub"):
         from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-    except ImportError as error:
-        raise MissingExtra("hub", "an agent of the Hugging Face hub") from error
     try:
         with warnings.catch_warnings(action="ignore"):  # of what then fails, in more words
             return _download(address)

@@ -1,6 +1,7 @@
 """From a recipe to a stable-baselines3 model that can learn it."""
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.vec_env import VecEnv
 
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.rl import aware, mixed, normed
 from quarl_bench.rl.recipes import FP16, FP32, Recipe, schedule
 from quarl_bench.rl.sizes import SizedCNN
@@ -47,6 +48,10 @@ def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> B
         zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
         arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
     algorithm = ALGORITHMS[recipe.algo]
+    unknown = sorted(arguments.keys() - inspect.signature(algorithm).parameters.keys())
+    if unknown:
+        needed = f"a newer stable-baselines3, whose {algorithm.__name__} takes {', '.join(unknown)}"
+        raise MissingExtra("sb3", f"the recipe of {recipe.algo} on {recipe.environment}", needed)
     device = device or choose_device(recipe)
     return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device=device, **arguments)
 

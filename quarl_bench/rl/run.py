@@ -7,42 +7,36 @@ missing too, from a checkpoint that has to be small: the policy kept holds all i
 The policy kept is the one with the best mean return on validation seeds, which never score it.
 """
 
-import importlib.metadata
 import json
-import platform
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
-from tqdm import tqdm
 
 from quarl_bench.atomic import new_folder
 from quarl_bench.errors import StoreError
-from quarl_bench.policy.policy import IntegerPolicy, Policy, PolicyNet
-from quarl_bench.policy.sb3 import extract, extract_quantized, install
+from quarl_bench.machine import describe_run, describe_versions
+from quarl_bench.policy.policy import Policy, PolicyNet
+from quarl_bench.policy.sb3 import install
 from quarl_bench.policy.stored import load_stored, save_stored
-from quarl_bench.rl.aware import freeze, is_frozen
+from quarl_bench.rl.checkpoints import Best, Checkpoints, Curve
 from quarl_bench.rl.environments import Environment, find_environment
 from quarl_bench.rl.episodes import start_episodes
 from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
-from quarl_bench.rl.exploration import collect_random_states, describe_exploration, thin_states
 from quarl_bench.rl.models import load_model, make_model
 from quarl_bench.rl.recipes import Recipe
 from quarl_bench.rl.vector import make_vector
 from quarl_bench.rl.workers import WorkerVector
-from quarl_bench.spec import ACTOR_CRITIC, PolicySpec, is_sampled
+from quarl_bench.spec import PolicySpec, is_sampled
 
-CURVE_POINTS = 20  # evaluations, and checkpoints, per run
 VALIDATION_EPISODES = 20
 GAMES = 8  # the same for Atari, where an episode takes seconds
 SCORE_EPISODES = 100
@@ -66,17 +60,6 @@ class Options:
     workers: int = 1  # threads of torch, and processes that step Atari games
 
 
-Curve = list[dict[str, Any]]  # points of timesteps, mean and sd; `quantized` once a quantizer rounds
-
-
-@dataclass(frozen=True)
-class Best:
-    """The policy to keep, and the environment steps behind it."""
-
-    policy: PolicyNet | IntegerPolicy
-    timesteps: int
-
-
 @dataclass(frozen=True)
 class Run:
     """What is trained, where its checkpoint is, and how the caller wants it done."""
@@ -86,15 +69,16 @@ class Run:
     environment: Environment
     checkpoint: Path
     options: Options
+    began: float  # on the monotonic clock; earlier than it did, by what was trained before a resume
 
     @classmethod
     def start(cls, spec: PolicySpec, recipe: Recipe, checkpoint: Path, options: Options) -> Self:
         """The run of a recipe in its environment; a missing extra ends it here, in one line."""
         environment = replace(find_environment(spec.environment), time_feature=recipe.time_feature)
         start_episodes(environment, [VALIDATION_SEEDS]).close()
-        return cls(spec, recipe, environment, checkpoint, options)
+        return cls(spec, recipe, environment, checkpoint, options, time.monotonic() - read_seconds(checkpoint))
 
-    def learn(self, until: int | None = None) -> tuple[BaseAlgorithm, "Checkpoints"]:
+    def learn(self, until: int | None = None) -> tuple[BaseAlgorithm, Checkpoints]:
         """Go on from the checkpoint, if there is one, to the end or to a checkpoint at `until` environment steps.
 
         Raises Interrupted when asked to stop.
@@ -127,7 +111,7 @@ class Run:
                 vector.save(str(work / "normalize.pkl"))
             save_stored(best.policy, work / BEST, {"timesteps": best.timesteps})
             state = {"recipe": self.recipe.sha256, "seed": self.spec.seed, "curve": curve}
-            state["timesteps"] = model.num_timesteps
+            state |= {"timesteps": model.num_timesteps, "seconds": time.monotonic() - self.began}
             (work / STATE).write_text(json.dumps(state))
 
     def load(self) -> tuple[BaseAlgorithm, Curve]:
@@ -210,8 +194,8 @@ class Run:
             },
             "curve": curve,
             **{name: score_policy(best.policy, self.environment, sampled=sampled) for name, sampled in modes.items()},
-            "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
-            | {"python": platform.python_version()},
+            "versions": describe_versions(*LIBRARIES),
+            "run": describe_run(time.monotonic() - self.began),
         }
 
     def _vector(self, statistics: Path | None = None, seed: int | None = None) -> VecEnv:
@@ -227,77 +211,12 @@ class Run:
         return VecNormalize(vector, gamma=self.recipe.hyperparameters.get("gamma", 0.99))
 
 
-class Checkpoints(BaseCallback):
-    """Evaluates on validation seeds and saves, `CURVE_POINTS` times a run, between two rollouts."""
-
-    def __init__(self, run: Run, curve: Curve, until: int | None) -> None:
-        super().__init__()
-        self.run, self.curve, self.until = run, curve, until
-        self.stopped, self.arrived = False, False  # because it was asked to; because that was all
-        self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
-        self.bar = tqdm(total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress)
-
-    def _on_training_start(self) -> None:
-        evaluated = self.curve[-1]["timesteps"] if self.curve else 0
-        self.next = (evaluated // self.interval + 1) * self.interval
-
-    def _on_rollout_start(self) -> None:
-        if self.until is not None and self.num_timesteps >= self.until:
-            self.arrived = True
-            best = self.run.load_best() if self.curve else Best(extract(self.model), self.num_timesteps)
-            self.run.save(self.model, self.curve, best)
-            return
-        if self.run.recipe.scheme and self.num_timesteps >= self.run.recipe.quant_delay:
-            freeze(self.model)
-        if self.num_timesteps >= self.next:
-            self.evaluate()
-            self.next += self.interval
-        if self.run.options.should_stop():
-            if not self.curve or self.curve[-1]["timesteps"] < self.num_timesteps:
-                self.evaluate()
-            self.stopped = True
-
-    def _on_step(self) -> bool:
-        self.bar.update(self.num_timesteps - self.bar.n)
-        return not (self.stopped or self.arrived)
-
-    def _on_training_end(self) -> None:
-        self.bar.close()
-
-    @cached_property
-    def states(self) -> NDArray[Any]:
-        """The states in which every run on this environment states its variance."""
-        return collect_random_states(extract(self.model), self.run.environment)
-
-    def evaluate(self) -> None:
-        """One point of the curve; the best policy so far, ties going to the later one, is kept with it.
-
-        Of a quantization-aware run the best is one that is quantized, once there is one.
-        """
-        run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
-        policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
-        explores = run.spec.algo in ACTOR_CRITIC
-        rollouts = roll_out(
-            policy,
-            run.environment,
-            run.validation_seeds,
-            sampled=run.sampled,
-            keep_every=thin_states(run.environment) if explores else 0,
-        )
-        returns = rollouts.returns
-        point: dict[str, Any] = {
-            "timesteps": int(self.model.num_timesteps),
-            "mean": float(returns.mean()),
-            "sd": float(np.std(returns, ddof=1)),
-        } | ({"quantized": True} if quantized else {})
-        if rollouts.observations is not None:
-            states = {"visited": rollouts.observations, "fixed": self.states}
-            point["variance"] = describe_exploration(self.model, policy, states)
-        self.curve.append(point)
-        self.bar.set_postfix_str(f"return {point['mean']:.1f}")
-        rivals = [p["mean"] for p in self.curve if p.get("quantized", False) == quantized]
-        best = Best(policy, point["timesteps"]) if point["mean"] >= max(rivals) else run.load_best()
-        run.save(self.model, self.curve, best)
+def read_seconds(checkpoint: Path) -> float:
+    """Wall time behind a checkpoint; 0 where there is none, or it does not say."""
+    try:
+        return float(json.loads((checkpoint / STATE).read_text()).get("seconds", 0))
+    except (OSError, ValueError):  # `Run.load` refuses what is damaged
+        return 0.0
 
 
 def score_policy(policy: Policy, environment: Environment, *, sampled: bool = False) -> dict[str, Any]:

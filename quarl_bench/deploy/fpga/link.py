@@ -16,7 +16,8 @@ from quarl_bench.deploy.fpga.design import Design
 from quarl_bench.deploy.fpga.folding import Plan
 from quarl_bench.deploy.fpga.simulation import build
 from quarl_bench.deploy.fpga.wrapper import BAUD, UART_TOP
-from quarl_bench.errors import BoardError, MissingExtra
+from quarl_bench.errors import BoardError
+from quarl_bench.extras import require
 from quarl_bench.quant.affine import Integers
 
 VERSION = 1
@@ -137,10 +138,7 @@ def _read_port(stdout: IO[str] | None) -> str:
 
 
 def _open_port(port: str, baud: int, timeout: float) -> Any:
-    try:
-        import serial
-    except ImportError as error:
-        raise MissingExtra("fpga", "a serial line (pyserial)") from error
+    serial = require("serial", "fpga", "a serial line (pyserial)")
     with _one_line_for(port):
         # `exclusive` is the lease: the lock is the system's, and ends with the process.
         return serial.Serial(port, baud, timeout=timeout, write_timeout=timeout, exclusive=True)

@@ -6,7 +6,6 @@ take the action, the interval from one observation's first beat to the next one'
 
 import hashlib
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -24,9 +23,11 @@ from quarl_bench.deploy.fpga.table import TANH_TOP, WORD_BITS
 from quarl_bench.deploy.fpga.top import TOP
 from quarl_bench.deploy.fpga.wrapper import AXIS_TOP, Port, axis_ports
 from quarl_bench.errors import DeploymentError
+from quarl_bench.programs import Program
 from quarl_bench.quant.affine import Integers
 
 TIMEOUT = 1800.0  # seconds for a build or a run
+VERILATOR = Program("verilator", "verilator", "5.006")
 KINDS: dict[str, dict[str, int]] = {TOP: {}, AXIS_TOP: {"AXIS": 1}, TANH_TOP: {"TANH": 1}}  # the testbench's macros
 WARNINGS = ("-Wall", *(f"-Wno-{name}" for name in ("DECLFILENAME", "VARHIDDEN", "WIDTH", "UNUSEDSIGNAL")))
 
@@ -203,13 +204,8 @@ def build(
 
 
 def require_verilator() -> str:
-    """The program's path; DeploymentError with the remedy when it is not installed."""
-    path = shutil.which("verilator")
-    if path is None:
-        raise DeploymentError(
-            "fpga: verilator is not installed; apt-get install verilator (5.006 or newer), or simulate nothing"
-        )
-    return path
+    """The program's path; DeploymentError with the remedy when it is not installed, or too old."""
+    return VERILATOR.find("fpga: to simulate")
 
 
 def _call(command: list[str], folder: Path, failure: str) -> str:

@@ -1,7 +1,6 @@
 """Running an open FPGA tool on a design, once: results are kept under the hash of the design's files and the tool."""
 
 import hashlib
-import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -15,7 +14,8 @@ from typing import Any
 from filelock import FileLock
 
 from quarl_bench.atomic import write_file
-from quarl_bench.errors import DeploymentError, MissingExtra
+from quarl_bench.errors import DeploymentError
+from quarl_bench.extras import require_version
 
 TIMEOUT = 3600.0  # seconds
 
@@ -30,10 +30,11 @@ class Tool:
     @property
     def name(self) -> str:
         """With its version; MissingExtra when it is not installed."""
-        try:
-            return f"{self.package} {importlib.metadata.version(self.package)}"
-        except importlib.metadata.PackageNotFoundError as error:
-            raise MissingExtra("fpga", f"an FPGA tool ({self.package})") from error
+        return f"{self.package} {require_version(self.package, 'fpga', f'an FPGA tool ({self.package})')}"
+
+    def require(self) -> None:
+        """MissingExtra when it is not installed."""
+        _ = self.name
 
     def run(self, arguments: list[str], folder: Path) -> None:
         """In `folder`; DeploymentError with the tool's last word when it fails."""

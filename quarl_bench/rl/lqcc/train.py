@@ -6,10 +6,8 @@ paper; validation episodes draw the learning curve and select nothing.
 """
 
 import hashlib
-import importlib.metadata
 import io
 import json
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +22,7 @@ from tqdm import tqdm
 
 from quarl_bench.atomic import hold_run, remove_folder, write_file
 from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.machine import describe_run, describe_versions
 from quarl_bench.net import Net
 from quarl_bench.policy.clipping import count_clipped
 from quarl_bench.policy.head import ActionHead, HeadKind
@@ -32,12 +31,13 @@ from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policy.stored import Stored, save_stored
 from quarl_bench.quant.integer import IntegerNet
 from quarl_bench.quant.requantize import Requantization
+from quarl_bench.rl.checkpoints import CURVE_POINTS
 from quarl_bench.rl.environments import Environment, find_environment, make_environment
 from quarl_bench.rl.evaluate import CALIBRATION_SEEDS, VALIDATION_SEEDS, collect_observations, roll_out
 from quarl_bench.rl.lqcc.agents import AGENTS, Agent
 from quarl_bench.rl.lqcc.recipe import SOURCE, Recipe, find_published, name_policy
 from quarl_bench.rl.lqcc.replay import Replay
-from quarl_bench.rl.run import CURVE_POINTS, Interrupted, Options, score_policy
+from quarl_bench.rl.run import Interrupted, Options, score_policy
 from quarl_bench.rl.train import check_unfinished, keep_policy
 from quarl_bench.spec import PolicySpec
 
@@ -178,7 +178,7 @@ class Loop:
         capacity = min(recipe.replay, recipe.timesteps)
         self.replay = Replay(run.checkpoint, len(seeds), capacity, self.width, len(self.low), resume=state is not None)
         self.curves: list[list[dict[str, Any]]] = [[] for _ in seeds]
-        self.steps = 0
+        self.steps, self.began = 0, time.monotonic()
         self._observations: NDArray[Any] | None = None
         self._ages = np.zeros(len(seeds), dtype=np.int64)  # steps into the episodes
         if state is not None:
@@ -282,15 +282,16 @@ class Loop:
             "return": score,
             "clipped": counter.as_dict(),  # of the observed values of those episodes
             "export": self.compare_export(index, exported) if isinstance(exported, IntegerPolicy) else None,
-            "versions": {name: importlib.metadata.version(name) for name in LIBRARIES}
-            | {"python": platform.python_version()},
+            "versions": describe_versions(*LIBRARIES),
+            "run": describe_run(time.monotonic() - self.began),
         }
         return save_stored(policy, self.run.folder / spec.name, about)
 
     def _save(self) -> None:
         self.replay.flush()
         generators = [generator.bit_generator.state for generator in (*self.drawing, *self.sampling)]
-        facts = {"identity": self.run.identity, "curves": self.curves, "generators": generators}
+        facts: dict[str, Any] = {"identity": self.run.identity, "curves": self.curves, "generators": generators}
+        facts["seconds"] = time.monotonic() - self.began
         state = {
             "facts": json.dumps(facts),
             "steps": self.steps,
@@ -304,6 +305,7 @@ class Loop:
     def _restore(self, state: dict[str, Any]) -> None:
         facts = state["facts"]
         self.steps, self.replay.count, self.curves = state["steps"], state["rows"], facts["curves"]
+        self.began -= facts.get("seconds", 0)
         for generator, saved in zip((*self.drawing, *self.sampling), facts["generators"], strict=True):
             generator.bit_generator.state = saved
         self.agent.restore(state["agent"])

@@ -1,0 +1,11 @@
+"""What a judgement hands to whoever runs the test: its row, and that nothing is decided. Imports nothing."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+RECORD: ContextVar[Callable[[dict[str, Any]], None]] = ContextVar("quarl_record")  # set while the plugin runs a test
+
+
+class Undecided(AssertionError):
+    """The interval contains the threshold: neither supported nor refuted. The plugin makes it an outcome of its own."""

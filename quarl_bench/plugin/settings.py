@@ -1,0 +1,231 @@
+"""What the options of one run say, in built-in types, so that workers get them."""
+
+import argparse
+import importlib.metadata
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarl_bench.atomic import open_file, open_folder
+from quarl_bench.counts import read_episodes
+from quarl_bench.errors import QuarlError
+from quarl_bench.places import default_cache
+from quarl_bench.plugin.options import PROFILES, TRAIN
+
+GAMES = {"smoke": 4}  # episodes per policy on Atari, where they differ: one takes seconds
+POLICIES = 3  # training seeds per cell
+CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+PATH_OPTIONS = (
+    "--quarl-cache-dir",
+    "--quarl-baselines",
+    "--quarl-zoo",
+    "--quarl-boards",
+    "--quarl-claims",
+    "--quarl-json",
+    "--quarl-html",
+    "--quarl-compare",
+)
+NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options of one run say."""
+
+    profile: str
+    train: str
+    episodes: int
+    games: int
+    policies: int
+    cache: Path
+    baselines: Path | None
+    elsewhere: bool  # baselines that are not the committed ones
+    zoo: Path | None
+    boards: Path | None
+    claims: tuple[Path, ...]
+    json: Path | None
+    html: Path | None
+    compare: Path | None
+    shard: tuple[int, int] | None
+    strict: bool
+    require: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What changes numbers, for the results file."""
+        return {
+            "profile": self.profile,
+            "train": self.train,
+            "episodes": self.episodes,
+            "games": self.games,
+            "policies": self.policies,
+            "strict": self.strict,
+        }
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """The settings of this run; pytest.UsageError, in one line, for values that cannot work."""
+    _refuse_misread_paths(config)
+    profile = _choose(config, "profile") or "nightly"
+    train = _choose(config, "train") or ("missing" if profile == "paper" else "never")
+    for name, value, known in (("profile", profile, tuple(PROFILES)), ("train", train, TRAIN)):
+        if value not in known:
+            raise pytest.UsageError(f"quarl_{name} {value!r} is not one of {', '.join(known)}")
+    episodes = _choose(config, "episodes")
+    try:
+        count = PROFILES[profile] if episodes is None else read_episodes(str(episodes))
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"quarl_episodes: {error}") from error
+    named = _choose_place(config, "baselines")
+    if named and not (Path(named) / "policies").is_dir():
+        what = "no policies/ in it" if Path(named).is_dir() else "no such folder"
+        raise pytest.UsageError(f"--quarl-baselines {named}: {what}; name one with policies/<policy>/")
+    committed = config.rootpath / "baselines"
+    baselines = Path(named or committed).absolute()
+    boards = _find_boards(config)
+    return Settings(
+        profile=profile,
+        train=train,
+        episodes=count,
+        games=GAMES.get(profile, count) if episodes is None else count,
+        policies=POLICIES,
+        cache=_find_cache(config),
+        # The paper profile trains everything itself, at the recipe's full budget.
+        baselines=baselines if baselines.is_dir() and profile != "paper" else None,
+        elsewhere=profile == "paper" or baselines.resolve() != committed.resolve(),
+        zoo=_find_zoo(config),
+        boards=boards,
+        claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
+        json=_choose_file(config, "json"),
+        html=_choose_file(config, "html"),
+        compare=_find_results(config),
+        shard=config.getoption("quarl_shard"),
+        strict=bool(config.getoption("quarl_strict")),
+        require=_find_required(config, boards),
+    )
+
+
+def list_extras() -> tuple[str, ...]:
+    """What `--quarl-require` may name besides boards."""
+    return ("baselines", *(importlib.metadata.metadata("quarl_bench").get_all("Provides-Extra") or ()))
+
+
+def _refuse_misread_paths(config: pytest.Config) -> None:
+    """`--option PATH` with a blank: pytest looks for its rootdir before it knows plugins' options, and may go there."""
+    here = config.invocation_params.dir
+    configured = any((folder / name).exists() for folder in (here, *here.parents) for name in CONFIG_FILES)
+    if config.inipath is not None or not configured:
+        return
+    written = [str(argument) for argument in config.invocation_params.args]
+    for option, path in itertools.pairwise(written):
+        place = Path(here, path)
+        if option in PATH_OPTIONS and config.rootpath in (place, *place.parents):
+            raise pytest.UsageError(f"pytest took {path} for its rootdir; write {option}={path}, with an equals sign")
+
+
+def _choose(config: pytest.Config, name: str) -> Any:
+    """The command line's value, else the ini file's, else None."""
+    dest = f"quarl_{name}"
+    value = config.getoption(dest)
+    return config.getini(dest) or None if value is None else value
+
+
+def _choose_place(config: pytest.Config, name: str, variable: str = "") -> str | None:
+    """A path: the command line's, the ini file's, which begins there, or that of an environment variable."""
+    value = config.getoption(f"quarl_{name}")
+    if value is not None:
+        return str(value)
+    configured = config.getini(f"quarl_{name}")
+    if configured:
+        return str((config.inipath or config.rootpath / "pytest.ini").parent / configured)
+    return os.environ.get(variable) or None
+
+
+def _choose_file(config: pytest.Config, name: str) -> Path | None:
+    """A file to write when the run ends; its folder must be there and writable now, not after an hour of work."""
+    chosen = config.getoption(f"quarl_{name}")
+    if chosen is None:
+        return None
+    path = Path(chosen).absolute()
+    if not path.parent.is_dir():
+        raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
+    try:
+        return open_file(path)
+    except QuarlError as error:
+        raise pytest.UsageError(f"--quarl-{name}: {error}") from error
+
+
+def _find_zoo(config: pytest.Config) -> Path | None:
+    """The zoo's folder; one that was named must be there."""
+    chosen = _choose_place(config, "zoo", "QUARL_ZOO")
+    if chosen is None:
+        return None
+    if not Path(chosen).is_dir() or not any(Path(chosen).glob("*/*/*.zip")):
+        what = "no agents in it" if Path(chosen).is_dir() else "no such folder"
+        raise pytest.UsageError(f"--quarl-zoo {chosen}: {what}; name one with <algo>/<Environment>_1/*.zip")
+    return Path(chosen).absolute()
+
+
+def _find_boards(config: pytest.Config) -> Path | None:
+    """The board file; one that was named must be there and make sense now."""
+    chosen = _choose_place(config, "boards", "QUARL_BOARDS")
+    if chosen is None:
+        return None
+    from quarl_bench.boards.board import read_boards
+
+    try:
+        read_boards(Path(chosen))
+    except QuarlError as error:
+        raise pytest.UsageError(str(error)) from error
+    return Path(chosen).absolute()
+
+
+def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...]:
+    """What must not be missing; beside a board file, a name that is neither an extra nor a board is misspelt.
+
+    Without one any name may be a board's, but for those that are nearly an extra's.
+    """
+    names, extras = tuple(config.getoption("quarl_require") or ()), list_extras()
+    if boards is None:
+        import difflib  # a misspelling is rare, and the plugin starts with every run of pytest
+
+        for name in names:
+            near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NEAR)
+            if near:
+                raise pytest.UsageError(f"--quarl-require {name}: no extra; did you mean {near[0]}?")
+        return names
+    from quarl_bench.boards.board import read_boards
+
+    known = (*extras, *read_boards(boards))
+    for name in names:
+        if name not in known:
+            raise pytest.UsageError(f"--quarl-require {name}: no extra and no board; known are {', '.join(known)}")
+    return names
+
+
+def _find_results(config: pytest.Config) -> Path | None:
+    """The results file of the last run; one that was named must be one."""
+    chosen = config.getoption("quarl_compare")
+    if chosen is None:
+        return None
+    from quarl_bench.report.documents import read_results
+
+    try:
+        read_results(Path(chosen))
+    except QuarlError as error:
+        raise pytest.UsageError(f"--quarl-compare: {error}") from error
+    return Path(chosen).absolute()
+
+
+def _find_cache(config: pytest.Config) -> Path:
+    """The cache folder; one that was named must be usable now, not after an hour of work."""
+    chosen = _choose_place(config, "cache_dir")
+    if chosen is None:
+        return default_cache()
+    try:
+        return open_folder(Path(chosen).absolute())
+    except QuarlError as error:
+        raise pytest.UsageError(f"--quarl-cache-dir: {error}") from error
