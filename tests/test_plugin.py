@@ -453,6 +453,8 @@ class TestRegression:
         if state == "versions":
             note = "note: 1 whose stored numbers are of other versions of libraries*constraints.txt has theirs"
             run(project, "-k", "cartpole and w8").stdout.fnmatch_lines([note])
+        run(project, "-k", "cartpole and w8", "--force-regen").stdout.fnmatch_lines(["*stored numbers are of other *"])
+        assert regression_of(project) == ("passed", "same")
 
 
 class TestOtherProcessors:

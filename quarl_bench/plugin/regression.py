@@ -31,6 +31,7 @@ CHANCE = 3  # standard errors of a difference that chance is allowed
 # SD of the agreement of int8 over five calibrations on other states, measured: BipedalWalker 0.09 (A2C) and 0.04 (PPO),
 # LunarLander 0.01. Continuous actions have to agree within 1% of their range.
 CALIBRATION = 0.09
+WHAT = {"mismatch": "policies or episodes", "versions": "library versions"}
 DIGITS = "%#.9g"  # always with a decimal point, so that 500.0 stays a float and is compared with its tolerance
 
 
@@ -86,11 +87,12 @@ class StoredNumbers(DataFrameRegressionFixture):
         vanished = [name for name in expected.columns if name not in obtained.columns and name != PROCESSOR]
         if vanished:
             raise AssertionError(f"metrics vanished: {vanished}\nTo update values, use --force-regen option.")
-        if len(obtained) != len(expected) or self._differs(obtained, expected, self._identity):
-            self._say("mismatch")
-            return
-        if self._differs(obtained, expected, self._versions):
-            self._say("versions")
+        other = "mismatch" if len(obtained) != len(expected) or self._differs(obtained, expected, self._identity) else ""
+        other = other or ("versions" if self._differs(obtained, expected, self._versions) else "")
+        if other and self.request.config.getoption("force_regen"):
+            raise AssertionError(f"{expected_filename.name}: stored numbers are of other {WHAT[other]}")
+        if other:
+            self._say(other)
             return
         self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
         self._tolerances_dict = self._tolerances(obtained, expected)
