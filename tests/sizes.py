@@ -4,7 +4,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 
 | test | takes | exhaustive |
 |---|---|---|
-| a committed policy plays as its manifest | one policy of a cell, 5 episodes, 1 of Atari | all, 20 and 3 |
+| a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Atari | all, 20 and 3 |
 | it is bit-exact in LiteRT | one policy of a cell, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
 | it is so in every other backend | four policies, 2,000 states; images 20 | all, 100,000; 2,000 |
 | its float file agrees, and it saturates | one policy of a cell | all |
@@ -14,8 +14,10 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | training with a quantizer is what integers compute | 8 and 2 bits | 8, 4 and 2 |
 | a seed learns in a batch what it learns alone | 60 updates | 200 |
 | mean errors of tied cells keep their error rate | 100 draws | 300 |
-| workers of xdist write the same rows | two | three |
-| a part that was interrupted says so without results | without workers | with two as well |
+| workers of xdist write the same rows | two | none and three |
+| nothing is trained twice | two workers train, one process finds it | none and two do both |
+| verdicts of workers become outcomes | inconclusive ones | refuted ones too |
+| a part that was interrupted says so | with two workers, without results with none | both with both |
 | killed trainings and benches | one kill each | two |
 | Ray loses a process | not run | three runs |
 
@@ -48,9 +50,13 @@ def draw_examples(count: int, *others: settings, **more: object) -> settings:
     return settings(*others, max_examples=choose(max(10, count // SHARE), count), **more)
 
 
-def pick_policies(names: list[str]) -> list[str]:
-    """All of these policies, or by default the first seed of every cell, and of cells of several widths one."""
+def pick_policies(names: list[str], *, per_environment: bool = False) -> list[str]:
+    """All of these policies, or by default the first seed of every cell, or of every environment.
+
+    Widths of quantization-aware training are one cell.
+    """
     firsts: dict[str, str] = {}
     for name in sorted(names, key=lambda name: [int(part) for part in re.findall(r"seed(\d+)$", name)]):
-        firsts.setdefault(re.sub(r"-qat\d+$", "-qat", name.rpartition("-seed")[0]), name)
+        cell = re.sub(r"-qat\d+$", "-qat", name.rpartition("-seed")[0])
+        firsts.setdefault(cell.split("-")[1] if per_environment else cell, name)
     return sorted(names) if EXHAUSTIVE else sorted(firsts.values())

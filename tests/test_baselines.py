@@ -18,7 +18,7 @@ from tests.conftest import POLICIES
 from tests.sizes import choose, pick_policies
 
 FOLDERS = sorted(POLICIES.glob("*-seed*")) if POLICIES.is_dir() else []
-PLAYED = pick_policies([folder.name for folder in FOLDERS])
+PLAYED = pick_policies([folder.name for folder in FOLDERS], per_environment=True)
 EPISODES, GAMES = choose(5, 20), choose(1, 3)  # the second for Atari
 # MountainCarContinuous is published without a usable SD; 90 counts as solved. PPO's Pong was trained for a fifth of the
 # published steps; 18 with sampled actions counts as won.

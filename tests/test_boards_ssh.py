@@ -72,7 +72,7 @@ def server(home):
         yield process, port
         for child in find_children(process.pid):
             os.kill(child, signal.SIGTERM)
-        process.terminate()
+        process.kill()  # a SIGTERM in the moment in which a connection ends is lost now and then
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def test_options_are_one_group_with_defaults(pytester):
     assert "claim(id, ...)" in pytester.runpytest_subprocess("--markers").stdout.str()
 
 
-@pytest.mark.parametrize("workers", ["0", str(choose(2, 3))])
+@pytest.mark.parametrize("workers", choose(["2"], ["0", "3"]))
 def test_any_number_of_workers_writes_the_same_rows(project, workers):
     run(project, "-n", "0", "--quarl-json", "serial.json")
     files = {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")}
@@ -147,11 +147,11 @@ def test_any_number_of_workers_writes_the_same_rows(project, workers):
     serial = json.loads((project.path / "serial.json").read_text())
     assert read_rows(project)["rows"] == serial["rows"]
     assert [row["id"] for row in serial["rows"]] == ["ppo-cartpole-w2", "ppo-cartpole-w8", "ppo-mean-w8"]
-    run(project, "-n", workers)
+    run(project, "-n", choose("0", workers))
     assert {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")} == files
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", choose(["2"], ["0", "2"]))
 def test_nothing_is_trained_twice(project, workers):
     project.makeconftest("""
         from dataclasses import replace
@@ -166,16 +166,17 @@ def test_nothing_is_trained_twice(project, workers):
     (project.path / "nothing" / "policies").mkdir(parents=True)
     arguments = ("-n", workers, "--quarl-json", "rows.json", "--quarl-episodes", "2", "--quarl-baselines", "nothing")
     arguments += ("-W", "ignore::UserWarning")  # so few steps make an odd batch
-    skipped = run(project, *arguments, "-n", choose("0", workers))
+    later = choose("0", workers)  # a run with workers starts two processes
+    skipped = run(project, *arguments, "-n", later)
     assert skipped.parseoutcomes() == {"skipped": 2, "partial": 1}
     skipped.stdout.fnmatch_lines(["skipped 2: no baseline for ppo-cartpole-seed0: train it with*"])
     run(project, *arguments, "--quarl-train", "missing")
     expected = [f"training ppo-cartpole-seed{seed}: 256 steps" for seed in range(3)]
     assert read_rows(project)["notes"] == expected
-    run(project, *arguments, "--quarl-train", "missing")  # where nothing is missing any more
+    run(project, *arguments, "--quarl-train", "missing", "-n", later)  # where nothing is missing any more
     assert read_rows(project)["notes"] == []
     # What a process has trained is not trained again in it, however often it runs.
-    run_apart(project, "--quarl-claims", "claims.toml", *arguments, "--quarl-train", "always")
+    run_apart(project, "--quarl-claims", "claims.toml", *arguments, "--quarl-train", "always", "-n", later)
     assert read_rows(project)["notes"] == expected
 
 
@@ -210,7 +211,7 @@ def test_a_row_states_what_it_rests_on(project):
         (REFUTED | {"before": "1 / 0"}, True, (), {"failed": 2}, 1),
         (REFUTED | {"before": "assert False"}, True, (), {"failed": 2}, 1),
         (SUPPORTED | {"after": "1 / 0"}, True, (), {"failed": 2}, 1),
-        (REFUTED, True, ("-n", "2"), {"xfailed": 2}, 0),
+        *choose([], [(REFUTED, True, ("-n", "2"), {"xfailed": 2}, 0)]),
         (INCONCLUSIVE, True, ("-n", "2"), {"inconclusive": 2}, 0),
     ],
 )
