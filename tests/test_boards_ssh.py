@@ -71,8 +71,9 @@ def server(home):
             time.sleep(0.05)
         yield process, port
         for child in find_children(process.pid):
-            os.kill(child, signal.SIGTERM)
-        process.kill()  # a SIGTERM in the moment in which a connection ends is lost now and then
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.kill(child, signal.SIGTERM)
+        process.terminate()
 
 
 @pytest.fixture

@@ -87,8 +87,11 @@ class StoredNumbers(DataFrameRegressionFixture):
         vanished = [name for name in expected.columns if name not in obtained.columns and name != PROCESSOR]
         if vanished:
             raise AssertionError(f"metrics vanished: {vanished}\nTo update values, use --force-regen option.")
-        other = "mismatch" if len(obtained) != len(expected) or self._differs(obtained, expected, self._identity) else ""
-        other = other or ("versions" if self._differs(obtained, expected, self._versions) else "")
+        other = ""
+        if len(obtained) != len(expected) or self._differs(obtained, expected, self._identity):
+            other = "mismatch"
+        elif self._differs(obtained, expected, self._versions):
+            other = "versions"
         if other and self.request.config.getoption("force_regen"):
             raise AssertionError(f"{expected_filename.name}: stored numbers are of other {WHAT[other]}")
         if other:
