@@ -48,7 +48,8 @@ def test_two_bit_weights_cost_lunarlander_return(baseline):
 
 @pytest.mark.parametrize("name", ["w8", "w4", "w3", "w2", "w2floor", "w4sym", "w4pc"])
 def test_committed_policies_have_at_most_two_to_the_n_levels(name):
-    names = pick_policies([file.parent.name for file in POLICIES.glob("*/policy.safetensors")])
+    names = [file.parent.name for file in POLICIES.glob("*/policy.safetensors")]
+    names = pick_policies(names, per_environment=True)
     if not names:
         pytest.skip(f"no baselines in {POLICIES}")
     scheme = Scheme.parse(name)
