@@ -1,6 +1,7 @@
-"""Pages made of data: docs/claims.md, docs/policies.md, and the claim table of docs/findings.md between its two marks.
+"""Pages made of data: docs/claims.md, docs/policies.md, the claim table of docs/findings.md between its two marks, and
+the picture of the floors, docs/house.svg.
 
-python docs/generate.py                  write them from the claims files, the baselines and docs/verdicts.json
+python docs/generate.py                  write them from claims files, baselines, verdicts.json and pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the verdicts of results files put into docs/verdicts.json
                                          first: a nightly's, a part of one, or timings measured on an idle machine
 
@@ -16,14 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.atomic import write_file
-from quarl_bench.claims.catalog import Claim, expand_cases, expand_claims, read_catalog
-from quarl_bench.claims.rules import RULES
+from quarl_bench.judging.catalog import Claim, expand_cases, expand_claims
+from quarl_bench.judging.rules import RULES
+from quarl_bench.papers.registry import read_catalog
+from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
 FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
-PRINTED = HERE.parent / "quarl_bench" / "claims" / "quarl.toml"
+PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "claims.toml"
+HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
 SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
 ORDER = ("supported", "refuted", "inconclusive", "partial")
@@ -42,6 +45,28 @@ def main(arguments: list[str]) -> None:
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
     write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
     write_file(FINDINGS, insert_table(FINDINGS.read_text(encoding="utf-8"), claims, verdicts))
+    write_file(HOUSE, draw_house(read_floors(PROJECT)))
+
+
+def read_floors(project: Path) -> list[list[str]]:
+    """The rooms of every floor as import-linter checks them, the highest floor first."""
+    contracts = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    return [layer.replace("quarl_bench.", "").split(" | ") for layer in contracts[0]["layers"]]
+
+
+def draw_house(floors: list[list[str]], width: int = 640, height: int = 34) -> str:
+    """An SVG with a line of boxes per floor; imports go down only, so no arrow is needed."""
+    box = f'viewBox="0 0 {width} {height * len(floors)}"'
+    text = 'font-family="sans-serif" font-size="14" text-anchor="middle"'
+    fill = f'height="{height - 4}" rx="4" fill="#eef2f7" stroke="#5b6b7f"'
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {box} {text}>']
+    for number, rooms in enumerate(floors):
+        wide, top = width / len(rooms), height * number
+        for index, room in enumerate(rooms):
+            left = wide * index
+            lines.append(f'<rect x="{left + 2:g}" y="{top + 2}" width="{wide - 4:g}" {fill}/>')
+            lines.append(f'<text x="{left + wide / 2:g}" y="{top + 22}" fill="#1d2733">{room}</text>')
+    return "\n".join([*lines, "</svg>", ""])
 
 
 def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
@@ -227,9 +252,10 @@ one sentence over many cells. Either gets an interval first, and the interval de
 | partial | anywhere: some of the sentence's cells are missing, and are listed |
 
 Each side of a mean's interval is wrong in about 5% of cases, up to 6% where policies differ as normal numbers do, more
-where their losses are skewed or a few collapse (simulated: `python -m tests.judge_simulation`). It covers the policies
-(training seeds), the environment seeds and their interaction; every scheme plays the same environment seeds. Episodes
-that are the same are counted once, and no such interval has width zero; counts, sizes and replayed rules are exact. A
+where their losses are skewed or a few collapse (simulated: `python -m tests.support.judge_simulation`). It covers the
+policies (training seeds), the environment seeds and their interaction; every scheme plays the same environment seeds.
+Episodes that are the same are counted once, and no such interval has width zero; counts, sizes and replayed rules are
+exact. A
 cell of A2C or PPO on Atari is refuted by one way of acting (argmax, sampled) at 2.5%, or by both at 5%; a sentence over
 many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means nothing: `gains` and
 `tracks` leave such cells out and name them, other rules give no interval.

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import SpecError
-from quarl_bench.outcomes import RECORD, Undecided
+from quarl_bench.judging.outcomes import RECORD, Undecided
 
 if TYPE_CHECKING:
-    from quarl_bench.check import Subject
+    from quarl_bench.checking.answer import Subject
+    from quarl_bench.experiments.store import Store
     from quarl_bench.spec import Verdict
-    from quarl_bench.store import Store
 
 EPISODES, MARGIN = 100, 0.05
 
@@ -34,16 +34,17 @@ def assert_quantizable(
     a folder, the name of a baseline, `hub:...`, `module:attribute`. `env` is an environment's name, a Gymnasium id,
     `module:Class` or a class of Gymnasium; None is the policy's own. Both play the same `episodes` environment seeds.
     `floor` is a return that counts as nothing, a random policy's for example, where returns lie around 0.
-    `named` are `algo`, `normalization` and `arch` of `quarl_bench.task.Named`; `store` keeps what was measured.
+    `named` are `algo`, `normalization` and `arch` of `quarl_bench.experiments.policy_source.PolicySource`; `store`
+    keeps what was measured.
 
     Raises ClaimRefuted when the interval of the ratio lies wholly below the threshold, Undecided when it contains it
     (both are AssertionErrors, and say what was found), QuarlError for what cannot be checked.
     """
     __tracebackhide__ = True  # pytest shows the line that called
-    from quarl_bench.check import play_schemes
-    from quarl_bench.claims.judge import ClaimRefuted, describe
-    from quarl_bench.quant.scheme import Scheme
-    from quarl_bench.report.checks import build_check_row, name_check
+    from quarl_bench.checking.answer import play_schemes
+    from quarl_bench.judging.judge import ClaimRefuted, describe
+    from quarl_bench.quantization.scheme import Scheme
+    from quarl_bench.report.check_rows import build_check_row, name_check
     from quarl_bench.spec import Outcome
 
     subject = open_subject(policy, env, store=store, **named)
@@ -61,20 +62,20 @@ def assert_quantizable(
 
 def open_subject(policy: Any, env: Any = None, *, store: "Store | None" = None, **named: Any) -> "Subject":
     """A policy and its task as `assert_quantizable` takes them, to be quantized, played, priced or exported."""
-    from quarl_bench.check import Subject
-    from quarl_bench.places import default_cache
-    from quarl_bench.store import Places, Store
-    from quarl_bench.task import Named, open_task, take_task
+    from quarl_bench.checking.answer import Subject
+    from quarl_bench.experiments.policy_source import PolicySource, from_live_model, open_task
+    from quarl_bench.experiments.store import Store, StorePaths
+    from quarl_bench.system.places import default_cache
 
     live = not isinstance(policy, str | Path)
     try:
-        task = Named(Path(name_policy(policy) if live else policy), env, **named)
+        task = PolicySource(Path(name_policy(policy) if live else policy), env, **named)
     except TypeError as error:
         raise SpecError(
             f"assert_quantizable takes algo, normalization and arch beside what it names ({error})"
         ) from error
-    stored, environment = take_task(policy, task) if live else open_task(task)
-    return Subject(stored, environment, store or Store(Places(default_cache())))
+    stored, environment = from_live_model(policy, task) if live else open_task(task)
+    return Subject(stored, environment, store or Store(StorePaths(default_cache())))
 
 
 def name_policy(policy: Any) -> str:

@@ -3,20 +3,19 @@
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.sizes import draw_examples
+from tests.support.places import POLICIES
+from tests.support.sizes import draw_examples
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on many threads mostly wait
 
 if shutil.which("ccache"):  # most of a build of Verilator's is its own library, the same for every design
     os.environ.setdefault("OBJCACHE", "ccache")
 
-POLICIES = Path(__file__).parents[1] / "baselines" / "policies"
 
 settings.register_profile(
     "quarl",
@@ -32,7 +31,7 @@ settings.load_profile("quarl")
 @pytest.fixture
 def baseline() -> Callable[[str], Any]:
     """Loads a committed policy by name; the test is skipped where it is not there."""
-    from quarl_bench.policy.files import load_policy
+    from quarl_bench.policies.storage.fp32 import load_policy
 
     def load(name: str) -> Any:
         if not (POLICIES / name).is_dir():

@@ -2,19 +2,22 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from quarl_bench.backends.fpga.tools.simulation import VERILATOR
 from quarl_bench.boards.emulated import PROGRAMS as ON_ARM
-from quarl_bench.deploy.fpga.simulation import VERILATOR
 from quarl_bench.errors import BoardError, DeploymentError
-from quarl_bench.programs import Program
 from quarl_bench.prove.served import PROGRAMS as ON_MICROCONTROLLER
+from quarl_bench.system.programs import Program
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 REFUSALS = "one_line or refuse or leaves_no_folder"  # words in the names of such tests
-COMMANDS = ("cli", "fpga_simulation", "prove", "check", "selection", "report", "grid", "actorq_engine", "lqcc_training")
+COMMANDS = (
+    "cli/test_cli", "backends/fpga/test_simulation", "prove/test_proof", "checking/test_check",
+    "papers/lqcc/test_selection", "report/test_page", "distributed/test_grid", "actorq/test_ray",
+    "training/multi_seed/test_multi_seed",
+)  # fmt: skip
 MINUTES = 5
 PROGRAMS = {program.name: program for program in (VERILATOR, Program("cc", "gcc"), *ON_ARM, *ON_MICROCONTROLLER)}
 
@@ -39,7 +42,7 @@ def test_every_file_is_collected(bare):
 
 
 def test_every_refusal_of_the_command_line_is_the_same(bare):
-    files = [f"tests/test_{name}.py" for name in COMMANDS]
+    files = [f"tests/{name}.py" for name in COMMANDS]
     done = run_pytest("-k", REFUSALS, *files)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "passed" in done.stdout

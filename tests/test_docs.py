@@ -7,17 +7,16 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import gymnasium
 import pytest
 
-import quarl_bench.rl
-from quarl_bench.claims.catalog import read_catalog
-from quarl_bench.rl.environments import Environment, make_environment
-from quarl_bench.rl.recipes import Recipe
+import quarl_bench.environments
+from quarl_bench.environments.registry import Environment, make_environment
+from quarl_bench.papers.registry import read_catalog
+from quarl_bench.training.recipes import Recipe
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "extending").glob("*.md"))
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -57,12 +56,12 @@ def test_an_environment_of_ours_is_made_as_its_page_says(tmp_path, monkeypatch):
     files = read_files(page)
     (registration,) = re.findall(r"^gymnasium\.register.*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     (tmp_path / "pond.py").write_text(f"{files['pond.py']}\n\n{registration}\n")
-    monkeypatch.setattr(quarl_bench.rl, "__path__", [*quarl_bench.rl.__path__, str(tmp_path)])
+    monkeypatch.setattr(quarl_bench.environments, "__path__", [*quarl_bench.environments.__path__, str(tmp_path)])
     ((slug, entry),) = tomllib.loads(files["environments.toml"]).items()
     environment = Environment(slug, **entry)
     _, limit = make_environment(environment)
     assert (environment.cap, limit) == (25.0, 25)
-    monkeypatch.delitem(sys.modules, "quarl_bench.rl.pond")
+    monkeypatch.delitem(sys.modules, "quarl_bench.environments.pond")
     gymnasium.registry.pop("Pond-v0")
 
 
@@ -134,9 +133,9 @@ def test_the_page_needs_both_marks(generator):
         generator.insert_table("text", (), {})
 
 
-def test_the_floors_on_the_page_are_those_that_are_enforced():
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = [layer.replace("quarl_bench.", "").split(" | ") for layer in contracts[0]["layers"]]
+def test_the_floors_on_the_page_are_those_that_are_enforced(generator):
+    layers = generator.read_floors(generator.PROJECT)
+    assert generator.HOUSE.read_text() == generator.draw_house(layers), "run python docs/generate.py"
     lines = re.findall(r"^\| (`[\w` ]+`) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
     assert [re.findall(r"\w+", line) for line in lines] == layers
 

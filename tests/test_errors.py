@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from quarl_bench import errors
-from quarl_bench.deploy import runtime
+from quarl_bench.backends.litert import runtime
 
 ARGUMENTS = {"MissingExtra": ("litert", "the runtime"), "MissingBoard": ("pi4", "not in the file")}
 

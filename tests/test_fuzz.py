@@ -15,24 +15,24 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from quarl_bench.deploy.artefact import GOLDEN, read_artefact
-from quarl_bench.deploy.deployed import load_artefact
-from quarl_bench.deploy.export import export_policy
+from quarl_bench.backends.artefact import GOLDEN, read_artefact
+from quarl_bench.backends.deployed import load_artefact
+from quarl_bench.backends.export import export_policy
 from quarl_bench.errors import QuarlError
-from quarl_bench.policy.files import MANIFEST
-from quarl_bench.policy.head import HeadKind
-from quarl_bench.policy.integers import load_integers, save_integers
-from quarl_bench.policy.training import ARGS, CONFIG, Training, read_training
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.experiments.hub import parse_address
+from quarl_bench.experiments.store import Store, StorePaths
+from quarl_bench.policies.head import HeadKind
+from quarl_bench.policies.sources.zoo_config import ARGS, CONFIG, Training, read_training
+from quarl_bench.policies.storage.fp32 import MANIFEST
+from quarl_bench.policies.storage.integers import load_integers, save_integers
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.report.documents import read_document
-from quarl_bench.report.html import render_report
-from quarl_bench.rl.hub import parse_address
-from quarl_bench.store import Places, Store
-from tests.sizes import draw_examples
-from tests.strategies import make_policy
-from tests.test_policy_files import JSON, _paths
-from tests.test_report import SWEEP, WEIGHTS, make_document
-from tests.test_store import MEASUREMENT
+from quarl_bench.report.page.html import render_report
+from tests.support.documents import JSON, list_paths
+from tests.support.rows import SWEEP, WEIGHTS, make_document
+from tests.support.sizes import draw_examples
+from tests.support.stores import MEASUREMENT
+from tests.support.strategies import make_policy
 
 fuzz = draw_examples(200, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STATES = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
@@ -42,7 +42,7 @@ def mutate(draw: Any, document: Any) -> Any:
     """`document` with up to three of its values replaced or gone, save those that would end the reading at once."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 3))):
-        paths = [path for path in _paths(document) if not {"sha256", "schema_version", "key"} & set(path)]
+        paths = [path for path in list_paths(document) if not {"sha256", "schema_version", "key"} & set(path)]
         if not paths:
             break
         *parents, key = draw(st.sampled_from(paths))
@@ -131,10 +131,10 @@ def test_a_damaged_measurement_is_made_again(tmp_path: Path, data: st.DataObject
     """What the store accepts is as long as its lists of seeds and policies say."""
     for old in tmp_path.rglob("*.json"):
         old.unlink()
-    Store(Places(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
+    Store(StorePaths(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
     (path,) = tmp_path.rglob("*.json")
     path.write_text(json.dumps(mutate(data.draw, json.loads(path.read_text()))))
-    found = Store(Places(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
+    found = Store(StorePaths(tmp_path)).measurement({"k": 1}, lambda: MEASUREMENT)
     assert len(found.returns) == len(found.policies)
 
 

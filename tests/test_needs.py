@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import run_inside
+from tests.support.inner import run_inside
+from tests.support.places import ROOT
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+CONFTEST = ROOT / "conftest.py"
 TESTS = """
 import pytest
 

@@ -4,11 +4,11 @@ import json
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.places import ROOT
+
 UNREACHABLE = ("NewConnectionError", "ConnectionError", "ConnectTimeout", "NameResolutionError", "for setuptools")
 
 

@@ -42,9 +42,9 @@ def prepare(settings: Any, version: int = 0) -> tuple[Any, Any]:
     """A fresh policy's broadcast, and states of its task."""
     import numpy as np
 
-    from quarl_bench.actorq.agents import make_agent
+    from quarl_bench.actorq.acting.task import open_task
+    from quarl_bench.actorq.learning.agents import make_agent
     from quarl_bench.actorq.message import encode
-    from quarl_bench.actorq.task import open_task
 
     task = open_task(settings)
     states = np.random.default_rng(0).standard_normal((256, task.inputs)).astype(np.float32)
@@ -54,7 +54,7 @@ def prepare(settings: Any, version: int = 0) -> tuple[Any, Any]:
 
 def time_inference(precision: str, runtime: str) -> float:
     """Microseconds of CPU time, median of `CALLS`."""
-    from quarl_bench.actorq.inference import RUNTIMES
+    from quarl_bench.actorq.acting.inference import RUNTIMES
     from quarl_bench.actorq.message import build, deserialize
 
     message, states = prepare(choose(precision, runtime))
@@ -92,8 +92,8 @@ class Discarding:
 
 def time_loop(precision: str, runtime: str) -> float:
     """Microseconds of CPU time per step."""
-    from quarl_bench.actorq.actor import play
-    from quarl_bench.actorq.task import open_task
+    from quarl_bench.actorq.acting.actor import play
+    from quarl_bench.actorq.acting.task import open_task
 
     settings = choose(precision, runtime)
     message, _ = prepare(settings)
@@ -124,7 +124,7 @@ def compare(measure: str, contenders: tuple[tuple[str, str], ...], rounds: int) 
 
 def compare_messages() -> None:
     """Bytes and CPU milliseconds of one broadcast, by precision."""
-    from quarl_bench.actorq.inference import RUNTIMES
+    from quarl_bench.actorq.acting.inference import RUNTIMES
     from quarl_bench.actorq.message import build, deserialize
 
     base = 0
@@ -149,8 +149,8 @@ def show_runs(folder: Path) -> None:
     from quarl_bench.actorq.breakdown import RAY, find_share
     from quarl_bench.actorq.comparison import compare_runs, list_breakdown, list_summary, name_run
     from quarl_bench.actorq.record import read_acting
-    from quarl_bench.claims.actors import read_records
     from quarl_bench.cli.printing import format_table
+    from quarl_bench.papers.actorq.sentences import read_records
 
     rows = compare_runs(read_records(folder))
     for task, group in itertools.groupby(rows, lambda row: f"{row.settings['algo']} {row.settings['environment']}"):

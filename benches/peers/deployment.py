@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench.deploy.artefact import Artefact
-from quarl_bench.deploy.c import CRunner, find_compiler
-from quarl_bench.deploy.deployed import DeployedPolicy, start
-from quarl_bench.deploy.export import export_policy
-from quarl_bench.net import Activation, Conv2d, Layer, Linear, Net
-from quarl_bench.policy.head import ActionHead, HeadKind
-from quarl_bench.policy.observation import ObservationTransform
-from quarl_bench.policy.policy import PolicyNet, deployable
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.backends.artefact import Artefact
+from quarl_bench.backends.c.backend import CRunner, find_compiler
+from quarl_bench.backends.deployed import DeployedPolicy, start
+from quarl_bench.backends.export import export_policy
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.policies.policy import PolicyNet, deployable
+from quarl_bench.quantization.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.quantization.scheme import Scheme
 
 HIDDEN = {"I": (64, 64, 64), "II": (256, 256, 256), "III": (4096, 512, 1024)}
 NATURE = "nature"

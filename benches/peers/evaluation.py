@@ -44,7 +44,7 @@ def find_policy(task: str) -> Path | None:
 
 def find_our_recipe(task: str) -> Any:
     """How the committed policy was trained, or would be."""
-    from quarl_bench.rl.recipes import find_recipe
+    from quarl_bench.training.recipes import find_recipe
 
     folder = find_policy(task)
     return find_recipe(TASKS[task] if folder is None else folder.name.split("-")[0], task)
@@ -56,8 +56,8 @@ def build_model(task: str, environments: int) -> Any:
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
     from stable_baselines3.common.vec_env import VecNormalize
 
-    from quarl_bench.policy.files import load_policy
-    from quarl_bench.rl.models import ACTIVATIONS, ALGORITHMS
+    from quarl_bench.policies.storage.fp32 import load_policy
+    from quarl_bench.training.sb3.models import ACTIVATIONS, ALGORITHMS
 
     torch.set_num_threads(1)
     folder, recipe = find_policy(task), find_our_recipe(task)
@@ -89,7 +89,7 @@ def make_peer(task: str, environments: int, *, time_feature: bool) -> Any:
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
-    from quarl_bench.rl.environments import find_environment, make_environment
+    from quarl_bench.environments.registry import find_environment, make_environment
 
     gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is meant
     environment = find_environment(task)
@@ -118,10 +118,10 @@ def list_modules(policy: Any) -> list[Any]:
 
 def time_quarl(task: str, *, each: bool = False) -> tuple[float, float]:
     """Steps per second of wall clock and of CPU time of `roll_out`."""
-    from quarl_bench.policy.sb3 import extract
-    from quarl_bench.rl import evaluate
-    from quarl_bench.rl.environments import find_environment
-    from quarl_bench.rl.episodes import start_episodes
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.evaluation import rollouts as evaluate
+    from quarl_bench.evaluation.episodes import start_episodes
+    from quarl_bench.policies.sources.sb3_model import extract
 
     model, recipe = build_model(task, 1), find_our_recipe(task)
     policy, environment = extract(model), replace(find_environment(task), time_feature=recipe.time_feature)

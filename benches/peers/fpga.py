@@ -13,13 +13,13 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from quarl_bench.deploy.fpga.architectures import ARCHITECTURES, draw_net
-from quarl_bench.deploy.fpga.design import write_design
-from quarl_bench.deploy.fpga.explorer import choose, explore
-from quarl_bench.deploy.fpga.part import find_part
-from quarl_bench.deploy.fpga.simulation import Simulation, check
-from quarl_bench.deploy.fpga.stage import split
-from quarl_bench.deploy.fpga.vectors import draw_inputs
+from quarl_bench.backends.fpga.explore.explorer import choose, explore
+from quarl_bench.backends.fpga.explore.part import find_part
+from quarl_bench.backends.fpga.rtl.design import write_design
+from quarl_bench.backends.fpga.rtl.stage import split
+from quarl_bench.backends.fpga.tools.simulation import Simulation, check
+from quarl_bench.backends.fpga.vectors import draw_inputs
+from quarl_bench.papers.lqcc.architectures import ARCHITECTURES, draw_net
 
 SELECTED = ("halfcheetah", "walker2d", "ant", "humanoid", "hopper")
 PART = find_part("xc7a15t")

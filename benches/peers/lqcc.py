@@ -45,9 +45,9 @@ def prepare_quarl(scheme: str, precision: str) -> Callable[[], None]:
     """One update of four seeds."""
     import numpy as np
 
-    from quarl_bench.rl.lqcc.agents import Sac
-    from quarl_bench.rl.lqcc.recipe import find_recipe
-    from quarl_bench.rl.lqcc.replay import Replay
+    from quarl_bench.training.multi_seed.agents import Sac
+    from quarl_bench.training.multi_seed.recipe import find_recipe
+    from quarl_bench.training.multi_seed.replay import Replay
 
     recipe = find_recipe("sac").quantize(scheme).override(precision=precision)
     high = np.ones(ACTION, dtype=np.float32)
@@ -205,21 +205,23 @@ def time_whole(name: str) -> float:
     if name == "sb3-whole":
         from stable_baselines3 import SAC
 
-        from quarl_bench.rl.environments import find_environment
-        from quarl_bench.rl.vector import make_vector
+        from quarl_bench.environments.registry import find_environment
+        from quarl_bench.training.sb3.vector import make_vector
 
         model = SAC("MlpPolicy", make_vector(find_environment("hopperv4"), 1, 0), learning_starts=100, seed=0)
         model.learn(200)
         begin = time.process_time()
         model.learn(WHOLE_STEPS)
         return WHOLE_STEPS / (time.process_time() - begin)
-    from quarl_bench.rl.environments import find_environment
-    from quarl_bench.rl.lqcc.recipe import find_recipe
-    from quarl_bench.rl.lqcc.train import Loop, Run
-    from quarl_bench.rl.run import Options
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.training.multi_seed.recipe import find_recipe
+    from quarl_bench.training.multi_seed.train import Loop, MultiSeedRun
+    from quarl_bench.training.sb3.run import TrainingOptions
 
     recipe = find_recipe("sac").override(learning_starts=100)
-    run = Run(recipe, find_environment("hopperv4"), tuple(range(SEEDS)), Path(tempfile.mkdtemp()), Options())
+    run = MultiSeedRun(
+        recipe, find_environment("hopperv4"), tuple(range(SEEDS)), Path(tempfile.mkdtemp()), TrainingOptions()
+    )
     loop = Loop(run)
     for _ in range(200):
         loop.advance()
@@ -234,15 +236,15 @@ def train_hundred() -> None:
     import torch
     from stable_baselines3 import SAC
 
-    from quarl_bench.rl.environments import find_environment
-    from quarl_bench.rl.lqcc.recipe import find_recipe
-    from quarl_bench.rl.lqcc.train import Loop, Run
-    from quarl_bench.rl.run import Options
-    from quarl_bench.rl.vector import make_vector
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.training.multi_seed.recipe import find_recipe
+    from quarl_bench.training.multi_seed.train import Loop, MultiSeedRun
+    from quarl_bench.training.sb3.run import TrainingOptions
+    from quarl_bench.training.sb3.vector import make_vector
 
     torch.set_num_threads(1)
     hopper, recipe = find_environment("hopperv4"), find_recipe("sac").override(timesteps=HUNDRED)
-    loop = Loop(Run(recipe, hopper, tuple(range(SEEDS)), Path(tempfile.mkdtemp()), Options()))
+    loop = Loop(MultiSeedRun(recipe, hopper, tuple(range(SEEDS)), Path(tempfile.mkdtemp()), TrainingOptions()))
     model = SAC("MlpPolicy", make_vector(hopper, 1, 0), learning_starts=recipe.learning_starts, seed=0)
 
     def advance() -> None:

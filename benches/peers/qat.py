@@ -45,9 +45,9 @@ def build_quarl(*, freeze: bool) -> Any:
     """With this package's modules, watching or frozen to what they watched."""
     import torch
 
-    from quarl_bench.net import Activation, Linear, Net
-    from quarl_bench.quant.path import find_path, make_aware
-    from quarl_bench.quant.scheme import Scheme
+    from quarl_bench.quantization.aware_net import find_path, make_aware
+    from quarl_bench.quantization.net import Activation, Linear, Net
+    from quarl_bench.quantization.scheme import Scheme
 
     network = build_plain()
     make_aware(network, list(network), Scheme.parse("qat8"))
@@ -141,11 +141,11 @@ def time_run(scheme: str) -> float:
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from quarl_bench.rl.aware import freeze
-    from quarl_bench.rl.environments import find_environment
-    from quarl_bench.rl.models import make_model
-    from quarl_bench.rl.recipes import find_recipe
-    from quarl_bench.rl.vector import make_vector
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.training.recipes import find_recipe
+    from quarl_bench.training.sb3.aware import freeze
+    from quarl_bench.training.sb3.models import make_model
+    from quarl_bench.training.sb3.vector import make_vector
 
     torch.set_num_threads(1)
     recipe = find_recipe("ppo", "cartpole", scheme=scheme)

@@ -25,10 +25,10 @@ CONTENDERS = ("quarl", "sb3")
 
 def build_quarl(algo: str, task: str) -> Any:
     """The recipe's model, as `quarl train` makes it."""
-    from quarl_bench.rl.environments import find_environment
-    from quarl_bench.rl.models import make_model
-    from quarl_bench.rl.recipes import find_recipe
-    from quarl_bench.rl.vector import make_vector
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.training.recipes import find_recipe
+    from quarl_bench.training.sb3.models import make_model
+    from quarl_bench.training.sb3.vector import make_vector
 
     recipe = find_recipe(algo, task)
     return make_model(recipe, make_vector(find_environment(task), recipe.environments, SEED), SEED)
@@ -41,9 +41,9 @@ def build_sb3(algo: str, task: str) -> Any:
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
-    from quarl_bench.rl.environments import find_environment
-    from quarl_bench.rl.models import make_model
-    from quarl_bench.rl.recipes import find_recipe
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.training.recipes import find_recipe
+    from quarl_bench.training.sb3.models import make_model
 
     environment, recipe = find_environment(task), replace(find_recipe(algo, task), precision="fp32")
     if not environment.atari:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarl_bench.check import export
+from quarl_bench.checking.answer import export
 from quarl_bench.testing import assert_quantizable
 from rover import Dock, controller
 

@@ -51,7 +51,7 @@ class Breakdown:
         return {stage: 1e6 * seconds / max(self.steps, 1) for stage, seconds in times.items()}
 
     def add(self, other: "Breakdown") -> "Breakdown":
-        """Of both together."""
+        """The sum of two breakdowns, stage by stage."""
         wall = {stage: seconds + other.wall[stage] for stage, seconds in self.wall.items()}
         cpu = {stage: seconds + other.cpu[stage] for stage, seconds in self.cpu.items()}
         return Breakdown(self.steps + other.steps, wall, cpu)
@@ -67,7 +67,7 @@ class Breakdown:
 
 
 def add_up(parts: Sequence[Breakdown], stages: Sequence[str]) -> Breakdown:
-    """Of all parts together."""
+    """The sum of several breakdowns, stage by stage."""
     total = Breakdown(0, dict.fromkeys(stages, 0.0), dict.fromkeys(stages, 0.0))
     for part in parts:
         total = total.add(part)
@@ -99,7 +99,7 @@ class EndToEnd:
         return self.elapsed / max(self.learner, self.untouched)
 
 
-def weigh_run(elapsed: float, steps: int, actors: int, acting: Breakdown, learning: Breakdown) -> EndToEnd:
+def cost_per_step(elapsed: float, steps: int, actors: int, acting: Breakdown, learning: Breakdown) -> EndToEnd:
     """The same from a run's own clocks; waiting for the other side counts for neither."""
     busy = sum(learning.wall[stage] for stage in LEARNING if stage != "idle")
     left = sum(acting.wall[stage] for stage in ACTING if stage not in (*QUANTIZED, "wait"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from quarl_bench.actorq.breakdown import ACTING, QUANTIZED, Breakdown, find_ceiling, find_share
 from quarl_bench.actorq.evaluator import find_time
-from quarl_bench.actorq.record import Record, read_acting, weigh
+from quarl_bench.actorq.record import Record, read_acting, read_costs
 
 BASE = "fp32"
 SHARE = 0.95  # of the fp32 run's best mean return, which the time is taken to
@@ -27,7 +27,7 @@ class Row:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the run."""
+        """The settings that the run was started with."""
         settings: dict[str, Any] = self.record["settings"]
         return settings
 
@@ -93,7 +93,7 @@ def _compare(record: Record, base: Record | None) -> Row:
     return Row(
         record,
         speedup=(record["steps"] / record["elapsed"]) / (base["steps"] / base["elapsed"]),
-        ceiling=weigh(base).ceiling,
+        ceiling=read_costs(base).ceiling,
         loop_speedup=measure_loop(theirs) / measure_loop(ours),
         loop_ceiling=find_ceiling(find_share(per_step, QUANTIZED)),
         seconds=find_time(record["curve"], target),

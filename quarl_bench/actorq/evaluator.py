@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from quarl_bench.actorq.learner import CURVE
+from quarl_bench.actorq.acting.task import ActorTask
+from quarl_bench.actorq.learning.learner import CURVE
 from quarl_bench.actorq.message import quantize
-from quarl_bench.actorq.settings import Settings
-from quarl_bench.actorq.task import Task
-from quarl_bench.policy.files import load_policy, save_policy
-from quarl_bench.policy.policy import Policy
-from quarl_bench.rl.evaluate import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.policies.policy import Policy
+from quarl_bench.policies.storage.fp32 import load_policy, save_policy
 
 VALIDATION_EPISODES = 20
 TEST_EPISODES = 100
@@ -21,7 +21,7 @@ POLICY = "policy"  # the folder of the policy that is published
 
 
 def score_run(
-    settings: Settings, task: Task, folder: Path, curve: list[dict[str, Any]],
+    settings: RunSettings, task: ActorTask, folder: Path, curve: list[dict[str, Any]],
     *, validation: int = VALIDATION_EPISODES, test: int = TEST_EPISODES, progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The curve with mean returns of the learner's policy, and the returns of the best one.
@@ -68,7 +68,7 @@ def find_time(curve: list[dict[str, Any]], target: float, clock: str = "elapsed"
     return next((float(point[clock]) for point in curve if point["mean"] >= target), None)
 
 
-def _score(policy: Policy, task: Task, episodes: int) -> dict[str, Any]:
+def _score(policy: Policy, task: ActorTask, episodes: int) -> dict[str, Any]:
     returns = roll_out(policy, task.environment, range(TEST_SEEDS, TEST_SEEDS + episodes)).returns
     return {
         "mean": float(returns.mean()),

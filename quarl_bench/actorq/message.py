@@ -14,17 +14,23 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.extras import require
-from quarl_bench.net import Activation, Floats, Linear, Net
-from quarl_bench.policy.files import build_head, build_transform, describe_head, describe_observation, end_tensors
-from quarl_bench.policy.head import ActionHead
-from quarl_bench.policy.integers import build_integers, describe_integers, integer_tensors
-from quarl_bench.policy.observation import ObservationTransform
-from quarl_bench.policy.policy import IntegerPolicy, PolicyNet
-from quarl_bench.quant.integer import IntegerNet
-from quarl_bench.quant.observers import Range
-from quarl_bench.quant.ptq import Ranges, quantize_net, quantize_to_ranges
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.policies.head import ActionHead
+from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
+from quarl_bench.policies.storage.fp32 import (
+    build_head,
+    build_transform,
+    describe_head,
+    describe_observation,
+    end_tensors,
+)
+from quarl_bench.policies.storage.integers import build_integers, describe_integers, integer_tensors
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Activation, Floats, Linear, Net
+from quarl_bench.quantization.observers import Range
+from quarl_bench.quantization.ptq import Ranges, quantize_net, quantize_to_ranges
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.system.extras import require
 
 INT8 = Scheme.parse("int8")  # of actors that compute in integers
 FRAME = b"\x28\xb5\x2f\xfd"  # how a zstd frame begins

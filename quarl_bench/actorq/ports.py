@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from quarl_bench.actorq.actor import Chunk, play
-from quarl_bench.actorq.learner import Learner
+from quarl_bench.actorq.acting.actor import Chunk, play
+from quarl_bench.actorq.acting.task import open_task
+from quarl_bench.actorq.learning.learner import Learner
 from quarl_bench.actorq.message import Bytes
 from quarl_bench.actorq.server import ParameterServer
-from quarl_bench.actorq.settings import Settings
-from quarl_bench.actorq.task import open_task
-from quarl_bench.engine import import_ray
-from quarl_bench.net import Floats
-from quarl_bench.policy.policy import PolicyNet
+from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.distributed.engine import import_ray
+from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.quantization.net import Floats
 
 OUTSTANDING = 2  # chunks that an actor sends ahead
 LEARNER_CORE = 0  # of a pinned run
@@ -24,7 +24,7 @@ LEARNER_CORE = 0  # of a pinned run
 class ServerProcess:
     """The parameter server: one message in the object store, handed out by reference."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         start_process(settings, learning=True)
         self._server = ParameterServer(settings)
         self._latest: tuple[int, Any] | None = None
@@ -39,14 +39,14 @@ class ServerProcess:
         return [] if self._latest is None or self._latest[0] <= known else [self._latest[1]]
 
     def report(self) -> dict[str, Any]:
-        """As the server's."""
+        """What the parameter server has sent, as `Server.report` says it."""
         return self._server.report()
 
 
 class LearnerProcess:
     """The learner, with one thread for learning and others for what comes in."""
 
-    def __init__(self, settings: Settings, folder: Path, server: Any, *, resume: bool) -> None:
+    def __init__(self, settings: RunSettings, folder: Path, server: Any, *, resume: bool) -> None:
         start_process(settings, learning=True)
         self._ray, self._server, self._pending = import_ray(), server, None
         self._learner = Learner(settings, open_task(settings), folder, self._publish)
@@ -54,15 +54,15 @@ class LearnerProcess:
             self._learner.resume()
 
     def learn(self) -> dict[str, Any]:
-        """Until all steps are done."""
+        """Update until all steps of the run are done."""
         return self._learner.learn()
 
     def insert(self, chunk: Chunk) -> bool:
-        """As the learner's."""
+        """Hand transitions to the learner; see `Learner.insert`."""
         return self._learner.insert(chunk)
 
     def stop(self) -> None:
-        """As the learner's."""
+        """End the learner's loop; see `Learner.stop`."""
         self._learner.stop()
 
     def status(self) -> tuple[int, float]:
@@ -78,9 +78,9 @@ class LearnerProcess:
 
 
 class ActorProcess:
-    """One actor."""
+    """An actor as a Ray actor: it plays until the learner is done."""
 
-    def __init__(self, settings: Settings, actor: int, life: int) -> None:
+    def __init__(self, settings: RunSettings, actor: int, life: int) -> None:
         start_process(settings, learning=False, index=actor)
         self._settings, self._actor, self._life = settings, actor, life
 
@@ -138,11 +138,11 @@ class RayPorts:
         return go_on
 
     def send(self, chunk: Chunk) -> None:
-        """Hand over a chunk."""
+        """Send a chunk of transitions to the learner's process."""
         self._sent.append(self._learner.insert.remote(chunk))
 
 
-def start_process(settings: Settings, *, learning: bool, index: int = 0) -> None:
+def start_process(settings: RunSettings, *, learning: bool, index: int = 0) -> None:
     """One thread; the driver alone answers to the keyboard; pinned to its core where that is asked for."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.actorq.breakdown import Breakdown, EndToEnd, weigh_run
+from quarl_bench.actorq.breakdown import Breakdown, EndToEnd, cost_per_step
 from quarl_bench.errors import StoreError
 
 RECORD = "record.json"
@@ -31,15 +31,15 @@ def read_record(path: Path) -> Record:
 
 
 def read_acting(record: Record) -> Breakdown:
-    """Of all actors together."""
+    """The breakdown of all actors of a run, added up."""
     return Breakdown.from_dict(record["acting"])
 
 
-def weigh(record: Record) -> EndToEnd:
+def read_costs(record: Record) -> EndToEnd:
     """Costs per environment step, of what came behind the last resume: clocks of stages begin there."""
     learning, before = Breakdown.from_dict(record["breakdown"]), record.get("resumed", {"steps": 0, "elapsed": 0.0})
     steps, elapsed = record["steps"] - before["steps"], record["elapsed"] - before["elapsed"]
-    return weigh_run(elapsed, steps, record["settings"]["actors"], read_acting(record), learning)
+    return cost_per_step(elapsed, steps, record["settings"]["actors"], read_acting(record), learning)
 
 
 def _read_version(name: str) -> str:

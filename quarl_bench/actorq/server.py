@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench.actorq.agents import act_greedily
 from quarl_bench.actorq.breakdown import SERVING, Stopwatch
+from quarl_bench.actorq.learning.agents import act_greedily
 from quarl_bench.actorq.message import Bytes, compress, encode, quantize
-from quarl_bench.actorq.settings import Settings
-from quarl_bench.net import Floats
-from quarl_bench.policy.policy import PolicyNet
+from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.quantization.net import Floats
 
 
 @dataclass
 class Broadcasts:
-    """What was sent so far."""
+    """What was broadcast so far: how many messages, of how many bytes, and how far they agree with fp32."""
 
     count: int = 0
     sizes: list[int] = field(default_factory=list)  # bytes of each
@@ -25,7 +25,7 @@ class Broadcasts:
 class ParameterServer:
     """Holds the latest message. `probes`: every so many broadcasts the integer policy is compared with its origin."""
 
-    def __init__(self, settings: Settings, probes: int = 10) -> None:
+    def __init__(self, settings: RunSettings, probes: int = 10) -> None:
         self._settings, self._probes = settings, probes
         self._watch = Stopwatch(SERVING)
         self.broadcasts = Broadcasts()

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from quarl_bench.errors import SpecError
-from quarl_bench.net import Activation
-from quarl_bench.rl.recipes import ALGORITHMS
+from quarl_bench.quantization.net import Activation
 from quarl_bench.spec import ACTOR_CRITIC
+from quarl_bench.training.recipes import ALGORITHMS
 
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
@@ -20,7 +20,7 @@ NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "su
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """One run; `steps` are environment steps of all actors together. Built from a recipe by `choose_settings`."""
 
     algo: str
@@ -138,17 +138,17 @@ class Settings:
         return {name: _to_builtin(value) for name, value in asdict(self).items()}
 
 
-def choose_settings(algo: str, environment: str, **changes: Any) -> Settings:
+def choose_settings(algo: str, environment: str, **changes: Any) -> RunSettings:
     """The recipe of a pair with `changes` (None: the recipe's own); SpecError for what ActorQ cannot train."""
     log_probs = bool(changes.get("log_probs"))
     _check_algorithm(algo, log_probs=log_probs)
     table = dict(_read_recipes()[algo])
     special = table.pop("environments").get(environment, {})
-    known = {field.name for field in fields(Settings)}
+    known = {field.name for field in fields(RunSettings)}
     values = table | special | {name: value for name, value in changes.items() if value is not None}
     for name in values.keys() - known:
         raise SpecError(f"unknown option {name!r} of ActorQ; known are {', '.join(sorted(known))}")
-    return Settings(algo, environment, **{name: _to_tuple(value) for name, value in values.items()})
+    return RunSettings(algo, environment, **{name: _to_tuple(value) for name, value in values.items()})
 
 
 def _check_algorithm(algo: str, *, log_probs: bool) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 
 from tqdm import tqdm
 
+from quarl_bench.actorq.acting.task import ActorTask, open_task
 from quarl_bench.actorq.breakdown import ACTING, Breakdown, add_up
-from quarl_bench.actorq.checkpoint import FOLDER as CHECKPOINT
-from quarl_bench.actorq.checkpoint import has_checkpoint, read_state
 from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
+from quarl_bench.actorq.learning.checkpoint import FOLDER as CHECKPOINT
+from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
 from quarl_bench.actorq.record import RECORD, describe_libraries
-from quarl_bench.actorq.settings import Settings
-from quarl_bench.actorq.task import Task, open_task
-from quarl_bench.atomic import hold_run, remove_folder, write_file
-from quarl_bench.engine import name_remote, open_engine
+from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.distributed.engine import name_remote, open_engine
 from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
-from quarl_bench.rl.run import Interrupted
+from quarl_bench.system.atomic import hold_run, remove_folder, write_file
+from quarl_bench.training.sb3.run import Interrupted
 
 PATIENCE = 0.5  # seconds between two looks at the processes
 MOST_DEATHS = 10  # of actors, per actor; then something else is wrong
@@ -33,7 +33,7 @@ PENDING = 30.0  # seconds for the last actors to end behind the learner
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """What a caller may decide about a run; nothing here changes what is learned."""
 
     address: str | None = None
@@ -42,18 +42,18 @@ class Options:
     progress: bool = False
     validation: int = VALIDATION_EPISODES
     test: int = TEST_EPISODES
-    about: dict[str, Any] = field(default_factory=dict)  # joins the record
+    metadata: dict[str, Any] = field(default_factory=dict)  # joins the record
     should_stop: Callable[[], bool] = lambda: False
     note: Callable[[str], None] = lambda _: None
 
 
-def train(settings: Settings, folder: Path, options: Options | None = None) -> dict[str, Any]:
+def train(settings: RunSettings, folder: Path, options: RunOptions | None = None) -> dict[str, Any]:
     """Train into `folder` and return the record, which is also written there; the policy is `folder`/policy.
 
     Raises StoreError for an unfinished run without `resume`, another network's with it, or one that another process
     trains, EngineError where Ray or the learner fails, Interrupted when asked to stop.
     """
-    options = options or Options()
+    options = options or RunOptions()
     task = open_task(settings)
     if has_checkpoint(folder):
         if not options.resume:
@@ -74,8 +74,8 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
             settings, task, folder, report.pop("curve"), validation=options.validation, test=options.test,
             progress=options.progress,
         )  # fmt: skip
-        about = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
-        record: dict[str, Any] = about | options.about | report | scored
+        metadata = {"settings": settings.as_dict(), "versions": describe_libraries(), "load_before": before}
+        record: dict[str, Any] = metadata | options.metadata | report | scored
         write_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
         remove_folder(folder / CHECKPOINT)
         discard_curve(folder)
@@ -83,9 +83,9 @@ def train(settings: Settings, folder: Path, options: Options | None = None) -> d
 
 
 class _Run:
-    """The processes of one run."""
+    """The Ray processes of one run: started, watched, replaced, ended."""
 
-    def __init__(self, ray: Any, settings: Settings, folder: Path, options: Options) -> None:
+    def __init__(self, ray: Any, settings: RunSettings, folder: Path, options: RunOptions) -> None:
         from quarl_bench.actorq.ports import ActorProcess, LearnerProcess, ServerProcess
 
         self._ray, self._settings, self._options = ray, settings, options
@@ -201,7 +201,7 @@ def _translate(error: Exception, who: str) -> QuarlError:
     return EngineError(f"{who} failed ({kind}: {first_line(cause)})")
 
 
-def _check_store(settings: Settings, task: Task, store: int | None) -> None:
+def _check_store(settings: RunSettings, task: ActorTask, store: int | None) -> None:
     """Refuse an object store that cannot hold what is under way at once: the learner's weights and two messages."""
     sizes = [task.inputs, *settings.widths, task.outputs]
     needed = 3 * 4 * sum(a * b + b for a, b in itertools.pairwise(sizes))

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError
-from quarl_bench.programs import Program
+from quarl_bench.system.programs import Program
 
 COMPILER = "aarch64-linux-gnu-gcc"
 PROGRAMS = (

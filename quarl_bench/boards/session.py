@@ -19,9 +19,9 @@ from quarl_bench.boards.timing import (
     Block,
     Comparison,
     GoldenCheck,
-    Plan,
     State,
     Timing,
+    TimingPlan,
     read_block,
     read_check,
     read_state,
@@ -61,7 +61,7 @@ class Session:
     def compare(
         self,
         artefacts: tuple[Path, Path],
-        plan: Plan | None = None,
+        plan: TimingPlan | None = None,
         *,
         progress: Progress = lambda _: None,
         cgroup: str = "",
@@ -72,7 +72,7 @@ class Session:
         """
         if self.board.transport is Transport.EMULATED:
             raise self.channel.error("an emulator's times mean nothing; use its golden check and instruction counts")
-        plan = plan or Plan()
+        plan = plan or TimingPlan()
         request = self._request(artefacts, plan, cgroup)
         states: list[State] = []
         checks: list[GoldenCheck] = []
@@ -96,7 +96,7 @@ class Session:
     def _runner(self) -> str:
         return f"{self.lease['folder']}/{RUNNER}"
 
-    def _request(self, artefacts: Sequence[Path], plan: Plan, cgroup: str) -> dict[str, Any]:
+    def _request(self, artefacts: Sequence[Path], plan: TimingPlan, cgroup: str) -> dict[str, Any]:
         board = self.board
         span = len(artefacts) * (plan.blocks * (plan.warmup + plan.seconds + OVERHEAD) + OVERHEAD)
         return {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quarl_bench.boards.board import Board
-from quarl_bench.stats import Interval, average_tasks
+from quarl_bench.judging.statistics import Interval, average_tasks
 
 FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}  # of a Raspberry Pi
 SINCE_BOOT = 16  # bits above: the same, at any time since boot
@@ -19,7 +19,7 @@ POINTS = 200  # of a memory trace that are kept
 
 
 @dataclass(frozen=True)
-class Plan:
+class TimingPlan:
     """How long to time one artefact: `blocks` (2 or more) fresh processes of so many calls and seconds at least.
 
     The default gives 1,000 calls and 10 s. `insist`: time even beside other work; the result is void all the same.
@@ -195,7 +195,7 @@ class Comparison:
         """Everything that makes these times void."""
         return find_faults(self.board, self.before, self.after, (*self.first.blocks, *self.second.blocks))
 
-    def weigh_speed(self) -> Interval:
+    def find_speedup(self) -> Interval:
         """The first's median call over the second's, with 90% limits of the paired blocks' logarithms.
 
         They are widened by what the clock cannot tell: blocks of short calls often agree to its step.
@@ -204,8 +204,8 @@ class Comparison:
         blind = sum(self.find_step() / 2 / timing.find_ns("p50") for timing in (self.first, self.second))
         return Interval(*map(math.exp, (estimate, low - blind, high + blind)))
 
-    def weigh_memory(self) -> Interval:
-        """The first's peak resident memory over the second's, with limits as of `weigh_speed`."""
+    def find_memory_ratio(self) -> Interval:
+        """The first's peak resident memory over the second's, with limits as of `find_speedup`."""
         return Interval(*map(math.exp, self._average(lambda block: block.peak_rss)))
 
     def _average(self, read: Callable[[Block], float]) -> Interval:

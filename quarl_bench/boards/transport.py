@@ -32,7 +32,7 @@ class Channel:
         return [self.board.python, *arguments]
 
     def environment(self) -> dict[str, str]:
-        """Of that process."""
+        """Environment variables of the process on the board."""
         return dict(os.environ)
 
     def call(self, arguments: Sequence[str], *, script: bytes = b"", timeout: float = ANSWER) -> str:

@@ -13,7 +13,7 @@ from select import POLLERR, POLLHUP, poll
 from typing import NoReturn
 
 from quarl_bench import __version__
-from quarl_bench.cli import (
+from quarl_bench.cli.commands import (
     actorq,
     board,
     check,

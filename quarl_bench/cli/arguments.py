@@ -1,6 +1,7 @@
 """What several commands take: their frame, a policy, and numbers."""
 
 import argparse
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -78,3 +79,22 @@ def read_seeds(text: str) -> tuple[int, ...]:
     if None in spans or not seeds or len(set(seeds)) != len(seeds):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of different seeds, as 0..9 or 0,1,2")
     return tuple(sorted(seeds))
+
+
+def read_clock(text: str) -> float:
+    """Megahertz of `100MHz` or `100`."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:MHz)?", text, re.IGNORECASE)
+    if match is None or not 1 <= float(match[1]) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no clock of 1 to 1000 MHz, as 100MHz")
+    return float(match[1])
+
+
+def read_share(text: str) -> float:
+    """A number from 0 to below 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to below 1, as 0.1")
+    return share

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.printing import format_table
 
 if TYPE_CHECKING:
-    from quarl_bench.deploy.fpga.explorer import Candidate
-    from quarl_bench.deploy.fpga.folding import Plan
-    from quarl_bench.deploy.fpga.part import Part, Resources
+    from quarl_bench.backends.fpga.explore.explorer import Candidate
+    from quarl_bench.backends.fpga.explore.folding import FoldingPlan
+    from quarl_bench.backends.fpga.explore.part import Part, Resources
 
 SHOWN = 12  # foldings of the front
 
@@ -28,7 +28,7 @@ def write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") -
         f"{microseconds:g} us at {result['clock_mhz']:g} MHz if placed and routed so"
     )
     if synthesis is not None:
-        from quarl_bench.deploy.fpga.part import Resources
+        from quarl_bench.backends.fpga.explore.part import Resources
 
         used = Resources(**synthesis["resources"])
         levels = synthesis["path"]["levels"]
@@ -71,7 +71,7 @@ def _write_table(tanh: dict[str, Any]) -> str:
     return "; ".join(texts) or "written, neither sized nor simulated"
 
 
-def name_lanes(plan: "Plan") -> str:
+def name_lanes(plan: "FoldingPlan") -> str:
     """Lanes of every layer, as 8-4-8."""
     return "-".join(map(str, plan.folding.lanes))
 

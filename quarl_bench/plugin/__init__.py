@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
-from quarl_bench.outcomes import RECORD, Undecided
+from quarl_bench.judging.outcomes import RECORD, Undecided
 from quarl_bench.plugin.options import add_options, is_configured
 from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, ROW, VERDICT, get_settings
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 pytest_plugins = (
     "quarl_bench.plugin.fixtures",
-    "quarl_bench.plugin.boards",
-    "quarl_bench.plugin.paces",
+    "quarl_bench.plugin.board_fixtures",
+    "quarl_bench.plugin.mixed_precision_fixtures",
     "quarl_bench.plugin.projects",
 )
 
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 f"{metafunc.definition.nodeid}: marked claim{marker.args}, but it takes neither 'case' nor 'claim'"
             )
         return
-    from quarl_bench.claims.catalog import expand_cases, expand_claims
+    from quarl_bench.judging.catalog import expand_cases, expand_claims
 
     catalog = {claim.id: claim for claim in _catalog(metafunc.config)}
     if not marker.args or not set(marker.args) <= catalog.keys():
@@ -201,7 +201,7 @@ def _place(claim: Any, settings: "Settings") -> Any:
     import dataclasses
 
     from quarl_bench.boards.board import LOCAL, Transport, read_boards
-    from quarl_bench.claims.rules import RULES
+    from quarl_bench.judging.rules import RULES
     from quarl_bench.plugin.settings import list_extras
 
     if not RULES[claim.rule].boards:
@@ -225,7 +225,7 @@ def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
 
 def _catalog(config: pytest.Config) -> tuple[Any, ...]:
     if CATALOG not in config.stash:
-        from quarl_bench.claims.catalog import read_catalog
+        from quarl_bench.papers.registry import read_catalog
 
         try:
             settings = get_settings(config)

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.extras import needing
 from quarl_bench.plugin.state import DATADIRS, NOTE, ROW, get_settings
+from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
-    from quarl_bench.cells import Cells, PolicySet
-    from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-    from quarl_bench.claims.collect import MeasuredCells
+    from quarl_bench.experiments.cells import Cells, PolicySet
+    from quarl_bench.experiments.store import Store
+    from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+    from quarl_bench.judging.collect import MeasuredCells
     from quarl_bench.plugin.regression import MetricsRegression
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.plugin.verdict import VerdictCheck
     from quarl_bench.spec import Measurement
-    from quarl_bench.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -47,21 +47,21 @@ def policy_store(
     """Trained policies and measurements of this run."""
     import torch
 
-    from quarl_bench.store import Places, Store, Train
+    from quarl_bench.experiments.store import Store, StorePaths, Train
 
     torch.set_num_threads(1)  # one process per core, one thread per process
     quiet = hasattr(pytestconfig, "workerinput") or not pytestconfig.get_terminal_writer().hasmarkup
 
     def train(spec: Any, recipe: Any, folder: Any, checkpoint: Any) -> Any:
         with needing("sb3", "training"):
-            from quarl_bench.rl.run import Options
-            from quarl_bench.rl.train import train_policy
+            from quarl_bench.training.sb3.run import TrainingOptions
+            from quarl_bench.training.schemes import train_policy
 
         # An interrupted run of the same recipe and code goes on from its checkpoint.
-        return train_policy(spec, recipe, folder, checkpoint, Options(resume=True, progress=not quiet))
+        return train_policy(spec, recipe, folder, checkpoint, TrainingOptions(resume=True, progress=not quiet))
 
     return Store(
-        Places(quarl_settings.cache, quarl_settings.baselines, quarl_settings.zoo),
+        StorePaths(quarl_settings.cache, quarl_settings.baselines, quarl_settings.zoo),
         Train(quarl_settings.train),
         trainer=train,
         run=quarl_run,
@@ -72,7 +72,7 @@ def policy_store(
 @pytest.fixture(scope="session")
 def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_factory: pytest.TempPathFactory) -> "Cells":
     """Cells under this run's protocol."""
-    from quarl_bench.cells import Cells, Protocol
+    from quarl_bench.experiments.cells import Cells, Protocol
 
     protocol = Protocol(quarl_settings.policies, quarl_settings.episodes, quarl_settings.games)
     return Cells(policy_store, protocol, tmp_path_factory.mktemp("artefacts"))
@@ -105,7 +105,7 @@ def evaluate(quarl_cells: "Cells", _pass_on_notes: None) -> Callable[["PolicySet
 @pytest.fixture
 def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "MeasuredCells":
     """Every cell of a claim item, from the store or measured now; cells without policies are listed as missing."""
-    from quarl_bench.claims.collect import collect
+    from quarl_bench.judging.collect import collect
 
     return collect(quarl_cells, claim)
 

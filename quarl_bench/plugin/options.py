@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quarl_bench.counts import read_episodes
+from quarl_bench.system.counts import read_episodes
 
 PROFILES = {"smoke": 20, "nightly": 100, "paper": 100}  # episodes per policy
 TRAIN = ("never", "missing", "always")

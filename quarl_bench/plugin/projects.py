@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from quarl_bench.check import Subject
+    from quarl_bench.checking.answer import Subject
+    from quarl_bench.experiments.store import Store
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.spec import Verdict
-    from quarl_bench.store import Store
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def assert_quantizable(
 
 @pytest.fixture
 def quarl_subject(policy_store: "Store", quarl_settings: "Settings", _pass_on_notes: None) -> "Callable[..., Subject]":
-    """Call it with a policy and its environment: quantize, play, price or export them (`quarl_bench.check`)."""
+    """Call it with a policy and its environment: quantize, play or export them (`quarl_bench.checking.answer`)."""
     from quarl_bench import testing
 
     return partial(testing.open_subject, store=policy_store, **_name_baselines(quarl_settings))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.errors import QuarlError
-from quarl_bench.extras import needing
 from quarl_bench.plugin.settings import Settings
 from quarl_bench.plugin.state import BASIS, CASE, LINE, NOTE, ROW, VERDICT
+from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
     from quarl_bench.report.compare import Comparison
@@ -60,9 +60,9 @@ class Recorder:
         if misspelt or self._config.option.collectonly:
             return  # nothing was run: earlier results stay
         if settings.compare is not None:
-            from quarl_bench.machine import describe_machine
             from quarl_bench.report.compare import compare_rows, list_conditions
             from quarl_bench.report.documents import read_results
+            from quarl_bench.system.machine import describe_machine
 
             last = read_results(settings.compare).data
             now = {"settings": settings.as_dict(), "machine": describe_machine()}
@@ -92,7 +92,7 @@ class Recorder:
                 from quarl_bench.report.documents import Document
 
                 with needing("report", "--quarl-html"):
-                    from quarl_bench.report.html import write_report
+                    from quarl_bench.report.page.html import write_report
 
                 write_report(settings.html, [Document("this run", results)])
         except QuarlError as error:  # raised, it would take the summary along, all that is left of a night

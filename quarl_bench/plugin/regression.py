@@ -15,16 +15,16 @@ import pandas as pd
 import pytest
 from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
 
-from quarl_bench.cells import runtime_versions
+from quarl_bench.experiments.measurement_key import runtime_versions
 from quarl_bench.plugin.state import REGRESSION
-from quarl_bench.processor import read_processor
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement
+from quarl_bench.system.processor import read_processor
 
 if TYPE_CHECKING:
     from pytest_datadir.plugin import LazyDataDir
 
-    from quarl_bench.claims.catalog import JudgedCase
+    from quarl_bench.judging.catalog import JudgedCase
 
 PROCESSOR = "processor"  # the column; files from before it count as another one's
 CHANCE = 3  # standard errors of a difference that chance is allowed

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from quarl_bench.atomic import open_file, open_folder
-from quarl_bench.counts import read_episodes
 from quarl_bench.errors import QuarlError
-from quarl_bench.places import default_cache
 from quarl_bench.plugin.options import PROFILES, TRAIN
+from quarl_bench.system.atomic import open_file, open_folder
+from quarl_bench.system.counts import read_episodes
+from quarl_bench.system.places import default_cache
 
 GAMES = {"smoke": 4}  # episodes per policy on Atari, where they differ: one takes seconds
 POLICIES = 3  # training seeds per cell

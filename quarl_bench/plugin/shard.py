@@ -17,7 +17,9 @@ def pick_shard(items: Sequence[pytest.Item], shard: tuple[int, int], durations: 
     groups: dict[str, list[str]] = {}
     for item in items:
         groups.setdefault(_name_group(item), []).append(item.nodeid)
-    return {nodeid for name in split(weigh(groups, durations), shard[1])[shard[0] - 1] for nodeid in groups[name]}
+    return {
+        nodeid for name in split(group_durations(groups, durations), shard[1])[shard[0] - 1] for nodeid in groups[name]
+    }
 
 
 def name_basis(items: Sequence[pytest.Item], durations: Mapping[str, float]) -> str:
@@ -26,7 +28,7 @@ def name_basis(items: Sequence[pytest.Item], durations: Mapping[str, float]) -> 
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def weigh(groups: Mapping[str, Sequence[str]], durations: Mapping[str, float]) -> dict[str, float]:
+def group_durations(groups: Mapping[str, Sequence[str]], durations: Mapping[str, float]) -> dict[str, float]:
     """Seconds of each group, to the nearest step of the square root of two: what varies by less moves nothing.
 
     An item of unknown length counts as the median one does.

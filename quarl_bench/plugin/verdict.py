@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.judge import ClaimRefuted, describe, judge_case, judge_claim
+from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+from quarl_bench.judging.judge import ClaimRefuted, describe, judge_case, judge_claim
 from quarl_bench.plugin.state import REGRESSION
 from quarl_bench.report.rows import build_case_row, build_claim_row
 from quarl_bench.spec import Measurement, Outcome, Source, Verdict
 
 
-class Check:
+class VerdictFixture:
     """What every verdict fixture does with a verdict.
 
     A claim with a `known` reason is a strict xfail that accepts ClaimRefuted only: a crash or a moved number still
@@ -25,7 +25,7 @@ class Check:
     ) -> None:
         self._request, self._record, self._strict = request, record, strict
 
-    def _settle(
+    def _conclude(
         self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict, line: str, *, excuse: str = ""
     ) -> Verdict:
         """Record the row and raise what pytest is to show. With an `excuse` a refutation is an xfail of that reason."""
@@ -45,7 +45,7 @@ class Check:
         return result
 
 
-class VerdictCheck(Check):
+class VerdictCheck(VerdictFixture):
     """Judges the item's case or claim by what policies return."""
 
     def check(
@@ -67,13 +67,13 @@ class VerdictCheck(Check):
         row = build_case_row(judged, reference, measured, result)
         if policies is not None and result.high is not None and result.high < result.threshold:
             row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
-        return self._settle(judged, row | _show(panels), result, describe(result))
+        return self._conclude(judged, row | _show(panels), result, describe(result))
 
     def check_cells(self, cells: Any) -> Verdict:
         """Judge the item's sentence over `cells`, the fixture of that name."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         result = judge_claim(judged, cells)
-        return self._settle(judged, build_claim_row(judged, cells, result), result, describe(result))
+        return self._conclude(judged, build_claim_row(judged, cells, result), result, describe(result))
 
     def check_result(
         self, result: Verdict, source: Source = Source.MEASURED, *, panels: Sequence[Any] = (), runs: Any = None
@@ -82,13 +82,13 @@ class VerdictCheck(Check):
 
         Where it was reached on our own `runs`, the row says on which policies it rests.
         """
-        from quarl_bench.claims.collect import MeasuredCells
+        from quarl_bench.judging.collect import MeasuredCells
 
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         row = build_claim_row(judged, MeasuredCells(), result) | {"source": str(source)} | _show(panels)
         if runs is not None:
             row["policies"] = runs.policies
-        return self._settle(judged, row, result, describe(result))
+        return self._conclude(judged, row, result, describe(result))
 
 
 def _show(panels: Sequence[Any]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from quarl_bench.net import Activation, Conv2d, Floats, Layer
-from quarl_bench.quant.affine import Integers
-from quarl_bench.quant.fake import QuantizedNet
-from quarl_bench.quant.integer import IntegerNet
-from quarl_bench.quant.path import find_path, make_aware
-from quarl_bench.quant.scheme import Scheme
+from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.aware_net import find_path, make_aware
+from quarl_bench.quantization.fake_quantized import QuantizedNet
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer
+from quarl_bench.quantization.scheme import Scheme
 
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {Activation.RELU: nn.ReLU, Activation.TANH: nn.Tanh}
 

@@ -14,24 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.backends import export
+from quarl_bench.backends.base import Port, count_parameters, list_shapes
+from quarl_bench.backends.c.backend import INTEGER_KERNELS, OPTIMIZE, find_compiler
+from quarl_bench.backends.deployed import DeployedNet, DeployedPolicy
+from quarl_bench.backends.fpga.explore.explorer import explore, fits
+from quarl_bench.backends.fpga.explore.folding import FoldingPlan
+from quarl_bench.backends.fpga.explore.part import PARTS
+from quarl_bench.backends.fpga.rtl.design import Design, write_design
+from quarl_bench.backends.fpga.rtl.stage import split
+from quarl_bench.backends.fpga.tools.simulation import Simulation, find_divergence
 from quarl_bench.boards.emulated import COMPILER, count_instructions
-from quarl_bench.deploy import export
-from quarl_bench.deploy.backend import Port, count_parameters, list_shapes
-from quarl_bench.deploy.c import INTEGER_KERNELS, OPTIMIZE, find_compiler
-from quarl_bench.deploy.deployed import DeployedNet, DeployedPolicy
-from quarl_bench.deploy.fpga.design import Design, write_design
-from quarl_bench.deploy.fpga.explorer import explore, fits
-from quarl_bench.deploy.fpga.folding import Plan
-from quarl_bench.deploy.fpga.part import PARTS
-from quarl_bench.deploy.fpga.simulation import Simulation, find_divergence
-from quarl_bench.deploy.fpga.stage import split
 from quarl_bench.errors import DeploymentError, SpecError
-from quarl_bench.policy.integers import integer_tensors
-from quarl_bench.policy.policy import IntegerPolicy, Observations, Policy
+from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy
+from quarl_bench.policies.storage.integers import integer_tensors
 from quarl_bench.prove.aware import AwareNet
 from quarl_bench.prove.served import ARM, make_for_microcontroller, serve_on_arm, serve_on_microcontroller
-from quarl_bench.quant.affine import Integers
-from quarl_bench.quant.scheme import Family, Scheme
+from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.scheme import Family, Scheme
 from quarl_bench.spec import Source
 
 CALLS = 300
@@ -40,7 +40,7 @@ INSTRUCTIONS = 20  # calls over which an emulator's instructions are averaged
 
 
 @dataclass(frozen=True)
-class Cost:
+class InferenceCost:
     """Of one inference. Sources never mix: microseconds are measured here, instructions emulated, cycles simulated."""
 
     value: float
@@ -49,7 +49,7 @@ class Cost:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ProofSubject:
     """The policy to be proven. `scheme` is the one it was trained or quantized with, `states` are raw observations."""
 
     policy: IntegerPolicy
@@ -72,11 +72,11 @@ class Execution:
     policy: Policy
     how: str
     bytes: int
-    price: Callable[[], Cost]
+    measure_cost: Callable[[], InferenceCost]
     locate: Callable[[Integers], str | None]
 
 
-def open_aware(subject: Subject, _: ExitStack) -> Execution:
+def open_aware(subject: ProofSubject, _: ExitStack) -> Execution:
     """The forward of quantization-aware training; SpecError for a policy that was not trained so."""
     scheme = Scheme.parse(subject.scheme)
     if scheme.family is not Family.AWARE:
@@ -90,13 +90,13 @@ def open_aware(subject: Subject, _: ExitStack) -> Execution:
     )
 
 
-def open_golden(subject: Subject, _: ExitStack) -> Execution:
+def open_golden(subject: ProofSubject, _: ExitStack) -> Execution:
     """The golden model itself, which all others are compared with."""
     size = sum(array.nbytes for array in integer_tensors(subject.policy).values())
     return Execution(subject.policy, "NumPy", size, partial(_time, subject, subject.policy), lambda _: None)
 
 
-def open_backend(backend: str, subject: Subject, stack: ExitStack) -> Execution:
+def open_backend(backend: str, subject: ProofSubject, stack: ExitStack) -> Execution:
     """An artefact in its runtime on this machine."""
     deployed, folder = _export(backend, subject, stack)
     runtime, kernel = deployed.artefact.runtime, deployed.net.runner.kernel
@@ -108,19 +108,19 @@ def open_backend(backend: str, subject: Subject, stack: ExitStack) -> Execution:
     return Execution(deployed, how, size, partial(_time, subject, deployed), locate)
 
 
-def open_arm(subject: Subject, stack: ExitStack) -> Execution:
+def open_arm(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The C policy in an emulated 64-bit ARM process."""
     _, folder = _export("c", subject, stack)
     runner = stack.enter_context(serve_on_arm(folder, _find_ports(subject.policy)))
     size = _measure_code([COMPILER, "-O3", "-DQUARL_S8"], COMPILER.replace("gcc", "size"), folder)
 
-    def price() -> Cost:
-        return Cost(count_instructions(ARM, folder), "instructions", Source.EMULATED)
+    def measure_cost() -> InferenceCost:
+        return InferenceCost(count_instructions(ARM, folder), "instructions", Source.EMULATED)
 
-    return _wrap(subject, runner, size, price)
+    return _wrap(subject, runner, size, measure_cost)
 
 
-def open_microcontroller(subject: Subject, stack: ExitStack) -> Execution:
+def open_microcontroller(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The C policy on an emulated Cortex-M4."""
     import json
 
@@ -128,14 +128,14 @@ def open_microcontroller(subject: Subject, stack: ExitStack) -> Execution:
     runner = stack.enter_context(serve_on_microcontroller(folder, _find_ports(subject.policy)))
     text, data = map(int, make_for_microcontroller(folder, "size").splitlines()[-1].split()[:2])
 
-    def price() -> Cost:
+    def measure_cost() -> InferenceCost:
         report = json.loads(make_for_microcontroller(folder, "test", f"CALLS={INSTRUCTIONS}"))
-        return Cost(float(report["mean_instructions"]), "instructions", Source.EMULATED)
+        return InferenceCost(float(report["mean_instructions"]), "instructions", Source.EMULATED)
 
-    return _wrap(subject, runner, text + data, price)
+    return _wrap(subject, runner, text + data, measure_cost)
 
 
-def open_design(subject: Subject, stack: ExitStack) -> Execution:
+def open_design(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The design in Verilator: the fastest folding of few products a cycle that a part holds."""
     plan, part = _choose_plan(subject)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quarl-prove-"))) / "design"
@@ -144,14 +144,14 @@ def open_design(subject: Subject, stack: ExitStack) -> Execution:
     memory = sum(unit.weights.width * unit.weights.depth for unit in plan.units)
     memory += sum(rom.width * rom.depth for unit in plan.units for roms in unit.thresholds for rom in roms)
 
-    def price() -> Cost:
+    def measure_cost() -> InferenceCost:
         q = subject.policy.net.input.quantize(subject.policy.transform.apply(subject.states[:1]))
-        return Cost(runner.simulation.run(q).latency[0], "cycles", Source.SIMULATED)
+        return InferenceCost(runner.simulation.run(q).latency[0], "cycles", Source.SIMULATED)
 
     net = DeployedNet(runner, subject.policy.net.input, subject.policy.net.output)
     policy = Policy(subject.policy.transform, net, subject.policy.head)
     how = f"Verilator, lanes {'-'.join(map(str, plan.folding.lanes))} for {part}"
-    return Execution(policy, how, -(-memory // 8), price, lambda q: find_divergence(design, q, subject.cache))
+    return Execution(policy, how, -(-memory // 8), measure_cost, lambda q: find_divergence(design, q, subject.cache))
 
 
 class DesignRunner:
@@ -159,7 +159,7 @@ class DesignRunner:
 
     kernel = "verilator"
 
-    def __init__(self, design: Design, subject: Subject) -> None:
+    def __init__(self, design: Design, subject: ProofSubject) -> None:
         """Compile it; DeploymentError without Verilator."""
         self.simulation = Simulation(design, subject.cache)
         self.input, self.output = _find_ports(subject.policy)
@@ -169,7 +169,7 @@ class DesignRunner:
         return self.simulation.run(x.astype(np.int64)).outputs.astype(self.output.dtype)
 
 
-EXECUTORS: dict[str, Callable[[Subject, ExitStack], Execution]] = {
+EXECUTORS: dict[str, Callable[[ProofSubject, ExitStack], Execution]] = {
     "integer": open_golden,  # first: the others are compared with it
     "qat": open_aware,
     "litert": partial(open_backend, "litert"),
@@ -181,7 +181,7 @@ EXECUTORS: dict[str, Callable[[Subject, ExitStack], Execution]] = {
 }
 
 
-def _export(backend: str, subject: Subject, stack: ExitStack) -> tuple[DeployedPolicy, Path]:
+def _export(backend: str, subject: ProofSubject, stack: ExitStack) -> tuple[DeployedPolicy, Path]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quarl-prove-"))) / "artefact"
     deployed = export.export_policy(
         subject.policy,
@@ -194,12 +194,12 @@ def _export(backend: str, subject: Subject, stack: ExitStack) -> tuple[DeployedP
     return deployed, folder
 
 
-def _wrap(subject: Subject, runner: Any, size: int, price: Callable[[], Cost]) -> Execution:
+def _wrap(subject: ProofSubject, runner: Any, size: int, measure_cost: Callable[[], InferenceCost]) -> Execution:
     """What runs the C policy elsewhere, between this machine's ends of the policy."""
     golden = subject.policy
     net = DeployedNet(runner, golden.net.input, golden.net.output)
     policy = Policy(golden.transform, net, golden.head)
-    return Execution(policy, runner.kernel, size, price, lambda q: _compare(golden, q, (net.run(q),)))
+    return Execution(policy, runner.kernel, size, measure_cost, lambda q: _compare(golden, q, (net.run(q),)))
 
 
 def _compare(policy: IntegerPolicy, q: Integers, got: Sequence[Integers]) -> str | None:
@@ -218,7 +218,7 @@ def _find_ports(policy: IntegerPolicy) -> tuple[Port, Port]:
     return Port.of(net.input, net.input_shape), Port.of(net.output, list_shapes(net)[-1])
 
 
-def _choose_plan(subject: Subject) -> tuple[Plan, str]:
+def _choose_plan(subject: ProofSubject) -> tuple[FoldingPlan, str]:
     candidates = explore(split(subject.policy.net), PARTS["xc7a15t"])
     small = [c for c in candidates if sum(unit.multipliers for unit in c.plan.units) <= PRODUCTS]
     for part in PARTS.values():
@@ -228,7 +228,7 @@ def _choose_plan(subject: Subject) -> tuple[Plan, str]:
     raise DeploymentError(f"rtl: no folding fits {', '.join(PARTS)}; use fewer bits or a narrower policy")
 
 
-def _time(subject: Subject, policy: Policy) -> Cost:
+def _time(subject: ProofSubject, policy: Policy) -> InferenceCost:
     """Median time of one call from Python with one state, quantization and head included."""
     times = []
     for call in range(CALLS):
@@ -236,7 +236,7 @@ def _time(subject: Subject, policy: Policy) -> Cost:
         begin = time.perf_counter_ns()
         policy.act(one)
         times.append((time.perf_counter_ns() - begin) / 1e3)
-    return Cost(round(statistics.median(times), 1), "us", Source.MEASURED)
+    return InferenceCost(round(statistics.median(times), 1), "us", Source.MEASURED)
 
 
 def _measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:

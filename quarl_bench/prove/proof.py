@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuarlError, SpecError
-from quarl_bench.policy.policy import Observations, Policy
-from quarl_bench.prove.executors import EXECUTORS, Cost, Execution, Subject
-from quarl_bench.rl.environments import Environment
-from quarl_bench.rl.evaluate import roll_out
+from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.policies.policy import Observations, Policy
+from quarl_bench.prove.executors import EXECUTORS, Execution, InferenceCost, ProofSubject
 
 GOLDEN = "integer"
 
@@ -28,7 +28,7 @@ class Row:
     mean: float = 0.0  # return of an episode
     actions: int = 0
     bytes: int = 0
-    cost: Cost | None = None
+    cost: InferenceCost | None = None
     divergence: str = ""
     reason: str = ""
 
@@ -40,7 +40,7 @@ class Recorder(Policy):
     calls: list[tuple[Observations, NDArray[Any]]] = field(default_factory=list)
 
     def act(self, observations: Observations) -> NDArray[Any]:
-        """As the policy."""
+        """Actions (n, ...) of the policy; the observations and they are kept."""
         actions = super().act(observations)
         self.calls.append((observations, actions))
         return actions
@@ -67,7 +67,7 @@ class Played:
 
     @property
     def actions(self) -> int:
-        """How many there were."""
+        """How many actions were taken."""
         return sum(len(actions) for _, actions in self.calls)
 
 
@@ -76,7 +76,7 @@ class IrreproducibleError(SpecError):
 
 
 def prove(
-    subject: Subject, environment: Environment, seeds: Sequence[int], names: Sequence[str] = tuple(EXECUTORS)
+    subject: ProofSubject, environment: Environment, seeds: Sequence[int], names: Sequence[str] = tuple(EXECUTORS)
 ) -> Iterator[Row]:
     """A row for each executor; the golden model's comes first, whether it is asked for or not."""
     golden, row = _play(GOLDEN, subject, environment, seeds, None)
@@ -93,7 +93,7 @@ def prove(
 
 
 def _play(
-    name: str, subject: Subject, environment: Environment, seeds: Sequence[int], golden: Played | None
+    name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: Played | None
 ) -> tuple[Played, Row]:
     with ExitStack() as stack:
         execution = EXECUTORS[name](subject, stack)
@@ -109,12 +109,12 @@ def _play(
             mean=float(returns.mean()),
             actions=played.actions,
             bytes=execution.bytes,
-            cost=execution.price(),
+            cost=execution.measure_cost(),
             divergence=divergence,
         )
 
 
-def find_divergence(golden: Played, played: Played, subject: Subject, execution: Execution) -> str:
+def find_divergence(golden: Played, played: Played, subject: ProofSubject, execution: Execution) -> str:
     """The first action that is not the golden model's, and where in the net it began; empty when there is none."""
     for step, ((states, expected), (others, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
         if not np.array_equal(states, others):  # the actions before were equal

@@ -1,6 +1,6 @@
 """The C policy on an emulated processor, one inference a request, over two named pipes.
 
-The policy's harness is exchanged for a server (deploy/c99/serve.c), so that the build files of either target do.
+The policy's harness is exchanged for a server (backends/c/c99/serve.c), so that the build files of either target do.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.backends.base import Port, check_input
+from quarl_bench.backends.c.source import read_resource
+from quarl_bench.backends.fpga.tools.library import find_hardware
 from quarl_bench.boards.board import Board, Transport
 from quarl_bench.boards.emulated import build_harness
 from quarl_bench.boards.transport import QEMU
-from quarl_bench.deploy.backend import Port, check_input
-from quarl_bench.deploy.fpga.library import find_hardware
-from quarl_bench.deploy.source import read_resource
 from quarl_bench.errors import BoardError
-from quarl_bench.programs import Program
+from quarl_bench.system.programs import Program
 
 ARM = Board("aarch64", Transport.EMULATED)
 CORE = "cortex-m4"

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.stats import ERROR
+from quarl_bench.judging.statistics import ERROR
 
 if TYPE_CHECKING:
-    from quarl_bench.report.rows import Row
+    from quarl_bench.views.rows import Row
 
 NOTEWORTHY = 1.0  # standard errors
 QUANTILE = NormalDist().inv_cdf(1.0 - ERROR)  # half an interval's width, in standard errors

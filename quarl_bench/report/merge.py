@@ -10,7 +10,7 @@ from quarl_bench.report.documents import Document
 from quarl_bench.report.results import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from quarl_bench.report.rows import Row
+    from quarl_bench.views.rows import Row
 
 ALIKE = ("commit", "settings")  # what parts of one run have in common
 

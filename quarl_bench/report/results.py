@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.atomic import write_file
-from quarl_bench.machine import describe_machine, read_commit
+from quarl_bench.system.atomic import write_file
+from quarl_bench.system.machine import describe_machine, read_commit
 
 if TYPE_CHECKING:  # what builds rows imports torch, and every pytest worker reads results files
-    from quarl_bench.report.rows import Row
+    from quarl_bench.views.rows import Row
 
 SCHEMA_VERSION = 1
 

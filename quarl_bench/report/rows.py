@@ -2,18 +2,16 @@
 
 import math
 from dataclasses import asdict
-from typing import Any
 
-from quarl_bench.cells import name_preprocessing, runtime_versions
-from quarl_bench.claims.catalog import JudgedCase, JudgedClaim
-from quarl_bench.claims.collect import MeasuredCells
-from quarl_bench.claims.judge import describe, weigh_case
-from quarl_bench.claims.pairs import find_error
-from quarl_bench.quant.scheme import Scheme
-from quarl_bench.rl.environments import find_environment
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.experiments.measurement_key import name_preprocessing, runtime_versions
+from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+from quarl_bench.judging.collect import MeasuredCells
+from quarl_bench.judging.judge import case_p_values, describe
+from quarl_bench.judging.pairs import find_error
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement, Source, Verdict
-
-Row = dict[str, Any]
+from quarl_bench.views.rows import Row
 
 
 def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measurement, verdict: Verdict) -> Row:
@@ -29,7 +27,7 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
         "measured": summarise(measured),
         "reference": summarise(reference),
         "paper": judged.paper_values,
-        "p_values": list(weigh_case(judged, reference, measured)),
+        "p_values": list(case_p_values(judged, reference, measured)),
         "source": str(measured.source),
     } | _judged(judged, verdict)
 

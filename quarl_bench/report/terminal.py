@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from quarl_bench.report.rows import Row
-from quarl_bench.stats import star_discoveries
+from quarl_bench.judging.statistics import star_discoveries
+from quarl_bench.views.rows import Row
 
 FEW_REASONS = 4  # alike, that a reader takes in one by one
 ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from quarl_bench.claims.catalog import Claim, expand_cases, expand_claims, read_catalog
-from quarl_bench.report.rows import Row
+from quarl_bench.judging.catalog import Claim, expand_cases, expand_claims
+from quarl_bench.papers.registry import read_catalog
+from quarl_bench.views.rows import Row
 
 PARAMETER = re.compile(r"\[(.+)\]$")  # of a node id
 

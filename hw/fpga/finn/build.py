@@ -4,8 +4,8 @@
     python build.py policy.onnx --output finn-build [--fps 1e4] [--part xc7a15tcpg236-1] [--estimates-only]
 
 100 MHz, folded for a target rate of actions, synthesised out of context. Reports appear in OUTPUT/report; estimates
-need no Vivado. They are comparable with quarl_bench.deploy.fpga.finn. Written for that version's interface; no machine
-of this project has FINN, so it has not been run.
+need no Vivado. They are comparable with quarl_bench.backends.fpga.explore.finn. Written for that version's interface;
+no machine of this project has FINN, so it has not been run.
 """
 
 import argparse

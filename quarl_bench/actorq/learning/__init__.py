@@ -1,0 +1,1 @@
+"""The learner: algorithms, losses, replay, and how many samples an insertion allows."""

@@ -1,0 +1,263 @@
+"""The algorithms that the learner runs on what other policies did, in full precision or under bf16 autocast."""
+
+import contextlib
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import smooth_l1_loss
+
+from quarl_bench.actorq.acting.task import ActorTask
+from quarl_bench.actorq.learning.losses import (
+    average,
+    find_cross_entropy,
+    find_double_goal,
+    find_trace,
+    find_value_loss,
+    make_atoms,
+    project,
+)
+from quarl_bench.actorq.learning.replay import Transitions
+from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.errors import PolicyError
+from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.quantization.net import Activation, Floats, Linear, Net
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
+LARGEST_GRADIENT = 40.0  # norm, as Acme's D4PG
+VALUE_GRADIENT = 10.0  # norm, as stable-baselines3's DQN
+TINY = 1e-8
+DRAWN_GRADIENT = 0.5  # norm, as stable-baselines3's A2C
+TARGET = "target_"  # before a network's name: the copy that follows it
+
+
+class Agent(Protocol):
+    """A learning algorithm with its networks."""
+
+    updates: int
+
+    def update(self, batch: Transitions) -> None:
+        """One gradient step of everything."""
+
+    def export(self) -> PolicyNet:
+        """The policy as it is now; its arrays are copies."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a checkpoint needs."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of `state`."""
+
+
+def make_agent(settings: RunSettings, task: ActorTask) -> Agent:
+    """The algorithm of `settings` with fresh networks, drawn from its seed."""
+    torch.manual_seed(settings.seed)
+    return AGENTS[settings.algo](settings, task)
+
+
+class _Learning:
+    """What both share: networks and optimizers by name, export and checkpoints."""
+
+    networks: dict[str, nn.Module]
+    optimizers: dict[str, torch.optim.Adam]
+
+    def __init__(self, settings: RunSettings, task: ActorTask) -> None:
+        self.settings, self.task, self.updates = settings, task, 0
+
+    def export(self) -> PolicyNet:
+        """The policy as it is now."""
+        linears = [module for module in self.networks["policy"] if isinstance(module, nn.Linear)]  # type: ignore[attr-defined]
+        hidden = [Activation(self.settings.activation)] * (len(linears) - 1)
+        layers = [
+            Linear(linear.weight.detach().numpy().copy(), linear.bias.detach().numpy().copy(), activation)
+            for linear, activation in zip(linears, [*hidden, Activation.NONE], strict=True)
+        ]
+        net = Net(self.task.transform.input_shape, tuple(layers))
+        if not all(np.isfinite(layer.weight).all() for layer in layers):
+            raise PolicyError("the learner diverged: its weights are not finite; lower the rate")
+        return PolicyNet(self.task.transform, net, self.task.head)
+
+    def state(self) -> dict[str, Any]:
+        """Parameters, optimizers and the number of updates."""
+        parts = self.networks | self.optimizers
+        return {name: part.state_dict() for name, part in parts.items()} | {"updates": self.updates}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of `state`."""
+        self.updates = state["updates"]
+        for name, part in (self.networks | self.optimizers).items():
+            part.load_state_dict(state[name])
+
+    def _look(self, batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the networks see before and behind each transition."""
+        apply = self.task.transform.apply
+        return torch.from_numpy(apply(batch.observations)), torch.from_numpy(apply(batch.next_observations))
+
+    def _follow(self) -> None:
+        """Count an update, lower the rates, and copy into the target networks when it is time."""
+        self.updates += 1
+        left = max(1 - self.updates / self.settings.updates, 0.0) if self.settings.decay else 1.0
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = self.settings.rate * left
+        if self.updates % self.settings.target_period == 0:
+            for name in [name for name in self.networks if name.startswith(TARGET)]:
+                self.networks[name].load_state_dict(self.networks[name.removeprefix(TARGET)].state_dict())
+
+    @contextlib.contextmanager
+    def _precision(self) -> Iterator[None]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.learner_precision == "bf16"):
+            yield
+
+    def _step(self, name: str, loss: torch.Tensor, limit: float) -> None:
+        optimizer = self.optimizers[f"{name}_optimizer"]
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.networks[name].parameters(), limit)
+        optimizer.step()
+
+
+class ValueAgent(_Learning):
+    """DQN with double targets and n-step returns."""
+
+    def __init__(self, settings: RunSettings, task: ActorTask) -> None:
+        super().__init__(settings, task)
+        policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
+        self.networks = {"policy": policy, "target_policy": copy.deepcopy(policy)}
+        self.optimizers = {"policy_optimizer": _adam(policy, settings.rate)}
+
+    def update(self, batch: Transitions) -> None:
+        """One gradient step of the Q-network on a batch of transitions."""
+        seen, after = self._look(batch)
+        policy, target = self.networks["policy"], self.networks["target_policy"]
+        with self._precision():
+            with torch.no_grad():
+                goal = find_double_goal(*_ends(batch), policy(after).float(), target(after).float())
+            loss = find_value_loss(policy(seen).float(), torch.from_numpy(batch.actions), goal)
+        self._step("policy", loss, VALUE_GRADIENT)
+        self._follow()
+
+
+class ActorAgent(_Learning):
+    """D4PG (Barth-Maron et al. 2018): a deterministic policy and a distributional critic, n-step returns."""
+
+    def __init__(self, settings: RunSettings, task: ActorTask) -> None:
+        super().__init__(settings, task)
+        policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
+        critic = make_critic(task.inputs + task.outputs, settings.critic, settings.atoms)
+        self.atoms = make_atoms(settings.support, settings.atoms)
+        pair: dict[str, nn.Module] = {"policy": policy, "critic": critic}
+        self.networks = pair | {f"target_{name}": copy.deepcopy(network) for name, network in pair.items()}
+        self.optimizers = {f"{name}_optimizer": _adam(network, settings.rate) for name, network in pair.items()}
+
+    def update(self, batch: Transitions) -> None:
+        """One gradient step of the critic, then one of the policy."""
+        seen, after = self._look(batch)
+        nets = self.networks
+        with self._precision():
+            with torch.no_grad():
+                ahead = nets["target_critic"](torch.cat([after, nets["target_policy"](after).tanh()], 1)).float()
+                goal = project(ahead.softmax(1), *_ends(batch), self.atoms)
+            logits = nets["critic"](torch.cat([seen, torch.from_numpy(batch.actions)], 1)).float()
+        self._step("critic", find_cross_entropy(logits, goal), LARGEST_GRADIENT)
+        with self._precision(), _frozen(nets["critic"]):
+            logits = nets["critic"](torch.cat([seen, nets["policy"](seen).tanh()], 1)).float()
+            loss = -average(logits, self.atoms).mean()
+            self._step("policy", loss, LARGEST_GRADIENT)
+        self._follow()
+
+
+class DrawingAgent(_Learning):
+    """Actor and critic of A2C, corrected by V-trace for actors that are other policies; batches are runs of steps."""
+
+    def __init__(self, settings: RunSettings, task: ActorTask) -> None:
+        super().__init__(settings, task)
+        policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
+        critic = make_perceptron((task.inputs, *settings.critic, 1), settings.activation)
+        self.networks = {"policy": policy, "critic": critic}
+        self.optimizers = {f"{name}_optimizer": _adam(net, settings.rate) for name, net in self.networks.items()}
+
+    def update(self, batch: Transitions) -> None:
+        """One gradient step of the critic, then one of the policy."""
+        seen, after = self._look(batch)
+        # The critic counts in rewards of a whole horizon: values of 100 would take it thousands of steps to reach.
+        horizon = 1 / (1 - self.settings.discount)
+        with self._precision():
+            values, ahead = (horizon * self.networks["critic"](states)[:, 0].float() for states in (seen, after))
+            log_probs = self.networks["policy"](seen).float().log_softmax(1)
+        taken = log_probs.gather(1, torch.from_numpy(batch.actions)[:, None])[:, 0]
+        ratios = taken.detach() - torch.from_numpy(batch.log_probs)
+        rewards, discounts = _ends(batch)
+        goes_on = _follow_on(self._split(seen), self._split(after))
+        goals, advantages = find_trace(
+            self._split(ratios), self._split(rewards), self._split(discounts),
+            self._split(values.detach()), self._split(ahead.detach()), goes_on,
+        )  # fmt: skip
+        advantages = (advantages - advantages.mean()) / (advantages.std() + TINY)
+        self._step("critic", smooth_l1_loss(values, goals.flatten()), DRAWN_GRADIENT)
+        entropy = -(log_probs.exp() * log_probs).sum(1)
+        gain = advantages.flatten() * taken + self.settings.entropy * entropy
+        self._step("policy", -gain.mean(), DRAWN_GRADIENT)
+        self._follow()
+
+    def _split(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.view(-1, self.settings.chunk, *rows.shape[1:])
+
+
+AGENTS: dict[str, Callable[[RunSettings, ActorTask], Agent]] = {
+    "dqn": ValueAgent,
+    "d4pg": ActorAgent,
+    "a2c": DrawingAgent,
+}
+
+
+def make_perceptron(sizes: tuple[int, ...], activation: str) -> nn.Sequential:
+    """Linear layers with `activation` between them."""
+    modules: list[nn.Module] = []
+    for inputs, outputs in itertools.pairwise(sizes):
+        modules += [nn.Linear(inputs, outputs), ACTIVATIONS[activation]()]
+    return nn.Sequential(*modules[:-1])
+
+
+def make_critic(inputs: int, widths: tuple[int, ...], atoms: int) -> nn.Sequential:
+    """Acme's: the first layer normalized and squashed, then ELU."""
+    first, *others = widths
+    modules: list[nn.Module] = [nn.Linear(inputs, first), nn.LayerNorm(first), nn.Tanh()]
+    for size, width in itertools.pairwise([first, *others]):
+        modules += [nn.Linear(size, width), nn.ELU()]
+    return nn.Sequential(*modules, nn.Linear(widths[-1], atoms))
+
+
+def _follow_on(seen: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Whether the next step (runs, steps) begins where this one ended; 0 behind an episode, and at the end of a run."""
+    same = (seen[:, 1:] == after[:, :-1]).all(2)
+    return torch.nn.functional.pad(same, (0, 1)).float()
+
+
+def _ends(batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(batch.rewards), torch.from_numpy(batch.discounts)
+
+
+def _adam(network: nn.Module, rate: float) -> torch.optim.Adam:
+    return torch.optim.Adam(network.parameters(), lr=rate, fused=True)
+
+
+@contextlib.contextmanager
+def _frozen(network: nn.Module) -> Iterator[None]:
+    """Without gradients for the parameters of `network`, which it only passes on."""
+    network.requires_grad_(False)
+    try:
+        yield
+    finally:
+        network.requires_grad_(True)
+
+
+def act_greedily(policy: PolicyNet, observations: Floats) -> NDArray[Any]:
+    """Greedy indices (n,), or actions (n, actions) in [-1, 1]."""
+    outputs = policy.outputs(observations)
+    return outputs.argmax(axis=1) if policy.head.discrete else np.tanh(outputs)

@@ -1,0 +1,61 @@
+"""A learner on disk: what survives `kill -9`. Tensors and arrays only, nothing that would be unpickled."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from quarl_bench.actorq.learning.agents import Agent
+from quarl_bench.actorq.learning.replay import Replay
+from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.errors import StoreError
+from quarl_bench.system.atomic import new_folder
+
+FOLDER, STATE, TENSORS, ROWS = "checkpoint", "state.json", "agent.pt", "replay.npz"
+
+
+def save_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: Replay, facts: dict[str, Any]) -> None:
+    """Replace the checkpoint below `folder` by the present state and `facts` (JSON types)."""
+    with new_folder(folder / FOLDER, STATE) as work:
+        torch.save(agent.state(), work / TENSORS)
+        np.savez(work / ROWS, **replay.state())
+        state = {"network": settings.network, "facts": facts, "rows": replay.count}
+        (work / STATE).write_text(json.dumps(state))
+
+
+def load_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: Replay) -> dict[str, Any]:
+    """Restore agent and replay, and return the facts; StoreError when there is none or it is another network's."""
+    state = read_state(folder, settings)
+    try:
+        agent.restore(torch.load(folder / FOLDER / TENSORS, weights_only=True))
+        with np.load(folder / FOLDER / ROWS, allow_pickle=False) as rows:
+            if state["rows"]:
+                replay.restore(dict(rows), state["rows"])
+        facts: dict[str, Any] = state["facts"]
+    except Exception as error:
+        raise StoreError(f"{folder / FOLDER} cannot be read ({error}); delete it to start over") from error
+    return facts
+
+
+def read_state(folder: Path, settings: RunSettings) -> dict[str, Any]:
+    """What the checkpoint says about itself; StoreError when it is damaged, or another network's."""
+    path = folder / FOLDER / STATE
+    try:
+        state: dict[str, Any] = json.loads(path.read_text())
+        there = state["network"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); there is nothing to resume") from error
+    for name, value in settings.network.items():
+        if there.get(name) != value:
+            raise StoreError(
+                f"{folder / FOLDER} holds another network: its {name} is {there.get(name)}, not {value}; resume with "
+                "that, or start over in another folder"
+            )
+    return state
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is something to resume."""
+    return (folder / FOLDER / STATE).exists()

@@ -1,0 +1,113 @@
+"""What every backend is: it writes a policy as files, and starts files as a runner."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import DeploymentError
+from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Conv2d, Net
+from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+
+Files = Mapping[str, bytes]  # by name; an artefact's folder holds them side by side
+
+
+@dataclass(frozen=True)
+class Port:
+    """The model's input or output: NumPy dtype, shape without the batch axis, quantization (None for floats)."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    scale: np.float32 | None
+    zero_point: int
+
+    @classmethod
+    def of(cls, format: ActivationFormat, shape: tuple[int, ...]) -> "Port":
+        """The port of integers in `format`; `shape` is the net's, an image's channel-first."""
+        return cls(storage_type(format), channel_last(shape), format.scale, format.zero_point)
+
+
+class Runner(Protocol):
+    """One model in one kernel. Not thread-safe: it owns its buffers."""
+
+    @property
+    def kernel(self) -> str:
+        """Whose arithmetic executes it."""
+
+    @property
+    def input(self) -> Port:
+        """Name, shape and type of what the artefact takes."""
+
+    @property
+    def output(self) -> Port:
+        """Name, shape and type of what the artefact returns."""
+
+    def run(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Outputs (n, *output.shape) for inputs (n, *input.shape) of the model's own dtype; row by row as for n = 1.
+
+        Images are channel-last on both sides.
+        """
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to deploy. `write` raises DeploymentError for a policy that the backend has no form for."""
+
+    name: str
+    model: str  # the file that is the model; `write` may add others beside it
+    # For integer policies, and for float32 ones: the first is the one that an export is verified in. None where the
+    # backend has no form for such policies; `write` then says so.
+    kernels: tuple[str, ...]
+    float_kernels: tuple[str, ...]
+    identify: Callable[[], tuple[str, str]]  # name and version of the runtime
+    write: Callable[[IntegerPolicy | PolicyNet], dict[str, bytes]]
+    start: Callable[[Files, str], Runner]
+    list_weight_types: Callable[[Files], tuple[str, ...]]  # as the file holds them, layer by layer
+    renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
+    compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy
+
+
+def list_shapes(net: Net | IntegerNet) -> list[tuple[int, ...]]:
+    """Shapes of the net's input and of every layer's output, channel-first, without the batch axis."""
+    shapes = [net.input_shape]
+    for layer in net.layers:
+        kernel, stride = layer.weight.shape[2:], layer.stride if isinstance(layer, Conv2d | QuantizedLayer) else 1
+        sides = tuple((side - width) // stride + 1 for side, width in zip(shapes[-1][1:], kernel, strict=False))
+        shapes.append((len(layer.bias), *sides))
+    return shapes
+
+
+def storage_type(format: ActivationFormat) -> np.dtype[Any]:
+    """The 8-bit type that holds the integers of `format`."""
+    return np.dtype(np.int8 if format.format.signed else np.uint8)
+
+
+def channel_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of an image with its channels at the end; other shapes as they are."""
+    return (*shape[1:], shape[0]) if len(shape) == 3 else shape
+
+
+def to_channel_last(x: NDArray[Any]) -> NDArray[Any]:
+    """Images (n, channels, height, width) as a model takes them; other batches as they are."""
+    return np.ascontiguousarray(np.moveaxis(x, 1, -1)) if x.ndim == 4 else x
+
+
+def to_channel_first(x: NDArray[Any]) -> NDArray[Any]:
+    """Inverse of `to_channel_last`."""
+    return np.moveaxis(x, -1, 1) if x.ndim == 4 else x
+
+
+def check_input(name: str, x: NDArray[Any], port: Port) -> None:
+    """Refuse what is not a batch of the model's input."""
+    if x.dtype != port.dtype or x.shape[1:] != port.shape:
+        wanted = f"(n, {', '.join(map(str, port.shape))}) {port.dtype}"
+        raise DeploymentError(f"{name}: an input {x.shape} {x.dtype} for a model that takes {wanted}; quantize it")
+
+
+def count_parameters(policy: IntegerPolicy | PolicyNet) -> int:
+    """Number of weights and biases."""
+    return sum(layer.weight.size + layer.bias.size for layer in policy.net.layers)

@@ -1,0 +1,1 @@
+"""C99 without a library: the policy as arrays, compiled where it runs."""

@@ -1,0 +1,132 @@
+"""The C backend: source that computes a policy on integers alone, compiled here to prove it.
+
+An artefact holds source, not machine code: `make test` proves it again wherever there is a compiler.
+"""
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.backends.base import Backend, Files, Port, check_input
+from quarl_bench.backends.c.source import read_resource, write_float_source, write_integer_source
+from quarl_bench.errors import DeploymentError
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
+from quarl_bench.system.programs import Program
+
+MODEL = "policy.c"
+OPTIMIZE = ("-O3", "-march=native")
+X86 = platform.machine() in {"x86_64", "AMD64", "i386", "i686"}
+UNSIGNED = {"u8xs8": ("-DQUARL_U8",), "u8xs8-float": ("-DQUARL_U8", "-DQUARL_FLOAT")}
+SIGNED = {"s8xs8": ("-DQUARL_S8",), "s8xs8-float": ("-DQUARL_S8", "-DQUARL_FLOAT")}
+INTEGER_KERNELS = UNSIGNED | SIGNED if X86 else SIGNED | UNSIGNED  # the first is the machine's own
+# What lets sums be vectorised, one by one: linking with -ffast-math turns off subnormal numbers in the whole process.
+REORDER = ("-fassociative-math", "-freciprocal-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
+           "-ffinite-math-only")  # fmt: skip
+FLOAT_KERNELS: dict[str, tuple[str, ...]] = {"strict": (), "fast-math": REORDER}
+SECONDS = 600  # for a compiler
+
+
+def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
+    """Source, harness and Makefile of a policy; DeploymentError for what the kernels cannot compute."""
+    integer = isinstance(policy, IntegerPolicy)
+    source = write_integer_source(policy) if isinstance(policy, IntegerPolicy) else write_float_source(policy)
+    kernels = INTEGER_KERNELS if integer else FLOAT_KERNELS
+    words = ["+".join(flags) or "-DQUARL_STRICT" for flags in kernels.values()]
+    settings = f"KERNELS = {' '.join(words)}\nLIBRARIES ={'' if integer else ' -lm'}\n"
+    return source | {
+        "harness.c": read_resource("harness.c"),
+        "library.c": read_resource("library.c"),
+        "Makefile": settings.encode() + read_resource("Makefile"),
+    }
+
+
+class CRunner:
+    """A policy's source, compiled for this machine and called through ctypes."""
+
+    def __init__(self, files: Files, kernel: str) -> None:
+        """Compile and load; DeploymentError without a compiler, and with its first complaint when it refuses."""
+        known = INTEGER_KERNELS if "kernels.h" in files else FLOAT_KERNELS
+        if kernel not in known:
+            raise DeploymentError(f"c: unknown kernel {kernel!r}; known are {', '.join(known)}")
+        self.kernel = kernel
+        with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
+            self._library = ctypes.CDLL(str(compile_library(files, known[kernel], Path(folder))))
+        self._run = self._library.policy_run_batch
+        self._run.restype, self._run.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+        self.input, self.output = self._describe(0), self._describe(1)
+
+    def run(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Outputs of a batch, as the protocol says."""
+        check_input("c", x, self.input)
+        x = np.ascontiguousarray(x)
+        y = np.empty((len(x), *self.output.shape), dtype=self.output.dtype)
+        self._run(x.ctypes.data, y.ctypes.data, len(x))
+        return y
+
+    def _describe(self, which: int) -> Port:
+        shape, scale = (ctypes.c_int * 3)(), ctypes.c_float()
+        zero_point, size = ctypes.c_int(), ctypes.c_int()
+        places = [ctypes.byref(place) for place in (scale, zero_point, size)]
+        rank = self._library.policy_describe(which, shape, *places)
+        dtype = {-1: np.int8, 1: np.uint8, 4: np.float32}[size.value]
+        known = None if dtype is np.float32 else np.float32(scale.value)
+        return Port(np.dtype(dtype), tuple(shape[:rank]), known, zero_point.value)
+
+
+def compile_library(files: Files, flags: tuple[str, ...], folder: Path) -> Path:
+    """Write `files` into `folder` and make a shared library of them, without warnings."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    sources = [name for name in files if name.endswith((".c", ".S")) and name != "harness.c"]
+    library = folder / "libpolicy.so"
+    options = ["-std=c99", "-Wall", "-Wextra", "-Werror", *OPTIMIZE, *flags, "-fPIC", "-shared", "-o", library.name]
+    command = [find_compiler(), *options, *sources, "-lm"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeploymentError(f"c: {command[0]} did not run ({error}); name another compiler in CC") from error
+    if done.returncode != 0:
+        complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
+        raise DeploymentError(f"c: {command[0]} refuses {MODEL} ({complaint[:200]}); export again")
+    return library
+
+
+def find_compiler() -> str:
+    """The C compiler: CC, else cc or gcc; DeploymentError when there is none, or it is broken."""
+    for name in (os.environ.get("CC"), "cc", "gcc"):
+        if name and shutil.which(name):
+            Program(name, "gcc").find("c")
+            return name
+    raise DeploymentError("c: no C compiler (cc, gcc); install one, or name it in CC")
+
+
+def identify_compiler() -> tuple[str, str]:
+    """Name and version of the compiler."""
+    name = find_compiler()
+    done = subprocess.run([name, "-dumpfullversion"], capture_output=True, text=True, check=False)  # noqa: S603
+    return f"{name} {' '.join(OPTIMIZE)}", done.stdout.strip() or "unknown"
+
+
+def _list_weight_types(files: Files) -> tuple[str, ...]:
+    layers = files[MODEL].count(b"static void layer_")
+    return ("INT8" if "kernels.h" in files else "FLOAT32",) * layers
+
+
+C = Backend(
+    name="c",
+    model=MODEL,
+    kernels=tuple(INTEGER_KERNELS),
+    float_kernels=tuple(FLOAT_KERNELS),
+    identify=identify_compiler,
+    write=write_model,
+    start=CRunner,
+    list_weight_types=_list_weight_types,
+)

@@ -1,0 +1,149 @@
+"""The layers of a policy as C99: constants, and one function per layer, which calls the kernels of c99/."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.backends.c.arrays import Arrays
+from quarl_bench.errors import DeploymentError
+from quarl_bench.quantization.net import Activation, Conv2d, Layer
+from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.requantize import effective_scale, find_thresholds, split_scale
+
+SMALLEST_SHIFT, LARGEST_SHIFT = -64, 62  # beyond them every product is 0, or clipped
+NARROW = 48  # inputs of a fully connected layer, below which dot products are shorter than what surrounds them
+INT32 = np.iinfo(np.int32)
+FUNCTIONS = {Activation.NONE: "quarl_identity", Activation.RELU: "quarl_relu", Activation.TANH: "tanhf"}
+
+
+def _arrange(weight: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A layer's weight for channel-last activations of channel-first `shape`."""
+    if weight.ndim == 4:
+        return weight.transpose(0, 2, 3, 1)
+    if len(shape) == 3:
+        return weight.reshape(-1, *shape).transpose(0, 2, 3, 1).reshape(weight.shape)
+    return weight
+
+
+def write_integer_layer(
+    arrays: Arrays,
+    index: int,
+    layer: QuantizedLayer,
+    source: ActivationFormat,
+    shape: tuple[int, ...],
+    *,
+    thresholds: bool,
+) -> str:
+    """Constants and function of an integer layer that reads `source` and an input of channel-first `shape`.
+
+    DeploymentError for sums that would leave 32 bits.
+    """
+    name, weight = f"layer_{index}", _arrange(layer.weight, shape)
+    rows = weight.astype(np.int64).reshape(len(weight), -1)
+    bias = layer.bias.astype(np.int64)
+    lowest, highest = source.format.minimum, source.format.maximum
+    folded = {}  # stored = integer + offset, so that bias - (zero_point + offset) * sum(weight) is left
+    for kind, offset in (("U8", -lowest), ("S8", -128 if highest > 127 else 0)):
+        folded[kind] = bias - (source.zero_point + offset) * rows.sum(1)
+        largest = np.abs(rows).sum(1) * max(lowest + offset, highest + offset, -(lowest + offset)) + abs(folded[kind])
+        if largest.max() > INT32.max:
+            raise DeploymentError(f"c: layer {index} sums up to {largest.max()}, beyond 32 bits; use fewer bits")
+    narrow = weight.ndim == 2 and rows.shape[1] < NARROW <= len(rows)
+    declarations = [
+        arrays.declare(f"{name}_weight", weight.T if narrow else weight),
+        "#ifdef QUARL_U8",
+        arrays.declare(f"{name}_bias_u8", folded["U8"].astype(np.int32)),  # a large one is there in either case
+        f"#define {name}_bias {name}_bias_u8",
+        "#else",
+        arrays.declare(f"{name}_bias_s8", folded["S8"].astype(np.int32)),
+        f"#define {name}_bias {name}_bias_s8",
+        "#endif",
+        *_declare_requantization(arrays, name, layer, source, thresholds=thresholds),
+    ]
+    per_channel = int(len(layer.weight_scale) > 1)
+    target = _write_format(layer.output, layer.lowest)
+    low, count = layer.output.format.minimum, len(bias)
+    if thresholds:
+        levels = layer.output.format.levels - 1
+        sizes = f"{count}, {name}_below, {levels}, {per_channel}"
+        finish = f"quarl_apply_thresholds(accumulator, {{y}}, {sizes}, {low}, {target});"
+    else:
+        finish = f"QUARL_REQUANTIZE(accumulator, {{y}}, {count}, {name}, {per_channel}, {target});"
+    if layer.tanh is not None:
+        declarations.append(arrays.declare(f"{name}_table", layer.table.astype(np.int16)))
+        moved = f"{write_offset(layer.output)}, {write_offset(layer.tanh)}"
+        finish += f"\n    quarl_look_up({{y}}, {count}, {name}_table, {low}, {moved});"
+    sums = f"quarl_sum_{{kind}}({{x}}, {name}_weight, {name}_bias, accumulator, {{sizes}});\n    " + finish
+    head = f"static void {name}(const quarl_byte *restrict x, quarl_byte *restrict y)\n{{\n"
+    scratch = f"    static int32_t accumulator[{count}];\n"
+    loops = _write_loops(sums, weight.shape, shape, layer.stride if weight.ndim == 4 else None, narrow=narrow)
+    return "\n".join(declarations) + "\n" + head + scratch + loops + "}"
+
+
+def _declare_requantization(
+    arrays: Arrays, name: str, layer: QuantizedLayer, source: ActivationFormat, *, thresholds: bool
+) -> list[str]:
+    output = layer.output
+    scales = (np.asarray(source.scale), layer.weight_scale, np.asarray(output.scale))
+    if thresholds:
+        levels = find_thresholds(*scales, output.zero_point, output.format.minimum, output.format.maximum)
+        # The last accumulator below a level, because the first above the highest has no 32 bits.
+        return [arrays.declare(f"{name}_below", np.clip(levels - 1, INT32.min, INT32.max).astype(np.int32))]
+    scale = effective_scale(*scales)
+    multiplier, shift = split_scale(scale)
+    return [
+        "#ifdef QUARL_FLOAT",
+        arrays.declare(f"{name}_scale", scale),
+        "#else",
+        arrays.declare(f"{name}_multiplier", multiplier.astype(np.int32)),
+        arrays.declare(f"{name}_shift", np.clip(shift, SMALLEST_SHIFT, LARGEST_SHIFT).astype(np.int8)),
+        "#endif",
+    ]
+
+
+def _write_loops(
+    call: str, weight: tuple[int, ...], shape: tuple[int, ...], stride: int | None, *, narrow: bool = False
+) -> str:
+    """`call` once for a fully connected layer, or for every pixel; it names {kind}, {x}, {y} and {sizes}."""
+    if stride is None:
+        kind = "narrow" if narrow else "linear"
+        return "    " + call.format(kind=kind, x="x", y="y", sizes=f"{weight[1]}, {weight[0]}") + "\n"
+    outputs, height, width, channels = weight
+    rows, columns = ((side - kernel) // stride + 1 for side, kernel in zip(shape[1:], (height, width), strict=True))
+    pitch = shape[2] * channels
+    sizes = f"{pitch}, {height}, {width * channels}, {outputs}"
+    inner = call.format(kind="conv2d", x="corner", y="pixel", sizes=sizes).replace("\n    ", "\n            ")
+    return (
+        f"    for (int row = 0; row < {rows}; row++)\n"
+        f"        for (int column = 0; column < {columns}; column++) {{\n"
+        f"            const {{type}} *corner = x + {stride * pitch}L * row + {stride * channels} * column;\n"
+        f"            {{type}} *pixel = y + ({columns}L * row + column) * {outputs};\n"
+        f"            {inner}\n        }}\n"
+    ).replace("{type}", "quarl_byte" if "quarl_sum" in call else "float")
+
+
+def write_float_layer(arrays: Arrays, index: int, layer: Layer, shape: tuple[int, ...]) -> str:
+    """Constants and function of a float32 layer for an input of channel-first `shape`."""
+    name, weight = f"layer_{index}", _arrange(layer.weight, shape)
+    declarations = [arrays.declare(f"{name}_weight", weight), arrays.declare(f"{name}_bias", layer.bias)]
+    stride = layer.stride if isinstance(layer, Conv2d) else None
+    call = f"quarl_{{kind}}({{x}}, {{y}}, {name}_weight, {name}_bias, {{sizes}});"
+    loops = _write_loops(call, weight.shape, shape, stride)
+    size = math.prod(layer.output_shape(shape))
+    activation = ""
+    if layer.activation is not Activation.NONE:
+        function = FUNCTIONS[layer.activation]
+        activation = f"    for (int i = 0; i < {size}; i++)\n        y[i] = {function}(y[i]);\n"
+    head = f"static void {name}(const float *restrict x, float *restrict y)\n{{\n"
+    return "\n".join(declarations) + "\n" + head + loops + activation + "}"
+
+
+def write_offset(format: ActivationFormat) -> str:
+    """What is added to an integer of `format` where it is stored."""
+    return f"QUARL_OFFSET({format.format.minimum}, {format.format.maximum})"
+
+
+def _write_format(format: ActivationFormat, lowest: int) -> str:
+    return f"QUARL_FORMAT({format.zero_point}, {lowest}, {format.format.maximum}, {write_offset(format)})"

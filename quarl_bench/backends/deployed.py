@@ -1,0 +1,150 @@
+"""A policy that runs from its artefact, and the proof that it acts as it did before deployment."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.backends.artefact import Artefact, Golden, read_artefact
+from quarl_bench.backends.base import Port, Runner, storage_type, to_channel_last
+from quarl_bench.backends.registry import find_backend
+from quarl_bench.errors import DeploymentError, PolicyError
+from quarl_bench.policies.policy import Policy
+from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.net import Floats
+from quarl_bench.quantization.parameters import ActivationFormat
+
+# Float32 sums differ between libraries in their order, and round as their summands do, not as their result: two
+# artefacts of one net agree to this share of its largest golden output, or to this much where that is below 1. Integers
+# agree exactly.
+TOLERANCE = 1e-5
+ONE = np.float32(1)
+
+
+@dataclass(frozen=True, eq=False)
+class DeployedNet:
+    """A model in a runtime, between the observation transform and the action head."""
+
+    runner: Runner
+    input: ActivationFormat | None
+    output: ActivationFormat | None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of a net input without the batch axis, channel-first."""
+        shape = self.runner.input.shape
+        return (shape[2], *shape[:2]) if len(shape) == 3 else shape
+
+    @property
+    def outputs(self) -> int:
+        """Width of the last layer."""
+        return self.runner.output.shape[0]
+
+    def forward(self, x: Floats) -> Floats:
+        """Outputs (n, outputs) for net inputs (n, *input_shape), dequantized where the model is integer.
+
+        Integer models: infinities saturate, NaN is a QuantizationError. Float models refuse both, because kernels
+        differ there.
+        """
+        raw = self.runner.run(self.encode(x))
+        return raw if self.output is None else self.output.dequantize(raw.astype(np.int64))
+
+    def run(self, q: Integers) -> Integers:
+        """Output integers for input integers (n, *input_shape), as an IntegerNet's."""
+        return self.runner.run(to_channel_last(q.astype(self.runner.input.dtype))).astype(np.int64)
+
+    def encode(self, x: Floats) -> NDArray[Any]:
+        """What the model takes for net inputs (n, *input_shape): its type and its layout."""
+        if self.input is not None:
+            return to_channel_last(self.input.quantize(x).astype(self.runner.input.dtype))
+        if not np.isfinite(x).all():
+            raise DeploymentError("observations hold NaN or infinity, where float kernels differ; clip them before")
+        return to_channel_last(x)
+
+
+@dataclass(frozen=True, eq=False)
+class DeployedPolicy(Policy):
+    """The whole map from raw observation to action, computed by an artefact's model."""
+
+    net: DeployedNet
+    artefact: Artefact
+
+
+def load_artefact(folder: Path, kernel: str | None = None) -> DeployedPolicy:
+    """The policy in `folder`, in the kernel that it was verified with unless `kernel` names another.
+
+    DeploymentError for a folder that is truncated, exchanged or ill-formed, and for a kernel that cannot run it all.
+    """
+    artefact = read_artefact(folder)
+    try:
+        return start(artefact, artefact.runtime.kernel if kernel is None else kernel)
+    except (DeploymentError, PolicyError) as error:
+        raise DeploymentError(f"{folder}: {error}") from error
+
+
+def start(artefact: Artefact, kernel: str) -> DeployedPolicy:
+    """An artefact in a runtime; DeploymentError when its model and its manifest contradict each other."""
+    runner = find_backend(artefact.backend).start(artefact.files, kernel)
+    _check_port("input", runner.input, artefact.input)
+    _check_port("output", runner.output, artefact.output)
+    net = DeployedNet(runner, artefact.input, artefact.output)
+    return DeployedPolicy(artefact.transform, net, artefact.head, artefact)
+
+
+def verify(deployed: DeployedPolicy) -> int:
+    """Run all golden pairs again and return how many; DeploymentError names the first element that differs.
+
+    Observations must give the golden inputs, inputs the golden outputs, outputs the golden actions: exactly for
+    integers and indices, within TOLERANCE for floats.
+    """
+    golden, net = deployed.artefact.golden, deployed.net
+    where = f"{net.runner.kernel} kernel"
+    inputs = net.encode(deployed.transform.apply(golden.observations))
+    _require_equal(f"{where}, input", golden.inputs, inputs)
+    outputs = net.runner.run(golden.inputs)
+    unit = np.float32(max(1.0, float(np.abs(golden.outputs).max())))
+    _require_equal(f"{where}, output", golden.outputs, outputs, unit)
+    actions = deployed.act(golden.observations)
+    if net.output is None and deployed.head.discrete:
+        actions = _settle_ties(golden, outputs, actions, unit)
+    head = deployed.head
+    span = ONE if head.low is None or head.high is None else head.high - head.low
+    _require_equal(f"{where}, action", golden.actions, actions, np.maximum(span, 1))
+    return len(golden.actions)
+
+
+def _settle_ties(golden: Golden, outputs: Floats, actions: NDArray[Any], unit: np.float32) -> NDArray[Any]:
+    """Take the golden index where float outputs leave no winner beyond the tolerance."""
+    rows = np.arange(len(outputs))
+    top, expected = outputs[rows, actions], outputs[rows, golden.actions]
+    return np.where(top - expected <= 2 * TOLERANCE * unit, golden.actions, actions)
+
+
+def _require_equal(what: str, expected: NDArray[Any], got: NDArray[Any], unit: Floats | np.float32 = ONE) -> None:
+    """`unit`: the size below which a float's tolerance no longer shrinks."""
+    if expected.shape != got.shape:
+        raise DeploymentError(f"{what}: golden shape {expected.shape}, got {got.shape}; export again")
+    if expected.dtype.kind == "f":
+        equal = np.abs(got - expected) <= TOLERANCE * np.maximum(np.abs(expected), unit)
+    else:
+        equal = got == expected
+    if equal.all():
+        return
+    first = tuple(int(i) for i in np.argwhere(~equal)[0])
+    element = f" {first[1] if len(first) == 2 else first[1:]}" if len(first) > 1 else ""
+    raise DeploymentError(
+        f"{what}{element} of golden pair {first[0]}: expected {expected[first]}, got {got[first]} "
+        f"({(~equal).sum()} of {equal.size} elements differ); the runtime does not compute this policy"
+    )
+
+
+def _check_port(name: str, port: Port, format: ActivationFormat | None) -> None:
+    dtype = np.dtype(np.float32) if format is None else storage_type(format)
+    scale, zero_point = (None, 0) if format is None else (format.scale, format.zero_point)
+    if (port.dtype, port.scale, port.zero_point) != (dtype, scale, zero_point):
+        raise DeploymentError(
+            f"the model's {name} is {port.dtype} of scale {port.scale} and zero point {port.zero_point}, "
+            f"the manifest's {dtype} of {scale} and {zero_point}; export again"
+        )

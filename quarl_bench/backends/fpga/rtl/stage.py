@@ -1,0 +1,159 @@
+"""A layer as hardware sees it: unsigned integers times signed weights, and thresholds on the raw sums.
+
+Bias and zero points only shift a sum, and the table of a Tanh never falls, so all of them move into the thresholds:
+output = lowest + number of thresholds <= sum. Between layers travels that number, which is never negative.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import DeploymentError
+from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Linear
+from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.requantize import Requantization, find_thresholds
+
+EXACT = (Requantization.FP32_RNE, Requantization.THRESHOLDS)  # the rules that thresholds reproduce
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One layer. Inputs are codes in [low, high] of `in_bits`; outputs are counts in [0, 2^out_bits)."""
+
+    name: str
+    weight: NDArray[np.int8]  # (outputs, inputs)
+    in_bits: int
+    in_signed: bool
+    low: int
+    high: int
+    thresholds: Integers  # (outputs, 2^out_bits - 1), ascending, within each sum's reach or one above it
+    out_bits: int
+    lowest: int  # the output integer that a count of zero stands for
+
+    @property
+    def inputs(self) -> int:
+        """Width of what it reads."""
+        return self.weight.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Number of neurons."""
+        return self.weight.shape[0]
+
+    @cached_property
+    def weight_bits(self) -> int:
+        """Of the narrowest signed format that holds all weights; at least 2."""
+        return max(2, signed_bits(int(self.weight.min()), int(self.weight.max())))
+
+    @cached_property
+    def reach(self) -> tuple[Integers, Integers]:
+        """Smallest and largest sum of each neuron."""
+        return reach(self.weight, self.low, self.high)
+
+    @cached_property
+    def sum_bits(self) -> int:
+        """Of a signed format that holds every sum and every threshold."""
+        smallest, largest = self.reach
+        return signed_bits(int(smallest.min()), int(largest.max()) + 1)
+
+    @cached_property
+    def highest(self) -> int:
+        """The largest count that a neuron can reach."""
+        _, largest = self.reach
+        return int((self.thresholds <= largest[:, None]).sum(1).max())
+
+    @property
+    def zeros(self) -> float:
+        """Share of weights that are zero."""
+        return float((self.weight == 0).mean())
+
+    def run(self, codes: Integers) -> Integers:
+        """Counts (n, outputs) for codes (n, inputs)."""
+        sums = codes @ self.weight.astype(np.int64).T
+        return np.asarray((sums[:, :, None] >= self.thresholds[None]).sum(2), dtype=np.int64)
+
+
+def split(net: IntegerNet) -> tuple[Stage, ...]:
+    """The stages of `net`; DeploymentError for convolutions and for rules that thresholds do not reproduce."""
+    if net.requantization not in EXACT:
+        raise DeploymentError(
+            f"fpga: thresholds reproduce fp32_rne, not {net.requantization}; use IntegerNet.with_requantization"
+        )
+    for index, layer in enumerate(net.layers, 1):
+        if layer.kind is not Linear:
+            raise DeploymentError(
+                f"fpga: layer{index} is a convolution, and only Linear layers are supported; deploy to litert"
+            )
+    if len(net.input_shape) != 1:
+        raise DeploymentError(
+            f"fpga: an input of shape {net.input_shape}, and only vectors are supported; use a fully connected policy"
+        )
+    stages: list[Stage] = []
+    source = net.input
+    for index, layer in enumerate(net.layers):
+        stages.append(_fold(f"layer{index + 1}", layer, source, stages[-1] if stages else None))
+        source = layer.result
+    return tuple(stages)
+
+
+def reach(weight: NDArray[np.int8], low: int, high: int) -> tuple[Integers, Integers]:
+    """Smallest and largest sum of each row of `weight` (n, inputs) over codes in [low, high]."""
+    wide = weight.astype(np.int64)
+    positive, negative = np.maximum(wide, 0).sum(1), np.minimum(wide, 0).sum(1)
+    return positive * low + negative * high, positive * high + negative * low
+
+
+def signed_bits(smallest: int, largest: int) -> int:
+    """Width of the narrowest two's complement format that holds both."""
+    return 1 + max((~value if value < 0 else value).bit_length() for value in (smallest, largest))
+
+
+def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: Stage | None) -> Stage:
+    widths = {source.format.bit_width, layer.weight_format.bit_width, layer.result.format.bit_width}
+    if max(widths) > 8:
+        raise DeploymentError(f"fpga: {name} has {max(widths)} bits, and at most 8 are supported; quantize further")
+    levels, lowest = _levels(layer, source)
+    shift = 0 if previous is None else previous.lowest  # a travelling code is the integer less this
+    # threshold <= sum + bias - zero_point * weights, where sum is over integers; over codes it lacks shift * weights
+    rows = layer.weight.astype(np.int64).sum(1)
+    on_codes = levels - (layer.bias.astype(np.int64) + (shift - source.zero_point) * rows)[:, None]
+    low, high = (source.format.minimum, source.format.maximum) if previous is None else (0, previous.highest)
+    smallest, largest = reach(layer.weight, low, high)
+    out_bits = max(1, levels.shape[1].bit_length())
+    spare = np.repeat(largest[:, None] + 1, (1 << out_bits) - 1 - levels.shape[1], axis=1)
+    clipped = np.clip(on_codes, smallest[:, None], largest[:, None] + 1)
+    return Stage(
+        name=name,
+        weight=layer.weight,
+        in_bits=source.format.bit_width if previous is None else previous.out_bits,
+        in_signed=previous is None and source.format.signed,
+        low=low,
+        high=high,
+        thresholds=np.concatenate([clipped, spare], axis=1),
+        out_bits=out_bits,
+        lowest=lowest,
+    )
+
+
+def _levels(layer: QuantizedLayer, source: ActivationFormat) -> tuple[Integers, int]:
+    """Thresholds (outputs, levels) on accumulators, of every output integer above the lowest, and the lowest."""
+    output = layer.output
+    found = find_thresholds(
+        np.asarray(source.scale),
+        layer.weight_scale,
+        np.asarray(output.scale),
+        output.zero_point,
+        output.format.minimum,
+        output.format.maximum,
+    )
+    found = np.broadcast_to(found, (len(layer.bias), found.shape[1]))
+    if layer.tanh is None:
+        return found[:, layer.lowest - output.format.minimum :], layer.lowest
+    lowest, highest = int(layer.table[0]), int(layer.table[-1])
+    # The first integer in front of the table that reaches each integer behind it.
+    first = np.searchsorted(layer.table, np.arange(lowest + 1, highest + 1))
+    return found[:, first - 1], lowest

@@ -1,0 +1,177 @@
+"""The optional stage behind `policy`: output integers become actions, by the table that an integer policy has.
+
+LQCC leaves this step to the host, and so does `policy`; what the table adds in cycles and look-up tables is reported
+apart. One memory of float32 words is read once for each output, so the action leaves as a stream of 32 bits, whose
+words are those that IntegerPolicy.act gives, bit by bit.
+"""
+
+from dataclasses import dataclass
+from string import Template
+
+import numpy as np
+
+from quarl_bench.backends.fpga.explore.folding import WORTH, FoldingPlan
+from quarl_bench.backends.fpga.explore.rom import Rom
+from quarl_bench.backends.fpga.rtl.layer import count_bits
+from quarl_bench.errors import DeploymentError
+from quarl_bench.policies.action_table import look_up, tabulate_actions
+from quarl_bench.policies.policy import IntegerPolicy
+from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.net import Floats
+
+TANH_TOP = "policy_tanh"
+STAGE = "tanh_table"
+WORD_BITS = 32  # a float32
+
+_STAGE = Template("""\
+// Actions for $outputs output integers of $bits bits: a float32 a beat, in the outputs' order; $tables.
+// The first leaves a cycle after the integers came, which are taken with the last.
+module tanh_table (
+    input clk,
+    input reset,
+    input in_valid,
+    output in_ready,
+    input [$in_top:0] in_data,
+    output out_valid,
+    input out_ready,
+    output out_last,
+    output [31:0] out_data
+);
+  reg valid;
+  reg [$index_top:0] index;  // of the word that is shown
+  wire taken = valid && out_ready;
+  assign out_valid = valid;
+  assign out_last  = index == $last;
+  assign in_ready  = taken && out_last;
+
+  wire [$index_top:0] next = reset || !valid || in_ready ? $index_bits'd0 : taken ? index + 1'b1 : index;
+  wire [$bits_top:0] value = in_data[next*$bits+:$bits];
+  always @(posedge clk) begin
+    index <= next;
+    valid <= !reset && in_valid && !in_ready;
+  end
+
+  quarl_rom #(
+      .WIDTH(32),
+      .DEPTH($depth),
+      .ADDRESS_BITS($address_bits),
+      .BLOCK($block),
+      .FILE("$name.mem")
+  ) rom (
+      .clk(clk),
+      .enable(1'b1),
+      .address($address),
+      .data(out_data)
+  );
+endmodule
+""")
+
+_TOP = Template("""\
+// `policy` with the table of its actions behind it.
+module policy_tanh (
+    input clk,
+    input reset,
+    input in_valid,
+    output in_ready,
+    input [$in_top:0] in_data,
+    output out_valid,
+    input out_ready,
+    output out_last,
+    output [31:0] out_data  // a float32
+);
+  wire integers_valid, integers_ready;
+  wire [$out_top:0] integers;
+
+  policy policy (
+      .clk(clk),
+      .reset(reset),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .out_valid(integers_valid),
+      .out_ready(integers_ready),
+      .out_data(integers)
+  );
+
+  tanh_table actions (
+      .clk(clk),
+      .reset(reset),
+      .in_valid(integers_valid),
+      .in_ready(integers_ready),
+      .in_data(integers),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .out_last(out_last),
+      .out_data(out_data)
+  );
+endmodule
+""")
+
+
+@dataclass(frozen=True, eq=False)
+class ActionTable:
+    """Actions (levels, actions) float32 for output integers, `lowest` in the first row."""
+
+    actions: Floats
+    lowest: int
+
+    @classmethod
+    def from_policy(cls, policy: IntegerPolicy) -> "ActionTable":
+        """That of `policy`; DeploymentError for one that chooses by argmax."""
+        if policy.head.discrete:
+            raise DeploymentError("fpga: an argmax head has no table of actions; leave --tanh out")
+        return cls(tabulate_actions(policy), policy.net.output.format.minimum)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all actions have the same bounds, so that one table does for all."""
+        bits = self.actions.view(np.uint32)
+        return bool((bits == bits[:, :1]).all())
+
+    def find_words(self, outputs: Integers) -> Integers:
+        """The bits of the actions (n, actions) for output integers."""
+        return look_up(self.actions, outputs, self.lowest).view(np.uint32).astype(np.int64)
+
+    def build_rom(self, plan: FoldingPlan) -> Rom:
+        """The memory: a word for each code of an output of `plan`, for each action where their bounds differ."""
+        outputs = plan.stages[-1].outputs
+        if self.actions.shape[1] != outputs:
+            raise DeploymentError(f"fpga: a table of {self.actions.shape[1]} actions for a policy of {outputs} outputs")
+        tables = 1 if self.shared else outputs
+        return Rom(STAGE, tables << plan.out_bits, 1, WORD_BITS, lambda: self._list_words(plan)[:, :tables].T)
+
+    def _list_words(self, plan: FoldingPlan) -> Integers:
+        """Words (codes, actions); zero for codes that stand for no output integer."""
+        codes = np.arange(1 << plan.out_bits)
+        values = np.where((codes >> (plan.out_bits - 1) == 1) & plan.out_signed, codes - (1 << plan.out_bits), codes)
+        known = (values >= self.lowest) & (values < self.lowest + len(self.actions))
+        rows = np.clip(values, self.lowest, self.lowest + len(self.actions) - 1)
+        words = self.find_words(np.repeat(rows[:, None], self.actions.shape[1], axis=1))
+        return np.where(known[:, None], words, 0)
+
+
+def write_stage(rom: Rom, plan: FoldingPlan) -> str:
+    """The Verilog of `tanh_table`; its memory is block RAM where that saves something and the folding has one left."""
+    outputs, bits = plan.stages[-1].outputs, plan.out_bits
+    taken = sum(other.blocks for other in plan.roms if other.name in plan.in_blocks)
+    shared = rom.depth == 1 << bits
+    return _STAGE.substitute(
+        name=rom.name,
+        outputs=outputs,
+        bits=bits,
+        bits_top=bits - 1,
+        in_top=outputs * bits - 1,
+        index_bits=count_bits(outputs),
+        index_top=count_bits(outputs) - 1,
+        last=outputs - 1,
+        tables="one table for all" if shared else "a table for each",
+        depth=rom.depth,
+        address_bits=count_bits(rom.depth),
+        block=int(rom.luts >= WORTH * rom.blocks and rom.blocks <= plan.folding.block_rams - taken),
+        address="value" if shared else "{next, value}",
+    )
+
+
+def write_tanh(plan: FoldingPlan) -> str:
+    """The Verilog of `policy_tanh`."""
+    return _TOP.substitute(in_top=plan.in_lanes * plan.in_bits - 1, out_top=plan.stages[-1].outputs * plan.out_bits - 1)

@@ -1,0 +1,1 @@
+"""The programs that simulate, synthesise and place a design."""

@@ -1,0 +1,1 @@
+"""LiteRT: .tflite files written with its own schema, and their runtime."""

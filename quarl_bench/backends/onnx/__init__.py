@@ -1,0 +1,1 @@
+"""ONNX in QDQ form, run by ONNX Runtime."""

@@ -1,0 +1,172 @@
+"""A policy's net as the bytes of an .onnx file: QDQ form for integers, plain operators for float32.
+
+Activations are uint8 (onnxruntime has integer kernels for those only), weights int8, biases int32. A ReLU is the lower
+clip of a quantized output, and a Tanh a table of 256 integers, so that no arithmetic on floats is left once the
+runtime has fused the dequantizations. Images enter channel-last and are transposed inside.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.backends.base import channel_last, list_shapes
+from quarl_bench.errors import DeploymentError
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Activation, Conv2d, Net
+from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.requantize import Requantization
+from quarl_bench.system.extras import require
+
+IR_VERSION = 10  # what onnxruntime since 1.18 reads
+OPSET = 21
+EXACT = (Requantization.FP32_RNE, Requantization.THRESHOLDS)
+OPERATORS = {Activation.RELU: "Relu", Activation.TANH: "Tanh"}
+
+
+def load_onnx() -> Any:
+    """The onnx package; MissingExtra when it is not installed."""
+    return require("onnx", "onnx", "writing .onnx files")
+
+
+def write_integer_model(net: IntegerNet) -> bytes:
+    """The QDQ file of a net whose activations are unsigned; DeploymentError for what the form cannot express."""
+    if net.requantization not in EXACT:
+        raise DeploymentError(
+            f"onnx: onnxruntime requantizes as fp32_rne, not as {net.requantization}; use "
+            "IntegerNet.with_requantization"
+        )
+    shapes, source = list_shapes(net), net.input
+    graph = _Graph(shapes, integer=True)
+    for index, layer in enumerate(net.layers):
+        graph.add_integer_layer(f"layers.{index}", layer, source, shapes[index])
+        source = layer.result
+    return graph.finish()
+
+
+def write_float_model(net: Net) -> bytes:
+    """The file of a float32 net."""
+    shapes = list_shapes(net)
+    graph = _Graph(shapes, integer=False)
+    for index, layer in enumerate(net.layers):
+        name = f"layers.{index}"
+        graph.flatten(layer.weight, shapes[index])
+        parameters = [
+            graph.add_constant(f"{name}.weight", layer.weight),
+            graph.add_constant(f"{name}.bias", layer.bias),
+        ]
+        stride = layer.stride if isinstance(layer, Conv2d) else None
+        graph.add_affine(f"{name}.sum", [graph.last, *parameters], stride)
+        if layer.activation is not Activation.NONE:
+            graph.add(OPERATORS[layer.activation], [graph.last], f"{name}.activation")
+    return graph.finish()
+
+
+class _Graph:
+    """A file under construction; `last` names the activation that the next operator reads."""
+
+    def __init__(self, shapes: list[tuple[int, ...]], *, integer: bool) -> None:
+        self._onnx = load_onnx()
+        self._type = self._onnx.TensorProto.UINT8 if integer else self._onnx.TensorProto.FLOAT
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._input, self._output = channel_last(shapes[0]), channel_last(shapes[-1])
+        self.last = "input"
+        self._mapped: ActivationFormat | None = None  # the output's format, where a table gives it
+        if len(self._input) == 3:
+            self.add("Transpose", ["input"], "input.channel_first", perm=[0, 3, 1, 2])
+
+    def add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """One node; its output becomes `last`."""
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        self.last = output
+        return output
+
+    def add_constant(self, name: str, values: NDArray[Any] | np.generic) -> str:
+        """Add an initializer; its name is returned."""
+        self._constants.append(self._onnx.numpy_helper.from_array(np.array(values, order="C"), name))
+        return name
+
+    def flatten(self, weight: NDArray[Any], shape: tuple[int, ...]) -> None:
+        """Make a vector of an image, still quantized, in front of a fully connected layer."""
+        if weight.ndim == 2 and len(shape) == 3:
+            self.add("Flatten", [self.last], f"{self.last}.flat", axis=1)
+
+    def add_affine(self, name: str, inputs: list[str], stride: int | None) -> None:
+        """Input, weight and bias through a convolution with `stride`, or a fully connected layer for None."""
+        if stride is None:
+            self.add("Gemm", inputs, name, transB=1)
+        else:
+            self.add("Conv", inputs, name, strides=[stride, stride])
+
+    def add_integer_layer(
+        self, name: str, layer: QuantizedLayer, source: ActivationFormat, shape: tuple[int, ...]
+    ) -> None:
+        """A layer between its own dequantizations and its quantization, then what bounds or maps the integers."""
+        self.flatten(layer.weight, shape)
+        scale, output = layer.weight_scale, layer.output
+        per_channel = {"axis": 0} if len(scale) > 1 else {}
+        scale = scale if per_channel else scale.reshape(())
+        zeros = np.zeros(scale.shape, dtype=np.int8)
+        numbers: dict[str, tuple[str, Any, Any, dict[str, int]]] = {
+            "x": (self.last, source.scale, np.uint8(source.zero_point), {}),
+            "weight": (self.add_constant(f"{name}.weight", layer.weight), scale, zeros, per_channel),
+            "bias": (
+                self.add_constant(f"{name}.bias", layer.bias),
+                source.scale * scale,
+                zeros.astype(np.int32),
+                per_channel,
+            ),
+        }
+        inputs = [
+            self.add(
+                "DequantizeLinear",
+                [of, *self._quantization(f"{name}.{part}", factor, zero)],
+                f"{name}.{part}.float",
+                **axis,
+            )
+            for part, (of, factor, zero, axis) in numbers.items()
+        ]
+        self.add_affine(f"{name}.sum", inputs, layer.stride if layer.kind is Conv2d else None)
+        target = self._quantization(f"{name}.output", output.scale, np.uint8(output.zero_point))
+        self.add("QuantizeLinear", [self.last, *target], f"{name}.output")
+        if layer.lowest > 0 or output.format.maximum < 255:
+            bounds = [
+                self.add_constant(f"{name}.{side}", np.uint8(value))
+                for side, value in (("lowest", layer.lowest), ("highest", output.format.maximum))
+            ]
+            self.add("Clip", [self.last, *bounds], f"{name}.clipped")
+        self._mapped = layer.tanh
+        if layer.tanh is not None:
+            table = np.zeros(256, dtype=np.uint8)
+            table[output.format.minimum : output.format.maximum + 1] = layer.table
+            self.add("Cast", [self.last], f"{name}.index", to=self._onnx.TensorProto.INT32)
+            self.add("Gather", [self.add_constant(f"{name}.table", table), self.last], f"{name}.tanh", axis=0)
+
+    def finish(self) -> bytes:
+        """The file; the last activation is its output."""
+        helper = self._onnx.helper
+        if len(self._output) == 3:
+            self.add("Transpose", [self.last], "output", perm=[0, 2, 3, 1])
+        else:
+            self._nodes[-1].output[0] = "output"
+        ports = [
+            helper.make_tensor_value_info(name, self._type, ["n", *shape])
+            for name, shape in (("input", self._input), ("output", self._output))
+        ]
+        graph = helper.make_graph(self._nodes, "policy", ports[:1], ports[1:], self._constants)
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="quarl_bench")
+        if self._mapped is not None:  # no operator says what the table's integers mean
+            port = {"output.scale": str(self._mapped.scale), "output.zero_point": str(self._mapped.zero_point)}
+            helper.set_model_props(model, port)
+        self._onnx.checker.check_model(model)
+        return bytes(model.SerializeToString())
+
+    def _quantization(
+        self, name: str, scale: NDArray[Any] | np.generic, zero_point: NDArray[Any] | np.generic
+    ) -> list[str]:
+        return [
+            self.add_constant(f"{name}.scale", np.asarray(scale, dtype=np.float32)),
+            self.add_constant(f"{name}.zero_point", np.asarray(zero_point)),
+        ]

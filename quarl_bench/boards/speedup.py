@@ -1,0 +1,156 @@
+"""Verdicts on Table 4: fp32 over int8 on one board, in time and in memory, and why a ratio is what it is."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from quarl_bench.boards.timing import Comparison, Timing
+from quarl_bench.judging.retention import conclude
+from quarl_bench.judging.statistics import Interval
+from quarl_bench.spec import Outcome, Verdict
+
+DOT_PRODUCT = ("asimddp", "i8mm", "avx512_vnni", "avx_vnni")  # instructions that multiply and add int8 at once
+PAPER_CAVEATS = (
+    (
+        "the paper's milliseconds are a reference, no target: its Policy II takes 900 times as long as Policy I for 14 "
+        "times the parameters, which no network of these widths explains; it names swap, but 0.6 MB do not swap"
+    ),
+    "the paper's Policy III is 208.115 ms in its table and 201.115 ms in its text",
+)
+
+
+def judge_speed(compared: Comparison, threshold: float) -> Verdict:
+    """Whether int8 is more than `threshold` times as fast as fp32; void times give no interval."""
+    faults = compared.faults
+    if faults or not compared.timed:
+        estimate = compared.find_speedup().estimate if compared.timed else None
+        needed = f"void: {'; '.join(faults)}. Run again on an idle board"
+        return _conclude(compared, Outcome.INCONCLUSIVE, estimate, None, threshold, needed)
+    interval = compared.find_speedup()
+    outcome = conclude(interval[1:], threshold, math.inf)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratio varies"
+    return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
+
+
+def judge_size(compared: Comparison, threshold: float) -> Verdict:
+    """Whether the int8 file is `threshold` times smaller, scales, biases and metadata included; known exactly."""
+    ratio = compared.first.check.bytes / compared.second.check.bytes
+    interval = Interval(ratio, ratio, ratio)
+    outcome = Outcome.SUPPORTED if ratio >= threshold else Outcome.REFUTED
+    return _conclude(compared, outcome, ratio, interval, threshold)
+
+
+def judge_memory(compared: Comparison, threshold: float) -> Verdict:
+    """Whether the int8 process's peak resident memory is `threshold` times smaller; other work does not change it."""
+    if not compared.timed:
+        needed = f"void: {'; '.join(compared.faults)}. Run again on an idle board"
+        return _conclude(compared, Outcome.INCONCLUSIVE, None, None, threshold, needed)
+    interval = compared.find_memory_ratio()
+    outcome = conclude(interval[1:], threshold, math.inf)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the peaks vary"
+    return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
+
+
+def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
+    """Whether from every policy to the next larger one the ratio of times grows more than `threshold`-fold.
+
+    The step that grows least decides. Its limits are those of both ratios at once, which is wider than 90%.
+    """
+    ordered = sorted(compared, key=lambda found: found.first.check.parameters)
+    faults = sorted({fault for found in ordered for fault in found.faults})
+    if faults or not all(found.timed for found in ordered):
+        needed = f"void: {'; '.join(faults)}. Run again on an idle board"
+        return _conclude(ordered[0], Outcome.INCONCLUSIVE, None, None, threshold, needed)
+    ratios = [found.find_speedup() for found in ordered]
+    steps = [Interval(b.estimate / a.estimate, b.low / a.high, b.high / a.low) for a, b in pairwise(ratios)]
+    least = min(steps, key=lambda step: step.low)
+    if any(step.high < threshold for step in steps):
+        least = min(steps, key=lambda step: step.high)
+    outcome = conclude(least[1:], threshold, math.inf)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratios vary"
+    verdict = _conclude(ordered[0], outcome, least.estimate, least, threshold, needed)
+    found = ", ".join(
+        f"{f.first.check.parameters:,} parameters: {r.estimate:.3g}x" for f, r in zip(ordered, ratios, strict=True)
+    )
+    return replace(verdict, scope=f"these policies on {ordered[0].board.name}", policies=len(ordered), caveats=(found,))
+
+
+def explain_speed(compared: Comparison) -> str:
+    """What decides the ratio of times: size, instruction set, runtime and kernel, threads."""
+    state, fp32, int8 = compared.after, compared.first, compared.second
+    found = [name for name in state.features if name in DOT_PRODUCT]
+    dot = f"int8 dot product ({', '.join(found)})" if found else "no int8 dot product instruction"
+    parts = [
+        f"{fp32.check.parameters:,} parameters",
+        f"{state.processor} ({state.architecture}), {dot}",
+        ", ".join(f"{t.check.scheme} by {t.check.runtime} in {t.check.kernel} kernels" for t in (fp32, int8)),
+        f"{compared.board.threads} thread{'s' if compared.board.threads > 1 else ''}",
+    ]
+    if int8.check.kernel == "builtin" and fp32.check.kernel != "builtin":
+        parts.append("this runtime has no XNNPACK for int8")
+    return "; ".join(parts)
+
+
+def explain_size(compared: Comparison) -> str:
+    """What keeps the ratio of files from four."""
+    fp32, int8 = compared.first.check, compared.second.check
+    return (
+        f"{fp32.parameters:,} parameters: {fp32.bytes:,} -> {int8.bytes:,} bytes, of which "
+        f"{int8.bytes - int8.parameters:,} are 32-bit biases, scales and metadata"
+    )
+
+
+def explain_memory(compared: Comparison) -> str:
+    """What keeps the ratio of peaks from that of the files; of files alone where nothing ran."""
+    if not compared.timed:
+        return explain_size(compared)
+    fp32, int8 = ((timing.peak_rss / 2**20, timing.check.bytes / 2**20) for timing in (compared.first, compared.second))
+    return (
+        f"peaks of {fp32[0]:.1f} and {int8[0]:.1f} MiB, of which the files are {fp32[1]:.2f} and {int8[1]:.2f}: the "
+        "rest is the process, its runtime, and the weights as that packs them"
+    )
+
+
+def describe_timing(timing: Timing) -> str:
+    """One line: percentiles of a call, control rate, memory."""
+    p50, p90, p99, longest = (timing.find_ns(name) / 1e6 for name in ("p50", "p90", "p99", "max"))
+    block = timing.blocks[0]
+    energy = "" if timing.millijoules is None else f", {timing.millijoules:.4g} mJ a call"
+    faults = max(b.major_faults for b in timing.blocks)
+    return (
+        f"{timing.check.scheme}: p50 {p50:.4g} ms, p90 {p90:.4g}, p99 {p99:.4g}, max {longest:.4g} over "
+        f"{timing.calls:,} calls; {timing.hertz:,.0f} Hz; init {block.init_ms:.3g} ms, first {block.first_ms:.3g}; "
+        f"peak {timing.peak_rss / 2**20:.1f} MiB resident, {faults} major faults{energy}"
+    )
+
+
+def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
+    """One line for terminal and report."""
+    numbers = "no number" if verdict.estimate is None else f"{verdict.estimate:.3g}x"
+    if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
+        numbers += f" [{verdict.low:.3g}, {verdict.high:.3g}]"
+    line = f"{verdict.outcome}: fp32/int8 {numbers} against {verdict.threshold:g}x on {compared.board.name}"
+    return f"{line}; {verdict.needed}" if verdict.needed else line
+
+
+def _conclude(
+    compared: Comparison,
+    outcome: Outcome,
+    estimate: float | None,
+    interval: Interval | None,
+    threshold: float,
+    needed: str = "",
+) -> Verdict:
+    return Verdict(
+        outcome=outcome,
+        estimate=estimate,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        threshold=threshold,
+        scope=f"this policy on {compared.board.name}",
+        policies=1,
+        episodes=0,
+        distinct_episodes=0,
+        needed=needed,
+    )

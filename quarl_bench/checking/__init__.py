@@ -1,0 +1,1 @@
+"""What `quarl check` computes: one policy, many schemes, one answer."""

@@ -1,0 +1,202 @@
+"""`quarl actorq`: quantized actors, a full-precision learner, on Ray; lists of options are swept."""
+
+import argparse
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import STOPPING, read_seeds
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.errors import SpecError
+from quarl_bench.system.atomic import open_file, open_folder
+from quarl_bench.system.counts import MOST_STEPS, read_episodes, read_positive
+from quarl_bench.system.extras import needing
+
+if TYPE_CHECKING:
+    from quarl_bench.actorq.comparison import Row
+    from quarl_bench.actorq.settings import RunSettings
+
+STOPPED = 3
+SWEPT = ("seed", "update_period", "actors", "precision")  # precisions side by side: a machine's load drifts
+
+
+def add_command(commands: Any) -> None:
+    """`actorq` and its options."""
+    command = add(commands, "actorq", run, "Train with quantized actors and a full-precision learner.",
+                  "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
+    command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
+    command.add_argument("environment", help="environment, for example cartpole")
+    command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
+    swept = command.add_argument_group("what is swept: a list makes a run of every combination")
+    swept.add_argument("--precision", type=_read_words, default=("int8",), metavar="LIST",
+                       help="of the actors: fp32, fp16, int8. Default: int8.")  # fmt: skip
+    swept.add_argument("--actors", type=_read_numbers, default=(1,), metavar="LIST", help="how many. Default: 1.")
+    swept.add_argument("--update-period", type=_read_numbers, default=(None,), metavar="LIST",
+                       help="steps of an actor between two pulls. Default: the recipe's.")  # fmt: skip
+    swept.add_argument("--seeds", type=read_seeds, default=(0,), metavar="LIST", help="as 0..2. Default: 0.")
+    learning = command.add_argument_group("learning")
+    learning.add_argument("--widths", type=_read_numbers, metavar="LIST",
+                          help="hidden layers, as 2048,2048,2048. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--steps", type=partial(read_positive, most=MOST_STEPS),
+                          help="of all actors together. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--batch", type=read_positive, help="transitions per update. Default: the recipe's.")
+    learning.add_argument("--n-step", type=read_positive, metavar="N",
+                          help="rewards of a return before it is estimated. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--samples-per-insert", type=float, metavar="X",
+                          help="transitions sampled per transition inserted. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--warmup", type=read_positive, metavar="N",
+                          help="random transitions before learning starts. Default: the recipe's.")  # fmt: skip
+    learning.add_argument("--rate", type=float, help="of Adam. Default: the recipe's.")
+    learning.add_argument("--behaviour-log-probs", action="store_true",
+                          help="actors state the probability of what they did, and the learner corrects for it "
+                          "(V-trace), as on-policy algorithms need. Default: not.")  # fmt: skip
+    learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
+    shipping = command.add_argument_group("weights")
+    shipping.add_argument("--communication", help="precision in which they are shipped. Default: the actors'.")
+    shipping.add_argument("--compress", action="store_true", help="with zstd. Default: not.")
+    shipping.add_argument("--publish-period", type=read_positive, metavar="N",
+                          help="updates between two broadcasts. Default: the recipe's.")  # fmt: skip
+    shipping.add_argument("--runtime", help="what actors infer with: c, litert, torch. Default: c.")
+    engine = command.add_argument_group("engine")
+    engine.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
+    engine.add_argument("--object-store", type=read_positive, metavar="MB", help="of a local Ray. Default: Ray's own.")
+    engine.add_argument("--pin", action="store_true",
+                        help="learner on the first core, actors on the others. Default: not.")  # fmt: skip
+    engine.add_argument("--resume", action="store_true", help="from checkpoints; finished runs are kept. Default: not.")
+    engine.add_argument("--points", type=read_positive, default=20, metavar="N",
+                        help="of the learning curve. Default: 20.")  # fmt: skip
+    engine.add_argument("--episodes", type=read_episodes, default=20, metavar="N",
+                        help="per point of the curve, behind the run. Default: 20.")  # fmt: skip
+    engine.add_argument("--test-episodes", type=read_episodes, default=100, metavar="N",
+                        help="that score the best policy, behind the run. Default: 100.")  # fmt: skip
+    engine.add_argument("--plot", type=Path, metavar="FILE", help="where an actor's time goes, as PNG. Default: none.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train every combination, one after the other, and print what they cost."""
+    from quarl_bench.actorq.comparison import compare_runs
+
+    with needing("actorq", "ActorQ"):
+        from quarl_bench.training.sb3.run import Interrupted
+
+    runs = _list_settings(options)
+    open_folder(options.output)
+    if options.plot:
+        open_file(options.plot)
+    try:
+        records = [_train(options, settings) for settings in runs]
+    except Interrupted as reason:
+        say(str(reason))
+        return STOPPED
+    rows = compare_runs(records)
+    if options.plot:
+        _plot(options.plot, rows)
+    print_result(options, {"runs": records}, _describe(rows))
+    return 0
+
+
+def _list_settings(options: argparse.Namespace) -> "list[RunSettings]":
+    """All combinations; SpecError before anything runs."""
+    from quarl_bench.actorq.acting.task import open_task
+    from quarl_bench.actorq.settings import choose_settings
+
+    fixed = {
+        name: getattr(options, name)
+        for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "warmup", "rate",
+                     "learner_precision", "communication", "publish_period", "runtime")
+    } | {
+        "compress": options.compress,
+        "log_probs": options.behaviour_log_probs,
+        "pin": options.pin,
+        "points": options.points,
+    }  # fmt: skip
+    swept = (options.seeds, options.update_period, options.actors, options.precision)
+    runs = [
+        choose_settings(options.algo, options.environment, **fixed, **dict(zip(SWEPT, values, strict=True)))
+        for values in itertools.product(*swept)
+    ]
+    open_task(runs[0])
+    return runs
+
+
+def _train(options: argparse.Namespace, settings: "RunSettings") -> dict[str, Any]:
+    from quarl_bench.actorq.record import RECORD, read_record
+    from quarl_bench.actorq.training import RunOptions, train
+    from quarl_bench.system.machine import describe_machine
+
+    folder = options.output / f"{settings.name}-a{settings.actors}-u{settings.update_period}"
+    if (folder / RECORD).exists():
+        if not options.resume:
+            raise SpecError(f"{folder} holds a finished run; pass --resume to keep it, or another --output")
+        record = read_record(folder)
+        if record["settings"] != settings.as_dict():
+            raise SpecError(f"{folder} holds a run with other options; choose another --output")
+        return record
+    return train(
+        settings,
+        folder,
+        RunOptions(
+            address=options.address,
+            store=None if options.object_store is None else options.object_store << 20,
+            resume=options.resume,
+            progress=sys.stderr.isatty(),
+            validation=options.episodes,
+            test=options.test_episodes,
+            should_stop=_listen(),
+            note=say,
+            metadata={"machine": describe_machine()},
+        ),
+    )
+
+
+def _listen() -> Callable[[], bool]:
+    """Whether the process was asked to end: by SIGTERM, or once from the keyboard."""
+    asked: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, note)
+    return lambda: bool(asked)
+
+
+def _describe(rows: "list[Row]") -> str:
+    from quarl_bench.actorq.comparison import list_breakdown, list_summary
+
+    loads = [row.record["load"] for row in rows]
+    lines = [*format_table(list_summary(rows)), "", *format_table(list_breakdown(rows)), ""]
+    lines.append(
+        f"measured on {os.cpu_count()} cores under a load of {min(loads):.1f} to {max(loads):.1f}; `ceiling`: actors "
+        "that infer and load in no time (Amdahl); `loop`: CPU time of an actor's step without waiting"
+    )
+    return "\n".join(lines)
+
+
+def _plot(path: Path, rows: "list[Row]") -> None:
+    from quarl_bench.actorq.comparison import name_run
+    from quarl_bench.actorq.record import read_acting
+    from quarl_bench.system.atomic import write_file
+
+    with needing("report", "a figure"):
+        from quarl_bench.report.page.breakdown import draw_breakdown
+        from quarl_bench.report.page.plots import render_png
+
+    bars = [(name_run(row), read_acting(row.record).per_step()) for row in rows]
+    write_file(path, render_png(draw_breakdown(bars)))
+
+
+def _read_numbers(text: str) -> tuple[int, ...]:
+    return tuple(read_positive(part) for part in text.split(","))
+
+
+def _read_words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))

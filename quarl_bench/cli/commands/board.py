@@ -1,0 +1,96 @@
+"""`quarl board`: is a board there, what state is it in, and does an artefact run on it?"""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.printing import print_result, say
+
+if TYPE_CHECKING:
+    from quarl_bench.boards.timing import Comparison, State
+
+DIFFERS, VOID = 1, 3
+EXIT_CODES = (
+    "exit codes: 0 equal, and times that count; 1 outputs differ from the golden ones; 2 wrong input, or no board; "
+    "3 times are void; 130 interrupted"
+)
+
+
+def add_command(commands: Any) -> None:
+    """`board` and its options."""
+    command = add(commands, "board", run, "Look at a board; check an artefact there, or time two of them in turns.",
+                  "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
+    command.add_argument("name", help="a board of the file, or `local`, this machine")
+    command.add_argument(
+        "artefacts", nargs="*", type=Path, metavar="ARTEFACT",
+        help="folder of `quarl deploy`: one is checked, two are checked and timed in turns. Default: none.",
+    )  # fmt: skip
+    command.add_argument(
+        "--boards", type=Path, metavar="FILE", help="board file, as hw/boards.example.toml. Default: only `local`."
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Describe the state; check or compare the artefacts: 1 where outputs differ, 3 where times are void."""
+    from quarl_bench.backends.artefact import read_artefact
+    from quarl_bench.boards.board import find_board
+    from quarl_bench.boards.session import open_session
+    from quarl_bench.errors import SpecError
+
+    if len(options.artefacts) > 2:
+        raise SpecError(f"{len(options.artefacts)} artefacts; one is checked, two are compared")
+    board = find_board(options.name, options.boards)
+    for folder in options.artefacts:
+        read_artefact(folder)  # here, where the folder has the name that was typed
+    code = 0
+    with open_session(board) as session:
+        result: dict[str, Any] = {"board": board.name, "source": str(board.source), "state": asdict(session.state)}
+        lines = [f"{board.name}: {_describe_state(session.state)}"]
+        if len(options.artefacts) == 1:
+            check = session.check(options.artefacts[0])
+            result["check"] = asdict(check)
+            lines.append(str(check))
+            code = DIFFERS if check.first else 0
+        elif options.artefacts:
+            compared = session.compare((options.artefacts[0], options.artefacts[1]), progress=say)
+            result |= _summarise(compared)
+            lines += _list_lines(compared)
+            differs = any(timing.check.first for timing in (compared.first, compared.second))
+            code = DIFFERS if differs else VOID if compared.faults else 0
+    print_result(options, result, "\n".join(lines))
+    return code
+
+
+def _describe_state(state: "State") -> str:
+    runtimes = ", ".join(f"{name} {version}" for name, version in state.runtimes.items())
+    details = [
+        f"{state.processor}, {state.architecture}, {state.cores} cores ({' '.join(state.features)})",
+        f"Python {state.python}, {runtimes}, compiler {state.compiler or 'none'}",
+        f"others use {state.others:.2f} cores, governor {state.governor or 'unknown'}",
+        f"{state.memory_free >> 20:,} of {state.memory >> 20:,} MiB free",
+    ]
+    if state.celsius is not None:
+        details.append(f"{state.celsius:.0f} C")
+    if state.throttled:
+        details.append(f"throttling flags {state.throttled:#x}")
+    return "; ".join(details)
+
+
+def _list_lines(compared: "Comparison") -> list[str]:
+    from quarl_bench.boards.speedup import describe_timing, explain_speed
+
+    lines = [str(timing.check) for timing in (compared.first, compared.second)]
+    if compared.timed:
+        lines += [describe_timing(timing) for timing in (compared.first, compared.second)]
+        lines.append("ratio {:.3g}x [{:.3g}, {:.3g}]".format(*compared.find_speedup()))
+    return [*lines, explain_speed(compared), *(f"VOID: {fault}" for fault in compared.faults)]
+
+
+def _summarise(compared: "Comparison") -> dict[str, Any]:
+    from quarl_bench.report.board_rows import summarise_timing
+
+    timings = [summarise_timing(compared, timing) for timing in (compared.first, compared.second)]
+    ratio = list(compared.find_speedup()) if compared.timed else None
+    return {"timings": timings, "ratio": ratio, "faults": list(compared.faults)}

@@ -1,0 +1,79 @@
+"""`quarl deploy`: a policy as an artefact that has proved itself."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.printing import print_result
+
+if TYPE_CHECKING:
+    from quarl_bench.policies.policy import Policy
+
+DEFAULTS = {"litert-dynamic": "w8symnarrowpc"}  # schemes, where they are not int8
+STATES = 256  # from which the golden pairs are taken
+
+
+def add_command(commands: Any) -> None:
+    """`deploy` and its options."""
+    command = add(commands, "deploy", run, "Export a policy as an artefact and re-run its golden pairs.",
+                  "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument(
+        "--scheme",
+        help="fp32, fp16, w2..w32, int<bits>, i<bits>c<bits>o<bits>ptq; of integers, litert runs int8 alone. Default: "
+        "int8; of litert-dynamic, w8symnarrowpc, its weights' own; of a folder of integers, as training with --scheme "
+        "writes it, theirs.",
+    )
+    command.add_argument(
+        "--backend", default="litert",
+        help="form of the artefact: litert, litert-dynamic, c, onnx or dump. Default: litert.",
+    )  # fmt: skip
+    command.add_argument(
+        "--output", type=Path, required=True, help="folder to write; an artefact there is replaced. Default: none."
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Export, load again, and re-run the golden pairs."""
+    from quarl_bench.backends.deployed import TOLERANCE, load_artefact, verify
+    from quarl_bench.backends.export import export_policy
+    from quarl_bench.backends.registry import find_backend
+    from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, collect_observations
+    from quarl_bench.quantization.scheme import Scheme
+
+    use_one_thread()
+    backend = find_backend(options.backend)  # an unknown one says so before anything is played
+    scheme = Scheme.parse(options.scheme or DEFAULTS.get(options.backend, "int8"))
+    player: Policy
+    quantized: Policy
+    integers = find_integers(options)
+    if integers is None:
+        stored, environment = open_task(options)
+        backend.identify()  # so does a missing runtime or compiler
+        player, quantized, sha256 = stored.policy, quantize_policy(stored, environment, scheme), stored.sha256
+    else:
+        kept, name, environment = integers
+        refuse_other_scheme(options, name)
+        backend.identify()
+        player, quantized, sha256, scheme = kept.policy, kept.policy, kept.sha256, Scheme.parse(name)
+    golden = collect_observations(player, environment, STATES, CALIBRATION_SEEDS)
+    export_policy(
+        quantized,
+        options.output,
+        golden,
+        scheme=scheme.name,
+        source_sha256=sha256,
+        backend=options.backend,
+    )
+    deployed = load_artefact(options.output)
+    pairs = verify(deployed)
+    size = sum(len(content) for content in deployed.artefact.files.values())
+    result = {"folder": str(options.output), "scheme": scheme.name, "backend": options.backend, "bytes": size}
+    equal = "all equal" if deployed.net.output else f"all within {TOLERANCE:g}"
+    text = f"{options.output}: {scheme.name}, {options.backend} of {size:,} bytes; {pairs} golden pairs re-run, {equal}"
+    print_result(options, result | {"golden_pairs": pairs}, text)
+    return 0

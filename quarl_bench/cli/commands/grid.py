@@ -1,0 +1,82 @@
+"""`quarl grid`: a list of trainings and measurements as tasks on Ray, into the store that pytest reads."""
+
+import argparse
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import STOPPING
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.printing import print_result, say
+from quarl_bench.errors import EngineError
+from quarl_bench.system.atomic import open_folder
+from quarl_bench.system.counts import read_episodes, read_positive
+from quarl_bench.system.extras import needing
+from quarl_bench.system.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.distributed.grid import Done
+
+STOPPED = 3
+
+
+def add_command(commands: Any) -> None:
+    """`grid` and its options."""
+    command = add(commands, "grid", run, "Train, quantize and evaluate a list of policies on several processes.",
+                  "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
+    command.add_argument(
+        "spec", type=Path,
+        help="TOML with [[task]] tables: algo, environments, seeds; schemes, origin, cores, memory (bytes); multi_seed "
+        "= true for all seeds in one process, and steps",
+    )  # fmt: skip
+    command.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
+    command.add_argument("--workers", type=read_positive, default=os.cpu_count() or 1, metavar="N",
+                         help="cores of this machine to use. Default: all.")  # fmt: skip
+    command.add_argument("--cache-dir", type=Path, metavar="PATH",
+                         help="the store; a folder that all machines share. Default: $QUARL_CACHE_DIR, else "
+                         "~/.cache/quarl_bench.")  # fmt: skip
+    command.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="PATH",
+                         help="what is there already, and where many seeds' go. Default: baselines.")  # fmt: skip
+    command.add_argument("--episodes", type=read_episodes, default=100, help="per policy. Default: 100, as nightly.")
+    command.add_argument("--games", type=read_episodes, help="episodes on Atari. Default: as --episodes.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what is missing, and say what every task came to."""
+    with needing("sb3", "training"):
+        from quarl_bench.distributed.grid import GridPlan, read_tasks, run_grid
+
+    tasks = read_tasks(options.spec)
+    cache = open_folder((options.cache_dir or default_cache()).absolute())
+    plan = GridPlan(cache, options.baselines.absolute(), options.episodes, options.games or options.episodes)
+    stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
+    finished = list(
+        run_grid(
+            tasks, plan, address=options.address, workers=options.workers, progress=sys.stderr.isatty(),
+            should_stop=lambda: bool(stop), note=say,
+        )
+    )  # fmt: skip
+    retries = sum(done.retries for done in finished)
+    lines = [line for done in finished for line in _describe(done)]
+    lines.append(f"{len(finished)} of {len(tasks)} tasks, {retries} retries")
+    print_result(options, {"tasks": [asdict(done) for done in finished], "retries": retries}, "\n".join(lines))
+    if len(finished) < len(tasks):
+        say("stopped; the same command goes on at the checkpoints")
+        return STOPPED
+    failed = [done for done in finished if done.failure]
+    if failed:
+        raise EngineError(
+            f"{len(failed)} of {len(tasks)} tasks failed; first {failed[0].task.name}: {failed[0].failure}"
+        )
+    return 0
+
+
+def _describe(done: "Done") -> list[str]:
+    again = f" ({done.retries} retries)" if done.retries else ""
+    if done.failure:
+        return [f"{done.task.name}: FAILED{again}: {done.failure}"]
+    return [f"{name} {scheme}: mean return {mean:.1f}{again}" for name, scheme, mean in done.means]

@@ -1,0 +1,143 @@
+"""`quarl prove`: one policy in every backend, in the same episodes, to the same actions."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.errors import SpecError
+from quarl_bench.system.atomic import open_folder
+from quarl_bench.system.counts import read_episodes
+from quarl_bench.system.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.environments.registry import Environment
+    from quarl_bench.policies.policy import IntegerPolicy
+    from quarl_bench.prove.proof import Row
+
+EPISODES = 3
+STATES = 256  # for the golden pairs of artefacts, and to time calls with
+DIFFERENT, ABSENT = 1, 2  # exit codes: a backend diverges; one that was named cannot run
+CODES = (
+    "exit codes: 0 equal, 1 a backend diverges, 2 wrong input (one line on stderr) or a backend of --backends that "
+    "cannot run, 130 interrupted"
+)
+COLUMNS = ("backend", "sha256 of actions", "return", "bytes", "cost", "unit", "source")
+
+
+def add_command(commands: Any) -> None:
+    """`prove` and its options."""
+    command = add(commands, "prove", run, "Play the same episodes with one integer policy in every backend; compare "
+                  "the hashes of its actions. Exit code 1 when a backend diverges.",
+                  "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument(
+        "--scheme",
+        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
+    )
+    command.add_argument(
+        "--episodes", type=read_episodes, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
+    )
+    command.add_argument(
+        "--backends", metavar="NAMES",
+        help="of integer, qat, litert, onnx, c, c-arm, c-cortex-m4, rtl, with commas. Default: all.",
+    )  # fmt: skip
+    command.add_argument("--cache", type=Path, help="folder for compiled designs. Default: the user's.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play, hash, compare."""
+    from tqdm import tqdm
+
+    from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
+    from quarl_bench.prove.executors import EXECUTORS, ProofSubject
+    from quarl_bench.prove.proof import prove
+
+    use_one_thread()
+    names = list(EXECUTORS) if options.backends is None else options.backends.split(",")
+    for name in names:
+        if name not in EXECUTORS:
+            raise SpecError(f"--backends {name!r}: unknown; known are {', '.join(EXECUTORS)}")
+    policy, scheme, sha256, environment = _open(options)
+    cache = open_folder(options.cache or default_cache() / "fpga")
+    states = collect_observations(policy, environment, STATES, CALIBRATION_SEEDS)
+    subject = ProofSubject(policy, scheme, sha256, states, cache)
+    rows = []
+    with tqdm(total=len({*names, "integer"}), unit="backend", file=sys.stderr, disable=None) as bar:
+        for row in prove(subject, environment, range(TEST_SEEDS, TEST_SEEDS + options.episodes), names):
+            rows.append(row)
+            bar.set_postfix_str(row.executor)
+            bar.update()
+    equal = _agree(rows)
+    result = {
+        "policy_sha256": sha256,
+        "scheme": scheme,
+        "environment": environment.id,
+        "episodes": options.episodes,
+        "requantization": str(policy.net.requantization),
+        "equal": equal,
+        "rows": [asdict(row) for row in rows],
+    }
+    head = (
+        f"policy {sha256[:16]}, {scheme}, {policy.net.requantization}, {environment.id}: {options.episodes} episodes, "
+        f"{rows[0].actions} actions"
+    )
+    print_result(options, result, "\n".join([head, *_write_rows(rows)]))
+    if not equal:
+        return DIFFERENT
+    absent = [row.executor for row in rows if row.reason]
+    if absent and options.backends is not None:
+        say(f"quarl prove: --backends {','.join(absent)}: cannot run here, as said above; leave out what is not needed")
+        return ABSENT
+    return 0
+
+
+def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Environment]":
+    """The integers, their scheme, the hash that names them, and where they play."""
+    from quarl_bench.policies.policy import require_integer
+    from quarl_bench.quantization.scheme import Scheme
+
+    found = find_integers(options)
+    if found is not None:
+        kept, trained, environment = found
+        refuse_other_scheme(options, trained)
+        return kept.policy, trained, kept.sha256, environment
+    scheme = Scheme.parse(options.scheme or "int8")
+    if not scheme.integer:
+        raise SpecError(f"--scheme {scheme.name}: only integers can be equal everywhere; use int<bits>, 2 to 8")
+    stored, environment = open_task(options)
+    return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
+
+
+def _write_rows(rows: "list[Row]") -> list[str]:
+    ran = [row for row in rows if not row.reason]
+    table = [COLUMNS, *map(_format_row, ran)]
+    return [
+        *format_table(table),
+        *(f"{row.executor}: {row.how}" for row in ran),
+        *(f"not run: {row.executor}: {row.reason.removeprefix(row.executor + ': ')}" for row in rows if row.reason),
+        *(f"DIFFERENT: {row.executor}: {row.divergence}" for row in rows if row.divergence),
+        _conclude(ran),
+    ]
+
+
+def _agree(rows: "list[Row]") -> bool:
+    return len({row.sha256 for row in rows if not row.reason}) == 1
+
+
+def _conclude(ran: "list[Row]") -> str:
+    if not _agree(ran):
+        return "the hashes are not equal"
+    return f"all {len(ran)} hashes equal" if len(ran) > 1 else "one hash, and nothing to compare it with"
+
+
+def _format_row(row: "Row") -> tuple[str, ...]:
+    assert row.cost is not None  # noqa: S101  (of every row that ran)
+    cost = f"{row.cost.value:,.10g}"
+    return row.executor, row.sha256[:16], f"{row.mean:.6g}", f"{row.bytes:,}", cost, row.cost.unit, str(row.cost.source)

@@ -1,0 +1,81 @@
+"""`quarl quantize`: a policy folder with quantized numbers."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.opening import open_policy, open_task, quantize_policy, use_one_thread
+from quarl_bench.cli.printing import print_result
+from quarl_bench.errors import StoreError
+from quarl_bench.system.atomic import check_replaceable
+
+# Of the source's manifest; its scores are not those of the quantized policy.
+KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip_sha256")
+
+
+def add_command(commands: Any) -> None:
+    """`quantize` and its options."""
+    command = add(commands, "quantize", run,
+                  "Write a policy with quantized weights, or for int<n> its integer parameters.",
+                  "quarl quantize baselines/policies/ppo-cartpole-seed0 --scheme w8 --output cartpole-w8")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument("--scheme", default="w8", help="fp16, w2..w32, int2..int8, i8c3o8ptq. Default: w8.")
+    command.add_argument(
+        "--output", type=Path, required=True, help="folder to write; a policy there is replaced. Default: none."
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
+    from quarl_bench.experiments.measurement_key import count_calibration
+    from quarl_bench.experiments.policy_source import find_baseline
+    from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, deployable
+    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS, save_policy
+    from quarl_bench.policies.storage.integers import save_integers
+    from quarl_bench.quantization.ptq import count_levels
+    from quarl_bench.quantization.scheme import Scheme
+
+    use_one_thread()
+    scheme = Scheme.parse(options.scheme)
+    if options.output.resolve() == find_baseline(options.policy).resolve():
+        raise StoreError(f"{options.output} is the policy itself; choose another --output")
+    check_replaceable(options.output, WEIGHTS, INTEGERS)
+    home: dict[str, str | None] = {}  # where it is at home from now on
+    if (scheme.integer and scheme.calibrated) or options.environment:
+        stored, environment = open_task(options)
+        if not environment.custom:
+            home = {"environment": environment.id}
+        elif stored.metadata.get("environment") == environment.id:  # a class's id is this process's own
+            home = {"environment": None}
+    else:  # needs no environment
+        stored = open_policy(options)
+    if scheme.integer and scheme.calibrated:
+        policy, states = quantize_policy(stored, environment, scheme), count_calibration(environment)
+    else:
+        policy, states = deployable(stored.policy.quantize(scheme)), 0
+    weights = [layer.weight for layer in policy.net.layers]  # type: ignore[attr-defined]  # of both forms
+    levels = {f"layers.{index}.weight": count_levels(weight, per_channel=False) for index, weight in enumerate(weights)}
+    quantization = {
+        "scheme": scheme.name,
+        "rounding": str(scheme.rounding),
+        "source_sha256": stored.sha256,
+        "levels": levels,
+        "calibration_states": states,
+    }
+    about = (
+        {key: stored.metadata[key] for key in KEPT if key in stored.metadata} | home | {"quantization": quantization}
+    )
+    if isinstance(policy, IntegerPolicy):
+        name, sha256 = INTEGERS, save_integers(policy, options.output, about).sha256
+    elif isinstance(policy, PolicyNet):
+        name, sha256 = WEIGHTS, save_policy(policy, options.output, about).sha256
+    size = (options.output / name).stat().st_size
+    text = (
+        f"{options.output}: {scheme.name} {name} of {size:,} bytes, at most {max(levels.values())} levels in a tensor"
+    )
+    result = {"folder": str(options.output), "file": name, "sha256": sha256, "bytes": size}
+    print_result(options, result | quantization, text)
+    return 0

@@ -1,0 +1,85 @@
+"""`quarl report`: results files as one HTML page, or as one results file."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.printing import print_result
+from quarl_bench.system.extras import needing
+
+MERGE = "merge"
+CHANGED = 1  # exit code
+EXIT_CODES = (
+    f"exit codes: 0 done, 2 wrong input (one line on stderr), {CHANGED} a verdict is another one than in --compare, "
+    "130 interrupted"
+)
+
+
+def add_command(commands: Any) -> None:
+    """`report` and its options."""
+    command = add(commands, "report", run, "Make one self-contained HTML page of results; merge the parts of a run.",
+                  "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
+    command.add_argument(
+        "results", nargs="+", metavar="FILE",
+        help="file of pytest --quarl-json; also what quarl sweep, weights and check printed with --json. With `merge` "
+        "before the files, which are then the parts of one run, a results file is written instead of a page",
+    )  # fmt: skip
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="what is written. Default: report.html, or results.json of merge."
+    )
+    command.add_argument(
+        "--compare", type=Path, metavar="FILE",
+        help="with merge: results file of the last run; say what moved, and exit with 1 on changed verdicts. "
+        "Default: none.",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, draw or merge, write."""
+    from quarl_bench.errors import SpecError
+
+    first, *rest = options.results
+    if first == MERGE and rest:
+        return _merge(options, [Path(name) for name in rest])
+    if options.compare is not None:
+        raise SpecError("--compare goes with merge: quarl report merge FILE ... --compare LAST")
+    return _draw(options, [Path(name) for name in options.results])
+
+
+def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
+    from quarl_bench.report.documents import read_document
+
+    with needing("report", "a page"):
+        from quarl_bench.report.page.html import write_report
+
+    output = options.output or Path("report.html")
+    documents = [read_document(path) for path in paths]
+    write_report(output, documents)
+    size, rows = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
+    result = {"file": str(output), "bytes": size, "files": len(documents), "rows": rows}
+    print_result(options, result, f"{output}: {rows} rows of {len(documents)} files, {size:,} bytes")
+    return 0
+
+
+def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
+    from quarl_bench.report.compare import compare_rows, list_changes, list_conditions
+    from quarl_bench.report.documents import read_results
+    from quarl_bench.report.merge import merge_results
+    from quarl_bench.report.results import write_results
+
+    output = options.output or Path("results.json")
+    results = merge_results([read_results(path) for path in paths])
+    rows, skipped = len(results["rows"]), len(results["skipped"])
+    summary: dict[str, Any] = {"file": str(output), "files": len(paths), "rows": rows, "skipped": skipped}
+    lines = [f"{output}: {rows} rows of {len(paths)} files, {skipped} skipped"]
+    code = 0
+    if options.compare is not None:
+        last = read_results(options.compare).data
+        found = compare_rows(last["rows"], results["rows"])
+        results["changes"] = summary["changes"] = found.as_dicts()
+        lines += [*list_changes(found, verbose=True), *list_conditions(last, results)]
+        code = CHANGED if found.changed else 0
+    write_results(output, results)
+    print_result(options, summary, "\n".join(lines))
+    return code

@@ -1,0 +1,157 @@
+"""`quarl sweep`: one policy at every bit width, and the fewest bits that keep its return.
+
+Every measurement goes through the store that pytest uses, so that a killed sweep goes on where it stopped.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_bits
+from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.opening import open_task, use_one_thread
+from quarl_bench.cli.printing import format_csv, format_table, print_result, say
+from quarl_bench.errors import SpecError
+from quarl_bench.system.atomic import open_folder
+from quarl_bench.system.counts import read_episodes
+from quarl_bench.system.extras import needing
+from quarl_bench.system.places import default_cache
+
+if TYPE_CHECKING:
+    from quarl_bench.checking.answer import SchemeResult
+    from quarl_bench.quantization.scheme import Scheme
+
+FAMILIES = ("w", "int")
+COLUMNS = ("scheme", "return", "interval", "same action", "keeps 95%?")
+
+
+def add_command(commands: Any) -> None:
+    """`sweep` and its options."""
+    command = add(commands, "sweep", run,
+                  "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent.",
+                  "quarl sweep baselines/policies/ppo-cartpole-seed0 --bits 2..8 --output sweep")  # fmt: skip
+    add_policy(command)
+    add_environment(command)
+    command.add_argument(
+        "--bits", type=read_bits, default=tuple(range(WIDEST, 1, -1)), metavar="BITS",
+        help="bit widths, as 2..8 or 2,4,8; int<n> has 2 to 8 of them. Default: 2..32.",
+    )  # fmt: skip
+    command.add_argument(
+        "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
+    )
+    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--output", type=Path, help="folder for sweep.csv and sweep.png. Default: not written.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure what is missing, judge every width, and name the sweet spot."""
+    from tqdm import tqdm
+
+    from quarl_bench.checking.answer import MARGIN, Subject, play_schemes
+    from quarl_bench.experiments.store import Store, StorePaths
+    from quarl_bench.system.atomic import write_file
+
+    use_one_thread()
+    stored, environment = open_task(options)
+    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say))
+    schemes = list_schemes(options.bits, options.family)
+    folder = None if options.output is None else open_folder(options.output)
+    refused = subject.find_refused(schemes)
+    for reason in refused.values():
+        say(reason)
+    schemes = [scheme for scheme in schemes if scheme.name not in refused]
+    lines = []
+    with tqdm(total=len(schemes), unit="width", file=sys.stderr, disable=None) as bar:
+        for line in play_schemes(subject, schemes, options.episodes):
+            lines.append(line)
+            bar.set_postfix_str(line.scheme.name)
+            bar.update()
+    reference, rows = lines[0].reference, [_describe(line) for line in lines]
+    fewest, refuted = find_sweet_spots(rows)
+    result = {
+        "kind": "sweep",
+        "policy_sha256": stored.sha256,
+        "policy": options.policy.name,
+        "algo": stored.metadata.get("algo"),
+        "environment": environment.id,
+        "episodes": options.episodes,
+        "distinct_episodes": reference.distinct_episodes,
+        "margin": MARGIN,
+        "source": str(reference.source),
+        "fewest_supported": fewest,
+        "first_refuted": refuted,
+        "rows": rows,
+    }
+    if folder is not None:
+        with needing("report", "a figure"):
+            from quarl_bench.report.page.plots import draw_bits, render_png
+            from quarl_bench.report.page.sweeps import read_curves
+
+        write_file(folder / "sweep.csv", format_csv(rows))
+        write_file(folder / "sweep.png", render_png(draw_bits(*read_curves(result))))
+    text = [
+        f"{environment.id}, {options.episodes} episodes each, deterministic, measured on this machine",
+        *format_table([COLUMNS, *map(_format, rows)]),
+        *(_conclude(rows, family, fewest[family], refuted[family]) for family in fewest),
+    ]
+    print_result(options, result, "\n".join(text))
+    return 0
+
+
+def list_schemes(bits: tuple[int, ...], family: str | None) -> "list[Scheme]":
+    """fp32 and fp16 first, then every family's widths, widest first."""
+    from quarl_bench.quantization.scheme import BITS, Family, Scheme
+
+    names = ["fp32", "fp16"]
+    for kind in FAMILIES:
+        if family in (None, kind):
+            names += [f"{kind}{width}" for width in bits if width in BITS[Family(kind)]]
+    if len(names) == 2:
+        raise SpecError(f"--bits {','.join(map(str, bits))}: no width of --family {family}; int<n> has 2 to 8")
+    return [Scheme.parse(name) for name in names]
+
+
+def find_sweet_spots(rows: list[dict[str, Any]]) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Per family, the fewest bits whose verdict is supported, and, from wide to narrow, the first that is refuted."""
+    fewest: dict[str, int | None] = {}
+    refuted: dict[str, int | None] = {}
+    for family in FAMILIES:
+        members = [row for row in rows if row["family"] == family]
+        if members:
+            fewest[family] = min((row["bits"] for row in members if row["verdict"] == "supported"), default=None)
+            refuted[family] = max((row["bits"] for row in members if row["verdict"] == "refuted"), default=None)
+    return fewest, refuted
+
+
+def _describe(line: "SchemeResult") -> dict[str, Any]:
+    verdict = line.verdict
+    low, high = line.interval or (None, None)  # of a difference; the plot is about returns
+    return {
+        "scheme": line.scheme.name,
+        "family": str(line.scheme.family),
+        "bits": line.scheme.bit_width,
+        "return": line.base + line.difference,
+        "low": None if low is None else line.base + low,
+        "high": None if high is None else line.base + high,
+        "ratio": verdict.estimate,
+        "ratio_low": verdict.low,
+        "ratio_high": verdict.high,
+        "agreement": line.agreement,
+        "verdict": str(verdict.outcome),
+        "needed": verdict.needed,
+    }
+
+
+def _format(row: dict[str, Any]) -> tuple[str, ...]:
+    interval = "none" if row["low"] is None else f"[{row['low']:.4g}, {row['high']:.4g}]"
+    return row["scheme"], f"{row['return']:.4g}", interval, f"{row['agreement']:.2%}", row["verdict"]
+
+
+def _conclude(rows: list[dict[str, Any]], family: str, fewest: int | None, refuted: int | None) -> str:
+    lost = "none loses it" if refuted is None else f"{family}{refuted} is the first, from wide to narrow, that loses it"
+    if fewest is None:
+        needed = next((row["needed"] for row in rows if row["family"] == family and row["needed"]), "")
+        return f"{family}: no width is known to keep it{needed and f' ({needed})'}; {lost}"
+    hole = "; in between, fewer bits are not always worse" if refuted is not None and fewest < refuted else ""
+    return f"{family}: {family}{fewest} is the fewest that keeps it; {lost}{hole}"

@@ -1,0 +1,1 @@
+"""Ray: the engine, and grids of trainings and measurements on it."""

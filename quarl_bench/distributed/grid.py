@@ -1,0 +1,265 @@
+"""Grids of trainings on Ray: every entry of a list is trained, quantized and measured into the store.
+
+A task does what `quarl train` and a bench would do, through the same store, under the same locks: what is there is
+kept, what a killed worker began goes on at its checkpoint, and a bench run afterwards finds everything.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from quarl_bench.distributed.engine import name_remote, open_engine
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
+from quarl_bench.evaluation.rollouts import TEST_SEEDS
+from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, Protocol, environment_for, measure_member
+from quarl_bench.experiments.store import Store, StorePaths, Train
+from quarl_bench.policies.policy import Policy
+from quarl_bench.policies.storage.folder import Stored
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.spec import Case, PolicySpec, is_sampled
+from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
+from quarl_bench.training.multi_seed.train import complete_seeds
+from quarl_bench.training.recipes import Recipe, find_recipe
+from quarl_bench.training.sb3.run import TrainingOptions
+from quarl_bench.training.schemes import train_policy
+
+RETRIES = 3  # of a task whose worker dies
+PATIENCE = 0.5  # seconds between two looks
+KEYS: dict[str, type] = {
+    "algo": str, "environments": list, "seeds": list, "schemes": list, "origin": str, "multi_seed": bool, "steps": int,
+    "cores": int, "memory": int,
+}  # fmt: skip
+RENAMED = {"lqcc": "multi_seed"}  # refused by name
+Mean = tuple[str, str, float]  # policy, scheme, mean return
+NEEDED = ("algo", "environments", "seeds")
+NAMES = ("environments", "schemes")  # lists of text
+
+
+@dataclass(frozen=True)
+class GridTask:
+    """One unit of work: a policy under its schemes, or all seeds of one configuration."""
+
+    algo: str
+    environment: str
+    seeds: tuple[int, ...]
+    schemes: tuple[str, ...]  # to measure it under; a single trained one for a policy that is trained with it
+    origin: str = ""
+    multi_seed: bool = False  # all seeds in one process, into the folder of baselines
+    steps: int = 0  # of such a training; 0: its recipe's
+    cores: int = 1
+    memory: int = 1 << 30  # bytes that are reserved
+
+    @property
+    def name(self) -> str:
+        """`ppo-cartpole-qat8-seed0`; of many seeds `sac-hopperv4-i8c3o8-seeds0..9`."""
+        trained = self.schemes[0] if self.multi_seed or Scheme.parse(self.schemes[0]).trained else ""
+        numbers = f"seed{self.seeds[0]}" if len(self.seeds) == 1 else f"seeds{self.seeds[0]}..{self.seeds[-1]}"
+        return "-".join(part for part in (self.algo, self.environment, trained, self.origin, numbers) if part)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a task: mean returns by policy and scheme, or why there are none."""
+
+    task: GridTask
+    means: tuple[Mean, ...] = ()
+    retries: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class GridPlan:
+    """Where results go and how policies are measured; folders are shared by all machines of a cluster."""
+
+    cache: Path
+    baselines: Path
+    episodes: int
+    games: int
+
+
+def read_tasks(path: Path) -> tuple[GridTask, ...]:
+    """The tasks of a TOML file with one `[[task]]` table per line of the grid; SpecError, naming entry and key."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SpecError(f"grid {path}: {error}; pass a readable TOML file") from error
+    entries = data.get("task")
+    if not isinstance(entries, list) or not entries:
+        raise SpecError(f"grid {path}: holds no [[task]]; write one per line of the grid")
+    tasks = [task for number, entry in enumerate(entries, 1) for task in _expand(entry, f"grid {path}, task {number}")]
+    names = [task.name for task in tasks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise SpecError(f"grid {path}: {twice} is listed twice; remove one")
+    return tuple(tasks)
+
+
+def run_task(task: GridTask, plan: GridPlan) -> tuple[Mean, ...]:
+    """Train what is missing and measure it, in this process: (policy, scheme, mean return), found or made."""
+    torch.set_num_threads(task.cores)
+    options = TrainingOptions(resume=True, workers=task.cores)
+    places = StorePaths(plan.cache, plan.baselines)
+    store = Store(places, Train.MISSING, trainer=partial(_train, options))
+    stored = list(_train_seeds(task, plan, options) if task.multi_seed else _find_policy(task, store))
+    return tuple(mean for spec, found in stored for mean in _measure(store, plan, task, spec, found))
+
+
+Work = Callable[[GridTask, GridPlan], tuple[Mean, ...]]
+
+
+def run_grid(
+    tasks: tuple[GridTask, ...], plan: GridPlan, *, address: str | None = None, workers: int = 1,
+    progress: bool = False, should_stop: Callable[[], bool] = lambda: False,
+    note: Callable[[str], None] = lambda _: None,
+    work: Work = run_task,
+) -> Iterator[Done]:  # fmt: skip
+    """Run all tasks, `workers` cores of this machine at a time or what the cluster at `address` has, as they finish.
+
+    A task whose worker dies is tried `RETRIES` times more. Ends early, without an error, when asked to stop.
+    """
+    needed = max(task.cores for task in tasks)
+    with open_engine(address, needed if address else max(workers, needed)) as ray:
+        _check_memory(tasks, int(ray.cluster_resources().get("memory", 0)))
+        remote = ray.remote(max_calls=1)(work)  # a process of its own per task
+        waiting = {_submit(remote, task, plan): (task, 0) for task in tasks}
+        with tqdm(total=len(tasks), desc="grid", unit="task", disable=not progress) as bar:
+            while waiting and not should_stop():
+                ready, _ = ray.wait(list(waiting), timeout=PATIENCE)
+                for result in ready:
+                    task, tried = waiting.pop(result)
+                    done = _collect(ray, result, task, tried)
+                    if done is None:
+                        note(f"{task.name}: its worker died and it is tried again ({tried + 1} of {RETRIES})")
+                        waiting[_submit(remote, task, plan)] = task, tried + 1
+                        continue
+                    bar.update()
+                    yield done
+
+
+def _check_memory(tasks: tuple[GridTask, ...], there: int) -> None:
+    """Ray waits for ever for what no machine has."""
+    largest = max(tasks, key=lambda task: task.memory)
+    if largest.memory > there:
+        raise EngineError(
+            f"{largest.name} reserves {largest.memory:,} bytes of memory, all machines have {there:,}; lower the key "
+            "'memory'"
+        )
+
+
+def _submit(remote: Any, task: GridTask, plan: GridPlan) -> Any:
+    # Ray's own retries are off: ours are counted.
+    options = {"num_cpus": task.cores, "memory": task.memory, "max_retries": 0}
+    return remote.options(**options).remote(task, plan)
+
+
+def _collect(ray: Any, result: Any, task: GridTask, tried: int) -> Done | None:
+    """What became of a task; None where it is to be tried again."""
+    died = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
+    try:
+        return Done(task, ray.get(result), tried)
+    except died as error:
+        return (
+            None
+            if tried < RETRIES
+            else Done(task, (), tried, f"its worker died {tried + 1} times ({first_line(error)})")
+        )
+    except ray.exceptions.RayError as error:
+        cause = name_remote(error)
+        kind = "" if isinstance(cause, QuarlError) else f"{type(cause).__name__}: "
+        return Done(task, (), tried, f"{kind}{first_line(cause)}")
+
+
+def _train(options: TrainingOptions, spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path) -> Stored:
+    return train_policy(spec, recipe, folder, checkpoint, options)
+
+
+def _find_policy(task: GridTask, store: Store) -> Iterator[tuple[PolicySpec, Stored]]:
+    trained = Scheme.parse(task.schemes[0]).trained
+    spec = PolicySpec(task.algo, task.environment, task.seeds[0], task.origin, task.schemes[0] if trained else "")
+    yield spec, store.integers(spec) if trained else store.policy(spec)
+
+
+def _train_seeds(task: GridTask, plan: GridPlan, options: TrainingOptions) -> Iterator[tuple[PolicySpec, Stored]]:
+    """All seeds of one configuration; those that are missing are trained together."""
+    recipe = find_shared_recipe(task.algo).quantize(task.schemes[0])
+    recipe = recipe.override(timesteps=task.steps) if task.steps else recipe
+    yield from complete_seeds(recipe, task.environment, task.seeds, plan.baselines / "policies", options)
+
+
+def _measure(store: Store, plan: GridPlan, task: GridTask, spec: PolicySpec, stored: Stored) -> Iterator[Mean]:
+    """The mean return of a policy under every scheme of its task, through the store."""
+    protocol = Protocol(1, plan.episodes, plan.games)
+    environment = find_environment(spec.environment)
+    seeds = range(TEST_SEEDS, TEST_SEEDS + (plan.games if environment.atari else plan.episodes))
+    for name in task.schemes:
+        case = Case(spec.algo, spec.environment, Scheme.parse(name).name, spec.origin)
+        member = LazyPolicy(stored, partial(_return, stored.policy))
+        if name != FP32 and not spec.scheme:
+            cells = Cells(store, protocol, plan.cache)
+            (member,) = cells.quantize(PolicySet(case, (member,)), name).members
+        home = environment_for(stored, case)
+        for sampled in (False, True) if is_sampled(spec.algo, atari=environment.atari) else (False,):
+            measured = measure_member(store, member, home, seeds, scheme=case.scheme, sampled=sampled)
+            yield spec.name, case.scheme + (" sampled" if sampled else ""), measured.mean
+
+
+def _return(policy: Policy) -> Policy:
+    return policy
+
+
+def _expand(entry: Any, where: str) -> Iterator[GridTask]:
+    """A task per environment and seed, and per trained scheme; with `multi_seed` per environment and scheme."""
+    _check(entry, where)
+    schemes = [Scheme.parse(name).name for name in entry.get("schemes", [FP32])]
+    seeds = tuple(entry["seeds"])
+    shared = {key: entry[key] for key in ("origin", "multi_seed", "steps", "cores", "memory") if key in entry}
+    for environment in entry["environments"]:
+        find_environment(environment)
+        if entry.get("multi_seed"):
+            for scheme in schemes:
+                find_shared_recipe(entry["algo"]).quantize(scheme)
+                yield GridTask(entry["algo"], environment, seeds, (scheme,), **shared)
+            continue
+        groups = [(name,) for name in schemes if Scheme.parse(name).trained]
+        applied = tuple(name for name in schemes if not Scheme.parse(name).trained)
+        for group in [applied, *groups] if applied else groups:
+            trained = group[0] if group in groups else ""
+            find_recipe(entry["algo"], environment, entry.get("origin", ""), trained)
+            for seed in seeds:
+                yield GridTask(entry["algo"], environment, (seed,), group, **shared)
+
+
+def _check(entry: Any, where: str) -> None:
+    if not isinstance(entry, dict):
+        raise SpecError(f"{where}: must be a table")
+    for key in NEEDED:
+        if key not in entry:
+            raise SpecError(f"{where}: the key {key!r} is missing")
+    for key, value in entry.items():
+        if key in RENAMED:
+            raise SpecError(f"{where}: the key {key!r} is called {RENAMED[key]!r} now; rename it")
+        if key not in KEYS:
+            raise SpecError(f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
+        if not isinstance(value, KEYS[key]) or (KEYS[key] is list and not value):
+            raise SpecError(f"{where}, key {key!r}: must be a {KEYS[key].__name__}, and not empty")
+    _check_values(entry, where)
+
+
+def _check_values(entry: dict[str, Any], where: str) -> None:
+    for key in ("cores", "memory", "steps"):
+        if entry.get(key, 1) < 1:
+            raise SpecError(f"{where}, key {key!r}: must be at least 1")
+    for key in NAMES:
+        if not all(isinstance(name, str) for name in entry.get(key, ())):
+            raise SpecError(f"{where}, key {key!r}: must be a list of names in quotes")
+    if "steps" in entry and not entry.get("multi_seed"):
+        raise SpecError(f"{where}, key 'steps': goes with `multi_seed = true`; others train by their recipe")
+    if any(type(seed) is not int or seed < 0 for seed in entry["seeds"]):
+        raise SpecError(f"{where}, key 'seeds': must be whole numbers from 0 on")

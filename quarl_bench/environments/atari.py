@@ -1,0 +1,177 @@
+"""Atari games as stable-baselines3's AtariWrapper and VecFrameStack(4) present them, without the wrappers.
+
+One emulator is driven directly: no-ops, frame skip with maximum, a FIRE sequence at the start of every life, 84x84 grey
+frames in a stack that starts as zeros. Frames, rewards, lives and ends equal the wrappers' bit for bit, at about
+the speed of ale-py's own vector environment, whose pixels differ (it takes grey before the maximum).
+"""
+
+import atexit
+from collections import defaultdict
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.system.extras import require
+
+PRESET = "sb3-atari-1"  # the preprocessing below; a change of what an agent sees or scores is a new preset
+SUFFIX = "NoFrameskip-v4"
+NOOPS, SKIP, STACK, SIDE = 30, 4, 4, 84
+FRAME_LIMIT = 108_000  # emulator frames of one game, as registered with Gymnasium
+NOOP, FIRE, AFTER_FIRE = 0, 1, 2
+Frames = NDArray[np.uint8]
+
+
+def count_noops(seed: int) -> int:
+    """How many no-ops (1..30) start the game that `gymnasium.make(id)` plays after `reset(seed=seed)`."""
+    stream, _ = np.random.SeedSequence(seed).generate_state(2)
+    return draw_noops(gymnasium.utils.seeding.np_random(int(stream))[0])
+
+
+def draw_noops(generator: np.random.Generator) -> int:
+    """The next start of a generator that serves several games."""
+    return int(generator.integers(1, NOOPS + 1))
+
+
+class Game:
+    """One game; observations are stacks (4, 84, 84) of uint8, oldest frame first.
+
+    A life ends when one is lost or the game is over; `begin_life` then goes on with the next life, or with a new game.
+    Every game starts from the emulator's first state: Beam Rider and Seaquest remember the game before.
+    """
+
+    def __init__(self, id_: str) -> None:
+        self._cv2, self._ale = _import("cv2"), load_emulator(id_)
+        self._first = self._ale.cloneState()
+        self.actions = self._ale.getMinimalActionSet()
+        meanings = [action.name for action in self.actions]
+        self._opening = (FIRE, AFTER_FIRE) if "FIRE" in meanings else ()
+        self._screens = np.zeros((2, *self._ale.getScreenDims(), 3), dtype=np.uint8)
+        self._stack = np.zeros((STACK, SIDE, SIDE), dtype=np.uint8)
+        self._lives = 0
+        self.over = True
+        self.truncated = False  # at the limit of frames, and not by a lost life
+
+    def begin_game(self, noops: int) -> tuple[Frames, float, bool]:
+        """A new game behind `noops` no-ops; see `begin_life`."""
+        self.over = True
+        return self.begin_life(noops)
+
+    def begin_life(self, noops: int) -> tuple[Frames, float, bool]:
+        """The first observation of a life, the reward on the way there, and whether that ended a game.
+
+        A game that is over starts again behind `noops` no-ops; a life that was lost is left by one no-op. Where FIRE
+        serves the ball it is pressed.
+        """
+        reward, ended = self._enter(noops)
+        for action in self._opening:
+            gained, done = self._skip(action)
+            reward += gained
+            if done:
+                ended |= self.over
+                more, again = self._enter(noops)
+                reward, ended = reward + more, ended or again
+        self._stack[:] = 0
+        self._stack[-1] = self._frame()
+        return self._stack.copy(), reward, ended
+
+    def step(self, action: int) -> tuple[Frames, float, bool]:
+        """Four frames of `action`: the stack behind them, their reward, and whether the life has ended."""
+        reward, done = self._skip(action)
+        self._stack[:-1] = self._stack[1:]
+        self._stack[-1] = self._frame()
+        return self._stack.copy(), reward, done
+
+    def _enter(self, noops: int) -> tuple[float, bool]:
+        """Leave a lost life or start a game; the reward, and whether leaving the life ended the game."""
+        reward, ended = 0.0, False
+        if not self.over:
+            reward, _ = self._skip(NOOP)
+            ended = self.over
+        if self.over:
+            self._start(noops)
+        self._lives = self._ale.lives()
+        return reward, ended
+
+    def _start(self, noops: int) -> None:
+        self._restart()
+        for _ in range(noops):
+            self._ale.act(self.actions[NOOP])
+            if self._ale.game_over():
+                self._restart()
+        self._ale.getScreenRGB(self._screens[0])
+        self._screens[1] = self._screens[0]
+        self.over = False
+
+    def _restart(self) -> None:
+        self._ale.restoreState(self._first)
+        self._ale.reset_game()
+
+    def _skip(self, action: int) -> tuple[float, bool]:
+        """Reward of up to four frames, and whether a life was lost or the game is over."""
+        chosen, reward = self.actions[action], 0
+        for frame in range(SKIP):
+            reward += self._ale.act(chosen)
+            self.over = self._ale.game_over()
+            if frame >= SKIP - 2:
+                self._ale.getScreenRGB(self._screens[frame - SKIP + 2])
+            if self.over:
+                break
+        lives = self._ale.lives()
+        # Q*bert stays at no lives for some frames before its game is over.
+        lost = 0 < lives < self._lives
+        self._lives = lives
+        self.truncated = self._ale.game_truncated() and not lost
+        return float(reward), self.over or lost
+
+    def _frame(self) -> Frames:
+        """The maximum of the last two screens, grey, 84x84."""
+        grey = self._cv2.cvtColor(np.maximum(*self._screens), self._cv2.COLOR_RGB2GRAY)
+        frame: Frames = self._cv2.resize(grey, (SIDE, SIDE), interpolation=self._cv2.INTER_AREA)
+        return frame
+
+
+class Pool:
+    """Games that wait for their next episode: loading a ROM takes as long as four hundred steps."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[str, list[Game]] = defaultdict(list)
+
+    def borrow(self, id_: str, count: int) -> list[Game]:
+        """`count` games, loaded if need be."""
+        idle = self._idle[id_]
+        return [idle.pop() if idle else Game(id_) for _ in range(count)]
+
+    def give_back(self, id_: str, games: list[Game]) -> None:
+        """Keep games for the next borrower; whatever they were doing is over."""
+        self._idle[id_] += games
+
+    def clear(self) -> None:
+        """Close every game of the batch."""
+        self._idle.clear()
+
+
+GAMES = Pool()  # of this process
+atexit.register(GAMES.clear)  # what pytest keeps alive to the end ale-py would report as leaked, in thirty lines
+
+
+def load_emulator(id_: str) -> Any:
+    """An ale-py emulator with the game of the Gymnasium id, without sticky actions."""
+    ale = _import("ale_py")
+    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
+    emulator = ale.ALEInterface()
+    emulator.setFloat("repeat_action_probability", 0.0)
+    emulator.setInt("max_num_frames_per_episode", FRAME_LIMIT)
+    emulator.loadROM(ale.roms.get_rom_path(_name_rom(id_)))
+    return emulator
+
+
+def _name_rom(id_: str) -> str:
+    """`BeamRiderNoFrameskip-v4` -> beam_rider."""
+    name = id_.removesuffix(SUFFIX)
+    return "".join("_" * (c.isupper() and i > 0) + c.lower() for i, c in enumerate(name))
+
+
+def _import(name: str) -> Any:
+    return require(name, "atari", "an Atari environment")

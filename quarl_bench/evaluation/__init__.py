@@ -1,0 +1,1 @@
+"""Playing a policy: episodes in batches, rollouts, and what is measured beside the return."""

@@ -1,0 +1,200 @@
+"""Batches of episodes that start from given seeds and end for good: no autoreset, no wrapper in the loop.
+
+Both kinds play exactly the episodes of `gymnasium.make(id)` with `reset(seed=seed)`: the vectorised kind takes its
+starts from a scalar environment, and its dynamics are step-equal, so that an episode does not depend on how many
+others run beside it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.environments.atari import GAMES, count_noops
+from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
+from quarl_bench.environments.registry import ENVIRONMENTS, Environment, make_environment
+from quarl_bench.spec import name_seeds
+
+PROBED = 16  # episodes of equal starts that are compared
+PROBE_STEPS = 1000
+PROBE_SEED = 40_000  # of the actions with which they are compared
+
+
+class Episodes(Protocol):
+    """One episode per seed, played side by side."""
+
+    def reset(self) -> NDArray[Any]:
+        """First observations (seeds, ...)."""
+
+    def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
+        """Step the episodes `active` (n,); their observations (n, ...), rewards (n,), and which have now ended.
+
+        `active` are, in order, those that ran before and have not ended.
+        """
+
+    def close(self) -> None:
+        """Release the environments."""
+
+
+def name_starts(environment: Environment, seeds: Sequence[int]) -> tuple[str, ...] | None:
+    """What distinguishes the episodes of these seeds before anybody acts; None where only playing tells.
+
+    Without sticky actions an Atari game depends on its number of no-ops alone: equal names, equal games.
+    """
+    return tuple(f"noops-{count_noops(int(seed))}" for seed in seeds) if environment.atari else None
+
+
+def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[str, ...]) -> tuple[str, ...]:
+    """What distinguishes the episodes of `seeds`, of which `starts` name the first observations.
+
+    Episodes that begin alike are the same to a deterministic policy, unless chance goes on during play, or the
+    observation does not show everything: then equal actions lead them apart, and every seed is an episode. That is
+    tried with random actions on episodes of the most frequent start, before any policy plays, so that the names are the
+    same for all policies of a cell.
+    """
+    start, count = Counter(starts).most_common(1)[0]
+    if environment.atari or count == 1:
+        return starts
+    alike = tuple(seed for seed, name in zip(seeds, starts, strict=True) if name == start)
+    spec = gymnasium.registry.get(environment.id)
+    maker: Any = spec and spec.entry_point
+    apart = _part(environment, maker, alike[: environment.side_by_side or PROBED])
+    return name_seeds(seeds) if apart else starts
+
+
+@cache
+def _part(environment: Environment, maker: Any, seeds: tuple[int, ...]) -> bool:  # noqa: ARG001 (a key of the cache)
+    """Whether the episodes of `seeds` show different things when all of them get the same random actions.
+
+    Asked once: a simulator may be slow. `maker` tells a user's class from an earlier one of its name.
+    """
+    bare, _ = make_environment(environment)
+    space = bare.action_space
+    bare.close()
+    space.seed(PROBE_SEED)
+    traces = [hashlib.sha256() for _ in seeds]
+    episodes = start_episodes(environment, seeds)
+    try:
+        episodes.reset()
+        active = np.arange(len(seeds))
+        for _ in range(PROBE_STEPS):
+            observations, rewards, done = episodes.step(active, np.stack([space.sample()] * len(active)))
+            for place, observation, reward in zip(active, observations, rewards, strict=True):
+                traces[place].update(np.ascontiguousarray(observation).tobytes() + reward.tobytes())
+            active = active[~done]
+            if not len(active):
+                break
+    finally:
+        episodes.close()
+    return len({trace.digest() for trace in traces}) > 1
+
+
+def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
+    """Vectorised where the dynamics are our own, else one by one."""
+    if environment.atari:
+        return GameEpisodes(environment, seeds)
+    ours = environment.id in DYNAMICS and not environment.time_feature
+    kind = VectorEpisodes if ours else SteppedEpisodes
+    return kind(environment, seeds)
+
+
+class SteppedEpisodes:
+    """A bare environment per seed."""
+
+    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
+        self._environment, self._seeds = environment, seeds
+        self._made = ENVIRONMENTS.borrow(environment, len(seeds))
+        self._environments = [bare for bare, _ in self._made]
+        self._limit = self._made[0][1]
+        self._discrete = isinstance(self._environments[0].action_space, gymnasium.spaces.Discrete)
+
+    def reset(self) -> NDArray[Any]:
+        self._steps = np.zeros(len(self._seeds), dtype=np.int64)
+        pairs = zip(self._environments, self._seeds, strict=True)
+        return np.stack([environment.reset(seed=int(seed))[0] for environment, seed in pairs])
+
+    def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
+        choices = actions.tolist() if self._discrete else actions
+        results = [self._environments[i].step(action) for i, action in zip(active, choices, strict=True)]
+        observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
+        self._steps[active] += 1
+        ended = np.array(terminated, dtype=np.bool_) | np.array(truncated, dtype=np.bool_)
+        done = ended | (self._steps[active] >= self._limit)
+        return np.stack(observations), np.array(rewards, dtype=np.float64), done
+
+    def close(self) -> None:
+        ENVIRONMENTS.give_back(self._environment, self._made)
+        self._made, self._environments = [], []
+
+
+class VectorEpisodes:
+    """Our own dynamics, on the episodes that still run."""
+
+    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
+        bare, self._limit = make_environment(environment)
+        self._dynamics = DYNAMICS[environment.id]
+        self._observations, states = [], []
+        for seed in seeds:
+            self._observations.append(bare.reset(seed=int(seed))[0])
+            states.append(np.array(bare.unwrapped.state))  # type: ignore[attr-defined]
+        bare.close()
+        self._starts: State = np.stack(states, axis=1)
+
+    def reset(self) -> NDArray[Any]:
+        self._state = self._starts
+        self._running = np.arange(self._starts.shape[1])
+        self._steps = 0
+        return np.stack(self._observations)
+
+    def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
+        if len(active) < len(self._running):
+            self._state = self._state.take(np.searchsorted(self._running, active), axis=1)
+            self._running = active
+        self._state, rewards, done = self._dynamics.advance(self._state, actions)
+        self._steps += 1
+        if self._steps >= self._limit:
+            done = np.ones_like(done)
+        return self._dynamics.observe(self._state), rewards, done
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class GameEpisodes:
+    """An Atari game per seed, played to its end through all its lives; rewards are not clipped."""
+
+    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
+        self._id = environment.id
+        self._noops = [count_noops(int(seed)) for seed in seeds]
+        self._games = GAMES.borrow(self._id, len(seeds))
+        self._owed = np.zeros(len(seeds), dtype=np.float64)  # scored before the first action of the game
+
+    def reset(self) -> NDArray[Any]:
+        starts = [game.begin_game(noops) for game, noops in zip(self._games, self._noops, strict=True)]
+        observations, rewards, _ = zip(*starts, strict=True)
+        self._owed[:] = rewards
+        return np.stack(observations)
+
+    def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
+        results = [self._play(i, action) for i, action in zip(active, actions.tolist(), strict=True)]
+        observations, rewards, done = zip(*results, strict=True)
+        gained = np.array(rewards, dtype=np.float64) + self._owed[active]
+        self._owed[active] = 0.0
+        return np.stack(observations), gained, np.array(done, dtype=np.bool_)
+
+    def close(self) -> None:
+        GAMES.give_back(self._id, self._games)
+        self._games = []
+
+    def _play(self, index: int, action: int) -> tuple[NDArray[Any], float, bool]:
+        game = self._games[index]
+        observation, reward, ended = game.step(action)
+        if ended and not game.over:  # a life was lost, the game goes on
+            observation, gained, over = game.begin_life(self._noops[index])
+            return observation, reward + gained, over
+        return observation, reward, game.over

@@ -1,0 +1,53 @@
+"""A quantized policy beside its original, state by state: what it does and with which probabilities.
+
+QuaRL's script compared actions by kernel densities of whole episodes. For discrete actions that is ill-defined (the
+density of indices depends on a bandwidth, and does not exist when one action fills an episode), and it says nothing
+about states. Here both policies are asked in the same states.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.evaluation.rollouts import count_agreement
+from quarl_bench.policies.policy import Policy
+
+SOFTMAX = ("a2c", "ppo")  # algorithms whose argmax head stands on the logits of a distribution
+
+
+@dataclass(frozen=True)
+class StateComparison:
+    """`agreement` is the share of states with the same action (continuous ones: within 1% of their range).
+
+    `kl` is the mean over states of KL(original || quantized) in nats; None where outputs are no logits.
+    """
+
+    states: int
+    agreement: float
+    kl: float | None
+
+
+def compare_states(
+    reference: Policy, candidate: Policy, observations: NDArray[Any], algo: str | None
+) -> StateComparison:
+    """Ask both policies in `observations` (n, ...); `algo` says whether outputs are logits of a softmax."""
+    if not len(observations):
+        raise PolicyError("no states to compare policies in; pass at least one observation")
+    original, quantized = reference.outputs(observations), candidate.outputs(observations)
+    agreed = count_agreement(candidate.head.act(quantized), reference.head.act(original), reference.head)
+    softmax = reference.head.discrete and algo in SOFTMAX
+    kl = _mean_divergence(original, quantized) if softmax else None
+    return StateComparison(len(observations), agreed / len(observations), kl)
+
+
+def _mean_divergence(original: NDArray[Any], quantized: NDArray[Any]) -> float:
+    log_p, log_q = _log_softmax(original), _log_softmax(quantized)
+    return float((np.exp(log_p) * (log_p - log_q)).sum(axis=1).mean())
+
+
+def _log_softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

@@ -1,0 +1,251 @@
+"""From a case to its measurement: the policies of a cell, quantized, deployed, played, all through the store."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.environments.registry import Environment, find_environment
+from quarl_bench.errors import QuarlError, StoreError
+from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
+from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
+from quarl_bench.experiments.measurement_key import build_key, count_calibration
+from quarl_bench.experiments.store import Store, Train
+from quarl_bench.policies.policy import Policy, PolicyNet, deployable
+from quarl_bench.policies.storage.folder import Stored
+from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, is_sampled
+from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
+
+EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
+FP32 = "fp32"
+MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
+LOCAL = "local"  # the board that every machine has: this one
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How cells are evaluated: episodes per policy, and how many policies are trained where training is allowed.
+
+    Where it is not, a cell has all the policies that are there (training seeds 0, 1, ...), at least one.
+    """
+
+    policies: int
+    episodes: int
+    games: int | None = None  # episodes on Atari, where that is another number
+
+
+@dataclass(frozen=True)
+class LazyPolicy:
+    """One policy of a cell under its scheme; built only when it has to act."""
+
+    stored: Stored
+    build: Callable[[], Policy]
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The quantized, or deployed, policy."""
+        return self.build()
+
+
+@dataclass(frozen=True)
+class PolicySet:
+    """The policies of one cell, in the order of their training seeds."""
+
+    case: Case
+    members: tuple[LazyPolicy, ...]
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Every policy, built."""
+        return tuple(member.policy for member in self.members)
+
+
+def check_budgets(arms: Sequence[PolicySet]) -> None:
+    """StoreError where arms that are compared were trained for different numbers of environment steps."""
+    abouts = [member.stored.metadata.get("recipe", {}) for arm in arms for member in arm.members]
+    steps = sorted({about["timesteps"] for about in abouts if "timesteps" in about})
+    if len(steps) > 1:
+        raise StoreError(
+            f"{arms[-1].case.id}: compared with policies of other training, {' and '.join(f'{n:,}' for n in steps)} "
+            "environment steps; train all for as many"
+        )
+
+
+class Cells:
+    """Cells under one protocol, on one store. Artefacts of deployed cells go below `artefacts`."""
+
+    def __init__(self, store: Store, protocol: Protocol, artefacts: Path) -> None:
+        self.store, self.protocol, self.artefacts = store, protocol, artefacts
+        self._calibrations: dict[str, Any] = {}
+
+    def find_policies(self, case: Case) -> PolicySet:
+        """The fp32 policies of the cell, trained if missing and allowed."""
+        members = []
+        for seed in self._find_seeds(case):
+            stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, case.origin))
+            members.append(LazyPolicy(stored, _returning(stored.policy)))
+        return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
+
+    def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
+        """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>.
+
+        StoreError where policies that were trained under it were trained longer, or less long, than those in fp32.
+        """
+        parsed = Scheme.parse(scheme)
+        case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
+        if parsed.trained:
+            seeds = tuple(member.stored.metadata.get("seed", index) for index, member in enumerate(policies.members))
+            trained = self.find_trained(case, seeds)
+            check_budgets((policies, trained))
+            return trained
+
+        def quantizing(stored: Stored) -> Callable[[], Policy]:
+            return lambda: deployable(self._quantize(stored, parsed, environment_for(stored, case)))
+
+        return PolicySet(
+            case, tuple(LazyPolicy(member.stored, quantizing(member.stored)) for member in policies.members)
+        )
+
+    def find_trained(self, case: Case, seeds: Sequence[int] = ()) -> PolicySet:
+        """The cell's policies, trained under its scheme, with or without fp32 ones; of these seeds, or all."""
+        return PolicySet(case, tuple(self._find_integers(case, seed) for seed in seeds or self._find_seeds(case)))
+
+    def deploy(self, policies: PolicySet, board: str = LOCAL) -> PolicySet:
+        """The cell exported to LiteRT, its golden pairs re-run, and loaded again from its folder."""
+        if board != LOCAL:
+            raise QuarlError(f"unknown board {board!r}; known is {LOCAL} (this machine)")
+        from quarl_bench.backends.deployed import load_artefact
+        from quarl_bench.backends.export import export_policy
+
+        case = Case(policies.case.algo, policies.case.environment, policies.case.scheme, policies.case.origin, board)
+
+        def deploying(member: LazyPolicy) -> Callable[[], Policy]:
+            def build() -> Policy:
+                folder = self.artefacts / f"{case.id}-{member.stored.sha256[:12]}"
+                observations = self._calibration(member.stored, environment_for(member.stored, case))
+                export_policy(
+                    member.policy, folder, observations, scheme=case.scheme, source_sha256=member.stored.sha256
+                )
+                return load_artefact(folder)
+
+            return build
+
+        return PolicySet(case, tuple(LazyPolicy(member.stored, deploying(member)) for member in policies.members))
+
+    def measure(self, policies: PolicySet) -> Measurement:
+        """Returns of every policy of the cell on the protocol's environment seeds, and agreement with fp32.
+
+        Where the claim has to hold with sampled actions as well, those are in `sampled`.
+        """
+        case = policies.case
+        argmax = self._measure(policies, sampled=False)
+        if not is_sampled(case.algo, atari=find_environment(case.environment).atari):
+            return argmax
+        return replace(argmax, sampled=self._measure(policies, sampled=True))
+
+    def explain(self, policies: PolicySet, scheme: str) -> list[str]:
+        """Which layers of the first policy lose what at the scheme's bits, a line each; `policies` are fp32 ones."""
+        stored = policies.members[0].stored
+        if not isinstance(stored.policy, PolicyNet):
+            return []
+        bits = Scheme.parse(scheme).bit_width
+        states = self._calibration(stored, environment_for(stored, policies.case))[:EXPLAINED_STATES]
+        return [describe_sensitivity(found, bits) for found in measure_sensitivity(stored.policy, bits, states)]
+
+    def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
+        case, protocol = policies.case, self.protocol
+        atari = find_environment(case.environment).atari
+        seeds = range(TEST_SEEDS, TEST_SEEDS + (protocol.games or protocol.episodes if atari else protocol.episodes))
+        single = [
+            measure_member(
+                self.store,
+                member,
+                environment_for(member.stored, case),
+                seeds,
+                scheme=case.scheme,
+                board=case.board,
+                sampled=sampled,
+            )
+            for member in policies.members
+        ]
+        first = single[0]
+        agreements = [m.agreement for m in single if m.agreement is not None]
+        return Measurement(
+            policies=tuple(m.policies[0] for m in single),
+            environment_seeds=first.environment_seeds,
+            episodes=first.episodes,
+            returns=tuple(m.returns[0] for m in single),
+            lengths=tuple(m.lengths[0] for m in single),
+            agreement=tuple(a[0] for a in agreements) if agreements else None,
+            deterministic=not sampled,
+        )
+
+    def _find_integers(self, case: Case, seed: int) -> LazyPolicy:
+        stored = self.store.integers(PolicySpec(case.algo, case.environment, seed, case.origin, case.scheme))
+        return LazyPolicy(stored, _returning(stored.policy))
+
+    def _find_seeds(self, case: Case) -> tuple[int, ...]:
+        """Training seeds of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
+
+        Those that were trained many at once count all: their sentences ask for ten. A trained scheme is compared with
+        fp32 policies of the same training seeds, where there are any.
+        """
+        spec = PolicySpec(case.algo, case.environment, 0, case.origin)
+        there = self.store.find_seeds(spec)
+        if Scheme.parse(case.scheme).trained:
+            trained = self.store.find_seeds(replace(spec, scheme=case.scheme))
+            there = tuple(seed for seed in trained if seed in there or not there)
+        wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies
+        others = (seed for seed in itertools.count() if seed not in there)
+        seeds = sorted((*there, *itertools.islice(others, max(wanted - len(there), 0))))
+        return tuple(seeds if case.origin.startswith(MANY_SEEDS) else seeds[:MOST])
+
+    def _quantize(self, stored: Stored, scheme: Scheme, environment: Environment) -> Policy:
+        if not isinstance(stored.policy, PolicyNet):
+            raise QuarlError(f"{stored.sha256[:12]} holds integers already; quantize an fp32 policy")
+        observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
+        return stored.policy.quantize(scheme, observations)
+
+    def _calibration(self, stored: Stored, environment: Environment) -> Any:
+        if stored.sha256 not in self._calibrations:
+            self._calibrations[stored.sha256] = calibrate(stored.policy, environment)
+        return self._calibrations[stored.sha256]
+
+
+def environment_for(stored: Stored, case: Case) -> Environment:
+    """The case's environment as the policy saw it in training."""
+    return replace(find_environment(case.environment), time_feature=bool(stored.metadata.get("time_feature", False)))
+
+
+def measure_member(
+    store: Store,
+    member: LazyPolicy,
+    environment: Environment,
+    seeds: Sequence[int],
+    *,
+    scheme: str,
+    board: str = "",
+    sampled: bool = False,
+) -> Measurement:
+    """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it."""
+    key = build_key(member.stored.sha256, environment, seeds, scheme=scheme, board=board) | {"sampled": sampled}
+    # What is not an fp32 policy's own has no fp32 action to agree with.
+    own = isinstance(member.stored, StoredPolicy) and (scheme != FP32 or board)
+    references = [member.stored.policy] if own else None
+    return store.measurement(
+        key,
+        lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled),
+    )
+
+
+def calibrate(policy: Policy, environment: Environment) -> Any:
+    """The states on which every integer form of `policy` is calibrated."""
+    return collect_observations(policy, environment, count_calibration(environment), CALIBRATION_SEEDS)
+
+
+def _returning(policy: Policy) -> Callable[[], Policy]:
+    return lambda: policy

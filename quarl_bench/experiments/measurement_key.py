@@ -1,0 +1,107 @@
+"""What decides a measurement: the key under which it is stored, and the versions that it depends on."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from typing import Any
+
+from quarl_bench.environments.atari import PRESET
+from quarl_bench.environments.registry import Environment, find_environment
+from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS
+from quarl_bench.experiments.store import code_epoch
+from quarl_bench.spec import Case
+
+EVALUATION_CODE = (
+    "quantization/net.py",
+    "policies/head.py",
+    "policies/observation.py",
+    "policies/policy.py",
+    "quantization/affine.py",
+    "quantization/fake_quantized.py",
+    "quantization/integer.py",
+    "quantization/learned.py",
+    "quantization/observers.py",
+    "quantization/parameters.py",
+    "quantization/ptq.py",
+    "quantization/requantize.py",
+    "quantization/scheme.py",
+    "quantization/stacked_nets.py",
+    "environments/registry.py",
+    "environments/environments.toml",
+)
+
+
+EVALUATION_LOOP = (
+    "environments/atari.py",
+    "environments/catch.py",
+    "environments/classic_control.py",
+    "evaluation/episodes.py",
+    "evaluation/rollouts.py",
+    "evaluation/gumbel.py",
+    "environments/wrappers.py",
+)
+
+
+LIBRARIES = {  # that decide what an environment does, by the extra that brings it
+    "atari": ("ale-py", "opencv-python-headless"),
+    "box2d": ("box2d",),
+    "bullet": ("pybullet", "pybullet-envs-gymnasium"),
+    "dmc": ("dm-control", "mujoco", "shimmy"),
+    "mujoco": ("mujoco",),
+    "navigation": ("PyFlyt", "pybullet", "numba"),
+}
+
+
+CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
+
+
+CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, over several episodes
+
+
+def build_key(
+    sha256: str, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = ""
+) -> dict[str, Any]:
+    """All that decides what a policy under `scheme` returns on consecutive environment seeds."""
+    return {
+        "policy": sha256,
+        "environment": environment.id,
+        "time_feature": environment.time_feature,
+        "scheme": scheme,
+        "board": board,
+        "seeds": [seeds[0], len(seeds)],
+        "preprocessing": name_preprocessing(environment),
+        "calibration": [CALIBRATION_SEEDS, count_calibration(environment)],
+        "code": code_epoch(
+            *EVALUATION_CODE, *EVALUATION_LOOP, "experiments/cells.py", *(("backends",) if board else ())
+        ),
+        "versions": _list_versions(environment, board),
+    }
+
+
+def count_calibration(environment: Environment) -> int:
+    """How many states calibrate a policy here."""
+    return CALIBRATION_IMAGES if environment.atari else CALIBRATION_STATES
+
+
+def name_preprocessing(environment: Environment) -> str:
+    """What stands between the environment and the policy's observation."""
+    if environment.atari:
+        return PRESET
+    return "time-feature" if environment.time_feature else "none"
+
+
+def runtime_versions(case: Case) -> dict[str, str]:
+    """Public versions of the libraries that a number of this case depends on; builds of one version count as one."""
+    return _list_versions(find_environment(case.environment), case.board)
+
+
+def _list_versions(environment: Environment, board: str) -> dict[str, str]:
+    names = ["torch", "numpy", "gymnasium", *LIBRARIES.get(environment.extra, ())]
+    names += ["ai-edge-litert"] if board else []
+    return {name: _read_version(name) for name in names}
+
+
+def _read_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"

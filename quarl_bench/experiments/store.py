@@ -1,0 +1,266 @@
+"""Trained policies and measurements, found by content: memory, then baselines/ (read only), then the cache, then work.
+
+Work happens under a lock per key, so that any number of processes train or measure each thing once. Entries appear
+whole or not at all; a damaged one is reported and made again.
+"""
+
+import hashlib
+import importlib.resources
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
+from quarl_bench.experiments.zoo_agents import find_zip, read_agent
+from quarl_bench.policies.storage.folder import Stored, load_stored
+from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.policies.storage.integers import StoredIntegers
+from quarl_bench.spec import ZOO, Measurement, PolicySpec
+from quarl_bench.system.atomic import write_file
+from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
+from quarl_bench.training.multi_seed.recipe import list_options
+from quarl_bench.training.recipes import Recipe, check_algorithm, find_recipe
+
+TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
+    "quantization/net.py",
+    "policies/head.py",
+    "policies/images.py",
+    "policies/sources/torch_layers.py",
+    "policies/observation.py",
+    "policies/policy.py",
+    "policies/sources/sb3_model.py",
+    "environments/atari.py",
+    "environments/catch.py",
+    "training/sb3/checkpoints.py",
+    "environments/classic_control.py",
+    "environments/registry.py",
+    "environments/environments.toml",
+    "evaluation/episodes.py",
+    "evaluation/rollouts.py",
+    "evaluation/exploration.py",
+    "training/sb3/mixed_precision.py",
+    "training/sb3/models.py",
+    "evaluation/gumbel.py",
+    "training/sb3/layer_norm.py",
+    "training/recipes/__init__.py",
+    "training/sb3/run.py",
+    "training/sb3/loss_scaling.py",
+    "training/sb3/scaled_cnn.py",
+    "training/schemes.py",
+    "training/sb3/vector.py",
+    "training/sb3/atari_workers.py",
+    "environments/wrappers.py",
+)
+AWARE_CODE = ("training/sb3/aware.py", "quantization")  # of quantization-aware runs as well
+EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
+Trainer = Callable[[PolicySpec, Recipe, Path, Path], Stored]
+
+
+class Train(StrEnum):
+    """When a policy may be trained."""
+
+    NEVER = "never"
+    MISSING = "missing"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class StorePaths:
+    """Where a store looks: a writable cache, committed baselines and other people's agents, if any."""
+
+    cache: Path
+    baselines: Path | None = None
+    zoo: Path | None = None
+
+
+@cache
+def code_epoch(*parts: str) -> str:
+    """Hash of the package's source files under `parts` (files or folders): what a stored number was made with."""
+    root = Path(str(importlib.resources.files("quarl_bench")))
+    digest = hashlib.sha256()
+    for part in parts:
+        path = root / part
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.suffix in (".py", ".toml"):
+                digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Store:
+    """The layers of one process. `note` is told, in one line each, what was repaired or trained.
+
+    `run` names the test run: under `Train.ALWAYS`, processes of one run share what the first of them trained.
+    """
+
+    def __init__(
+        self,
+        places: StorePaths,
+        train: Train = Train.NEVER,
+        *,
+        trainer: Trainer | None = None,
+        run: str = "",
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.places, self.train, self.run = places, train, run
+        self._trainer, self._note = trainer, note
+        self._policies: dict[PolicySpec, Stored] = {}
+        self._measurements: dict[str, Measurement] = {}
+
+    def policy(self, spec: PolicySpec) -> StoredPolicy:
+        """The fp32 policy of `spec`; MissingBaseline when there is none and training is not allowed."""
+        stored = self._find(spec)
+        if not isinstance(stored, StoredPolicy):
+            raise StoreError(f"{spec.name} holds integers, not fp32 weights; restore it")
+        return stored
+
+    def integers(self, spec: PolicySpec) -> StoredIntegers:
+        """The quantization-aware policy of `spec`, which has a scheme; MissingBaseline as for `policy`."""
+        stored = self._find(spec)
+        if not isinstance(stored, StoredIntegers):
+            raise StoreError(f"{spec.name} holds fp32 weights, not integers; restore it")
+        return stored
+
+    def _find(self, spec: PolicySpec) -> Stored:
+        if spec not in self._policies:
+            self._policies[spec] = self._find_policy(spec)
+        return self._policies[spec]
+
+    def find_seeds(self, spec: PolicySpec) -> tuple[int, ...]:
+        """The training seeds of this kind of policy that are there to be used, ascending; its own seed says nothing."""
+        if spec.origin == ZOO:
+            return () if self._find_zip(spec) is None else (0,)
+        if self.train is Train.ALWAYS:
+            return ()
+        stem, digits = replace(spec, seed=0).name.removesuffix("0"), re.compile(r"[0-9]+")
+        folders = [] if self.places.baselines is None else [(self.places.baselines / "policies", "")]
+        with suppress(SpecError):  # without a recipe nothing is in the cache
+            path = self._cached_policy(spec, find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme))
+            folders.append((path.parent, path.name.removeprefix(spec.name)))
+        found = (
+            path.name.removeprefix(stem).removesuffix(end)
+            for folder, end in folders
+            for path in folder.glob(f"{stem}*{end}")
+        )
+        return tuple(sorted({int(seed) for seed in found if digits.fullmatch(seed)}))
+
+    def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
+        """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
+        text = json.dumps(key, sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()
+        if name not in self._measurements:
+            self._measurements[name] = self._find_measurement(name, key, compute)
+        return self._measurements[name]
+
+    def _find_zip(self, spec: PolicySpec) -> Path | None:
+        return None if self.places.zoo is None else find_zip(self.places.zoo, spec.algo, spec.environment)
+
+    def _find_policy(self, spec: PolicySpec) -> Stored:
+        if spec.origin == ZOO:
+            path = self._find_zip(spec)
+            if path is None:
+                raise MissingBaseline(
+                    f"no zoo agent of {spec.algo} on {spec.environment}: pass --quarl-zoo=PATH, a folder of "
+                    "<algo>/<Environment>_1/<Environment>.zip"
+                )
+            return read_agent(path, spec.algo).store()
+        if self.train is not Train.ALWAYS and self.places.baselines is not None:
+            folder = self.places.baselines / "policies" / spec.name
+            if folder.exists():
+                return load_stored(folder)
+        recipe = _find_recipe(spec)
+        folder = self._cached_policy(spec, recipe)
+        with self._locked(folder):
+            if folder.exists() and self._is_current(folder):
+                try:
+                    return load_stored(folder)
+                except PolicyError as error:
+                    self._note(f"stored policy was damaged and is made again: {error}")
+            if self.train is Train.NEVER or self._trainer is None:
+                options = "".join(
+                    f" --{name} {value}" for name, value in vars(spec).items() if name in EXTRAS and value
+                )
+                raise MissingBaseline(
+                    f"no baseline for {spec.name}: train it with `quarl train {spec.algo} {spec.environment} "
+                    f"--seed {spec.seed}{options}`, or allow it with "
+                    "--quarl-train missing"
+                )
+            self._note(f"training {spec.name}: {recipe.timesteps:,} steps")
+            stored = self._trainer(spec, recipe, folder, folder.with_suffix(".checkpoint"))
+            write_file(folder.with_suffix(".run"), self.run)
+            return stored
+
+    def _cached_policy(self, spec: PolicySpec, recipe: Recipe) -> Path:
+        epoch = code_epoch(*TRAINING_CODE, *(AWARE_CODE if spec.scheme else ()))
+        return self.places.cache / "policies" / f"{spec.name}-{recipe.sha256[:12]}-{epoch}"
+
+    def _is_current(self, folder: Path) -> bool:
+        """Under `always`, only what this run has trained."""
+        marker = folder.with_suffix(".run")
+        return self.train is not Train.ALWAYS or (marker.exists() and marker.read_text() == self.run != "")
+
+    def _find_measurement(self, name: str, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
+        if self.places.baselines is not None:
+            committed = self.places.baselines / "measurements" / f"{name}.json"
+            if committed.exists():
+                return _read_measurement(committed, key)
+        path = self.places.cache / "measurements" / name[:2] / f"{name}.json"
+        with self._locked(path):
+            if path.exists():
+                try:
+                    return _read_measurement(path, key)
+                except StoreError as error:
+                    self._note(f"stored measurement was damaged and is made again: {error}")
+            measurement = compute()
+            write_file(path, json.dumps({"key": key, "measurement": measurement.as_dict()}))
+            return measurement
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """One process at a time per entry; the system releases the lock of a killed process."""
+        lock = path.with_name(path.name + ".lock")
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            guard = FileLock(lock)
+            guard.acquire()
+        except OSError as error:
+            raise StoreError(
+                f"cannot write the cache {self.places.cache}: {error.strerror or error}; choose another place with "
+                "--quarl-cache-dir or QUARL_CACHE_DIR"
+            ) from error
+        try:
+            yield
+        finally:
+            guard.release()
+
+
+def _find_recipe(spec: PolicySpec) -> Recipe:
+    """The recipe of a policy; without one, a cell of a real task lacks its baseline and nothing is misspelt."""
+    find_environment(spec.environment)
+    check_algorithm(spec.algo)
+    if spec.origin.startswith(MANY_SEEDS):
+        needed = " ".join(("--seeds LIST", *list_options(spec.origin, spec.scheme), "--output FOLDER/policies"))
+        remedy = f"quarl train {spec.algo} {spec.environment} {needed}"
+        raise MissingBaseline(f"no baseline for {spec.name}; train it with `{remedy}`")
+    try:
+        return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
+    except SpecError as error:
+        raise MissingBaseline(f"no baseline for {spec.name}, and no recipe to train it: {error}") from error
+
+
+def _read_measurement(path: Path, key: dict[str, Any]) -> Measurement:
+    try:
+        entry = json.loads(path.read_text())
+        if entry["key"] != key:
+            raise StoreError(f"{path}: holds another key")
+        return Measurement.from_dict(entry["measurement"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path}: not a measurement ({error!r})") from error

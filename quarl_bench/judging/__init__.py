@@ -1,0 +1,1 @@
+"""How a sentence is held against measurements: intervals, the rules of claims, verdicts. Knows no paper."""

@@ -1,0 +1,119 @@
+"""Verdicts on Table 5: what mixed precision gains in a step of DQN's training, by policy, and over their sizes."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+from quarl_bench.judging.retention import conclude
+from quarl_bench.judging.statistics import Interval, average_tasks
+from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.training.recipes import FP32
+from quarl_bench.training.sb3.matmul_times import ONEDNN, STOCK, WIDTHS
+from quarl_bench.training.sb3.step_times import LEAN, TASK, StepTimes, find_error
+
+IDLES, QUICKER = "idles", "quicker"  # rules of one policy: at most so many times as fast, and faster than that
+EXCEEDS, RISES = (
+    "exceeds",
+    "rises",
+)  # rules over sizes: the last gains more than the first, each more than the one before
+PAPER_CAVEATS = (
+    "the paper prints 0.87x for Policy A; its own minutes, 127 and 156, are 0.81x",
+    "Policies A, B and C are our reading (training/sb3/scaled_cnn.py): the appendix that describes them is not public",
+)
+
+
+def read_size(environment: str) -> str:
+    """`ponga` -> a."""
+    return environment.removeprefix(TASK)
+
+
+def judge_step_time(times: StepTimes, environment: str, precision: str, rule: str, threshold: float) -> Verdict:
+    """Whether a step in `precision` is more, or at most, `threshold` times as fast as the better one in fp32."""
+    interval = mean_speedup(times.list_gains(read_size(environment), precision))
+    outcome = conclude(interval[1:], threshold, math.inf)
+    if rule == IDLES:
+        outcome = {Outcome.SUPPORTED: Outcome.REFUTED, Outcome.REFUTED: Outcome.SUPPORTED}.get(outcome, outcome)
+    return _conclude(times, outcome, interval, threshold)
+
+
+def judge_trend(times: StepTimes, environments: Sequence[str], precision: str, rule: str) -> Verdict:
+    """Whether gains grow from policy to policy, or from the first to the last; every step has to hold, each at 5%.
+
+    Estimate and interval are of the ratio of two gains that decides.
+    """
+    gains = [times.list_gains(read_size(name), precision) for name in environments]
+    pairs = [(gains[0], gains[-1])] if rule == EXCEEDS else [*pairwise(gains)]
+    steps = [mean_speedup([b / a for a, b in zip(small, large, strict=True)]) for small, large in pairs]
+    least = min(steps, key=lambda step: step.low)
+    if any(step.high < 1 for step in steps):
+        least = min(steps, key=lambda step: step.high)
+    return _conclude(times, conclude(least[1:], 1.0, math.inf), least, 1.0)
+
+
+def mean_speedup(gains: Sequence[float]) -> Interval:
+    """Their geometric mean over blocks with 90% limits."""
+    return Interval(*map(math.exp, average_tasks([math.log(gain) for gain in gains])))
+
+
+def explain_step_time(times: StepTimes, environments: Sequence[str], precision: str) -> list[str]:
+    """What the gains are gains over, a line for each policy, and what the products do by themselves."""
+    return [
+        *(_explain_size(times, name, precision) for name in environments),
+        explain_kernels(times, precision),
+    ]
+
+
+def explain_kernels(times: StepTimes, precision: str) -> str:
+    """Forward passes of linear layers alone, casts included, against the fp32 kernels there are."""
+    parts = []
+    for baseline in (STOCK, ONEDNN):
+        names = [(f"{width}-{baseline}", f"{width}-{precision}") for width in WIDTHS]
+        if all(key in times.kernels for pair in names for key in pair):
+            ratios = (statistics.median(times.kernels[a]) / statistics.median(times.kernels[b]) for a, b in names)
+            parts.append(f"{' / '.join(f'{ratio:.2f}' for ratio in ratios)} of {baseline} fp32")
+    widths = " / ".join(map(str, WIDTHS))
+    return f"kernel only, Linear 256 x n x n, n = {widths}, {precision} with casts: {', '.join(parts)}"
+
+
+def describe_step_time(verdict: Verdict) -> str:
+    """One line for terminal and report."""
+    numbers = "no number" if verdict.estimate is None else f"{verdict.estimate:.3g}x"
+    if verdict.low is not None and verdict.high is not None:
+        numbers += f" [{verdict.low:.3g}, {verdict.high:.3g}]"
+    line = f"{verdict.outcome}: {numbers} against {verdict.threshold:g}x, {verdict.scope}"
+    return f"{line}; {verdict.needed}" if verdict.needed else line
+
+
+def _explain_size(times: StepTimes, environment: str, precision: str) -> str:
+    size = read_size(environment)
+    milliseconds = ", ".join(
+        f"{name} {1e3 * statistics.median(times.steps[key]):.3g} +- {1e3 * find_error(times.steps[key]):.1g} ms"
+        for name in (FP32, LEAN, precision)
+        if (key := f"{size}-{name}")
+    )
+    over = ", ".join(f"{mean_speedup(times.list_gains(size, precision, b)).estimate:.2f}x {b}" for b in (FP32, LEAN))
+    rates = ", ".join(
+        f"{name} {statistics.median(times.rates[key]):.3g}"
+        for name in (FP32, LEAN, precision)
+        if (key := f"{size}-{name}") in times.rates
+    )
+    played = f"; end to end on Pong, steps/s: {rates}" if rates else ""
+    return f"Policy {size.upper()} / {times.divisor}: a step takes {milliseconds}; {precision} is {over}{played}"
+
+
+def _conclude(times: StepTimes, outcome: Outcome, interval: Interval, threshold: float) -> Verdict:
+    void = "; ".join(times.faults)
+    needed = "more blocks: the ratio varies" if outcome is Outcome.INCONCLUSIVE else ""
+    return Verdict(
+        outcome=Outcome.INCONCLUSIVE if void else outcome,
+        estimate=interval.estimate,
+        low=None if void else interval.low,
+        high=None if void else interval.high,
+        threshold=threshold,
+        scope=f"these networks on {times.machine}",
+        policies=0,
+        episodes=0,
+        distinct_episodes=0,
+        needed=f"void: {void}. Run again on an idle machine" if void else needed,
+    )

@@ -1,0 +1,1 @@
+"""The papers: their claims, their printed numbers, their tables and figures, and rules of their own."""

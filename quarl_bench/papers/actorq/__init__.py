@@ -1,0 +1,1 @@
+"""ActorQ, a part of QuaRL's last text: quantized actors, a full-precision learner."""

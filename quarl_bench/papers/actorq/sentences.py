@@ -1,0 +1,124 @@
+"""ActorQ's sentences, held against the records of runs that differ in the actors' precision alone.
+
+Runs are paired by seed and options. Times are those of the machine that the records name, under the load that they
+name; a ratio of CPU seconds is disturbed less than one of wall clock.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quarl_bench.actorq.comparison import BASE, find_target, name_twins
+from quarl_bench.actorq.evaluator import find_time
+from quarl_bench.actorq.record import RECORD, Record, read_acting, read_record
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.errors import StoreError
+from quarl_bench.judging import statistics as stats
+from quarl_bench.judging.retention import conclude, judge_retention, name_scope
+from quarl_bench.spec import Measurement, Outcome, Verdict, name_seeds
+
+Pair = tuple[Record, Record]  # the run in the precision that is compared with, and the one that is judged
+FEWEST = 3  # pairs that a plan asks for
+STEP = ("environment", "inference")
+PULL = ("pull", "decompress", "deserialize")
+LOAD = ("load",)
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All records below a folder: files of its own, and of runs' folders."""
+    return [read_record(path) for path in sorted({*folder.glob("*.json"), *folder.rglob(RECORD)})]
+
+
+def pair_records(
+    records: Sequence[Record], algo: str, environment: str, precision: str, base: str = BASE
+) -> list[Pair]:
+    """Runs in `precision`, each with its twin in `base`; StoreError where a run is there twice."""
+    named: dict[str, dict[tuple[str, ...], Record]] = {precision: {}, base: {}}
+    for record in records:
+        settings = record["settings"]
+        of = named.get(settings["precision"])
+        if of is None or (settings["algo"], settings["environment"]) != (algo, environment):
+            continue
+        if of.setdefault(name_twins(record), record) is not record:
+            what = f"{algo} {environment} {settings['precision']}, seed {settings['seed']}"
+            raise StoreError(f"two records of one run ({what}); keep one of them")
+    return [(named[base][name], record) for name, record in named[precision].items() if name in named[base]]
+
+
+def judge_time(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") -> Verdict:
+    """Whether the judged runs reach 95% of their twins' best return within `threshold` of the twins' seconds."""
+    times = [[find_time(run["curve"], find_target(pair[0]), clock) for run in pair] for pair in pairs]
+    missed = sum(ours is None for _, ours in times)
+    ratios = [ours / theirs for theirs, ours in times if ours is not None and theirs]
+    verdict = judge_ratio(ratios, pairs, threshold, [])
+    if not missed:
+        return verdict
+    # A run that never arrives has no ratio; without it, the others would only flatter.
+    outcome = Outcome.INCONCLUSIVE if verdict.outcome is Outcome.SUPPORTED else verdict.outcome
+    caveats = (f"{missed} of {len(pairs)} runs never reach the target", *verdict.caveats)
+    return replace(verdict, outcome=outcome, caveats=caveats, needed=verdict.needed or "longer runs")
+
+
+def judge_stages(pairs: Sequence[Pair], stages: Sequence[str], threshold: float) -> Verdict:
+    """Whether an actor's CPU time in `stages`, per step, is within `threshold` of the twin's."""
+    times = [[sum(read_acting(run).per_step("cpu")[stage] for stage in stages) for run in pair] for pair in pairs]
+    return judge_ratio([ours / theirs for theirs, ours in times], pairs, threshold, [])
+
+
+def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float, caveats: Sequence[str]) -> Verdict:
+    """A verdict on the typical ratio: Student's t over seeds, of logarithms."""
+    loads = [run["load"] for pair in pairs for run in pair]
+    notes = (*caveats, *([f"under a load of {min(loads):.1f} to {max(loads):.1f}"] if loads else []))
+    estimate = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+    interval: tuple[float, float] | None = None
+    if len(ratios) > 1:
+        _, low, high = map(math.exp, stats.average_tasks(np.log(ratios)))
+        interval = low, high
+    outcome = conclude(interval, -math.inf, threshold)
+    return Verdict(
+        outcome=outcome,
+        estimate=estimate,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        threshold=threshold,
+        scope=name_scope(len(ratios)),
+        policies=len(ratios),
+        episodes=0,
+        distinct_episodes=0,
+        needed=f"more seeds than {max(len(ratios), FEWEST - 1)}" if outcome is Outcome.INCONCLUSIVE else "",
+        caveats=notes,
+    )
+
+
+def judge_return(pairs: Sequence[Pair], margin: float) -> Verdict:
+    """Whether the learner's best policies keep 1 - margin of their twins' returns on the same test episodes."""
+    reference, candidate = (_measure([pair[side] for pair in pairs]) for side in (0, 1))
+    cap = find_environment(pairs[0][0]["settings"]["environment"]).cap
+    return judge_retention(reference, candidate, margin=margin, cap=cap)
+
+
+JUDGES: dict[str, Callable[[Sequence[Pair], float], Verdict]] = {
+    "actorq-time": judge_time,
+    "actorq-return": judge_return,
+    "actorq-step": lambda pairs, threshold: judge_stages(pairs, STEP, threshold),
+    "actorq-pull": lambda pairs, threshold: judge_stages(pairs, PULL, threshold),
+    "actorq-load": lambda pairs, threshold: judge_stages([pair[::-1] for pair in pairs], LOAD, threshold),
+    "actorq-energy": lambda pairs, threshold: judge_time(pairs, threshold, "cpu"),
+}
+
+
+def _measure(records: Sequence[Record]) -> Measurement:
+    scores: list[dict[str, Any]] = [record["scores"]["fp32"] for record in records]
+    first, count = scores[0]["first_environment_seed"], scores[0]["episodes"]
+    seeds = tuple(range(first, first + count))
+    return Measurement(
+        policies=tuple(f"seed{record['settings']['seed']}" for record in records),
+        environment_seeds=seeds,
+        episodes=name_seeds(seeds),
+        returns=tuple(tuple(score["returns"]) for score in scores),
+        lengths=tuple((0,) * count for _ in scores),  # not recorded, and not judged
+    )

@@ -1,0 +1,1 @@
+"""Learning Quantized Continuous Controllers for Integer Hardware (2025)."""

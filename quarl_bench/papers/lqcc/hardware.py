@@ -1,0 +1,73 @@
+"""LQCC's sentences on its Table 3, judged for FINN's formulas and for our own designs, each on its own.
+
+Cycles and sizes of one design are exact numbers of a model, a simulator or an estimate, without an interval over
+policies. Watts and joules need a vendor's tools and are not judged.
+"""
+
+from collections.abc import Mapping
+
+from quarl_bench.papers.lqcc.hardware_comparison import Fit
+from quarl_bench.spec import Outcome, Verdict
+
+SCOPE = "these designs"
+
+
+def judge_latency(cycles: Mapping[str, int], printed: Mapping[str, int], threshold: float) -> Verdict:
+    """Judge "each task's cycles are at most `threshold` of those that its printed latency takes at 100 MHz".
+
+    Estimate and interval are the largest and the whole range of those ratios; tasks without cycles are missing.
+    """
+    ratios = {task: cycles[task] / count for task, count in printed.items() if task in cycles}
+    caveats = tuple(f"{task}: {cycles[task]:,} cycles, {ratio:.3g} of the printed" for task, ratio in ratios.items())
+    return _conclude(ratios, tuple(task for task in printed if task not in cycles), threshold, caveats)
+
+
+def judge_model(cycles: Mapping[str, int], printed: Mapping[str, int], threshold: float) -> Verdict:
+    """Judge "the model's cycles differ from each task's printed latency by at most `threshold` of it"."""
+    errors = {task: cycles[task] / count - 1 for task, count in printed.items()}
+    caveats = tuple(f"{task}: {cycles[task]:,} cycles, {error:+.1%} of the printed" for task, error in errors.items())
+    return _conclude({task: abs(error) for task, error in errors.items()}, (), threshold, caveats)
+
+
+def judge_speedup(
+    cycles: Mapping[str, int], reference: int | None, times: Mapping[str, float], threshold: float
+) -> Verdict:
+    """Judge "the reference takes `threshold` of the cycles that each task's `times` its own are, or more".
+
+    Estimate and interval are the smallest and the whole range of reference / (cycles * times); without the reference
+    all tasks are missing.
+    """
+    known = {} if reference is None else {task: cycles[task] for task in times if task in cycles}
+    factors = {task: (reference or 0) / count for task, count in known.items()}
+    caveats = tuple(f"{task}: {known[task]:,} cycles, {factor:.3g} times as fast" for task, factor in factors.items())
+    missing = tuple(task for task in times if task not in known)
+    shares = {task: factor / times[task] for task, factor in factors.items()}
+    return _conclude(shares, missing, threshold, caveats, least=True)
+
+
+def judge_fit(eight: Fit, four: Fit) -> Verdict:
+    """Judge "the 8-bit design does not fit, that with a core of 4 bits does".
+
+    Estimate and interval are the 8-bit design's share of its scarcest resource; above 1 it does not fit.
+    """
+    outcome = Outcome.SUPPORTED if four.fits and not eight.fits else Outcome.REFUTED
+    shares = f"8 bits take {eight.share:.0%} of the {eight.resource}"
+    caveats = (f"{shares}, a core of 4 bits {four.share:.0%} of the {four.resource}",)
+    return Verdict(outcome, eight.share, eight.share, eight.share, 1.0, SCOPE, 2, 0, 0, caveats=caveats)
+
+
+def _conclude(
+    values: Mapping[str, float],
+    missing: tuple[str, ...],
+    threshold: float,
+    caveats: tuple[str, ...],
+    *,
+    least: bool = False,
+) -> Verdict:
+    """All `values` have to be at most `threshold`, or at `least`; one that is not refutes, whatever is missing."""
+    low, high = min(values.values(), default=None), max(values.values(), default=None)
+    worst = low if least else high
+    outcome = Outcome.PARTIAL if missing else Outcome.SUPPORTED
+    if worst is not None and (worst < threshold if least else worst > threshold):
+        outcome = Outcome.REFUTED
+    return Verdict(outcome, worst, low, high, threshold, SCOPE, len(values), 0, 0, caveats=caveats, missing=missing)

@@ -1,0 +1,96 @@
+"""Fixtures of benches on boards: artefacts of a case, timed there once per process, and the verdict on them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from quarl_bench.plugin.progress import show_blocks
+from quarl_bench.plugin.state import DATADIRS
+from quarl_bench.system.extras import needing
+
+if TYPE_CHECKING:  # collection imports neither NumPy nor torch
+    from quarl_bench.boards.board import Board
+    from quarl_bench.boards.timing import TimingPlan
+    from quarl_bench.experiments.cells import Cells
+    from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+    from quarl_bench.plugin.board_verdicts import BoardRun, BoardVerdict, TimesRegression
+    from quarl_bench.plugin.settings import Settings
+    from quarl_bench.spec import Case
+
+WAIT = 1800.0  # seconds that workers of one run wait for each other's board
+
+
+@pytest.fixture(scope="session")
+def quarl_board_runs(
+    quarl_cells: "Cells", quarl_settings: "Settings", quarl_run: str, pytestconfig: pytest.Config
+) -> "Callable[[Board, Case], BoardRun]":
+    """Compare the policy of a case, in fp32 and under its scheme, on a board; each policy once."""
+    runs: dict[Case, BoardRun] = {}
+
+    def run(board: "Board", case: "Case") -> "BoardRun":
+        from quarl_bench.boards.session import ask_state, open_session
+        from quarl_bench.papers.registry import find_paper
+        from quarl_bench.plugin.board_verdicts import BoardRun
+
+        if case not in runs:
+            ask_state(board)  # a silent one says so before the long export, which no lease would outlast
+            pair = find_paper("quarl").open("navigation").export_flight(quarl_cells, case)
+            plan = find_plan(quarl_settings.profile)
+            with (
+                open_session(board, quarl_run, WAIT) as session,
+                show_blocks(pytestconfig, 2 * plan.blocks, case.id) as progress,
+            ):
+                runs[case] = BoardRun(session.compare((pair.fp32, pair.int8), plan, progress=progress), pair.trained)
+        return runs[case]
+
+    return run
+
+
+@pytest.fixture
+def board_run(case: "JudgedCase", quarl_settings: "Settings", request: pytest.FixtureRequest) -> "BoardRun":
+    """The case's policy on the case's board; skips without a board file, fails when a listed board is silent."""
+    from quarl_bench.boards.board import find_board
+
+    board = find_board(case.case.board, quarl_settings.boards)  # before anything heavy is imported
+    run: BoardRun = request.getfixturevalue("quarl_board_runs")(board, case.case)
+    return run
+
+
+@pytest.fixture
+def board_runs(
+    claim: "JudgedClaim", quarl_settings: "Settings", request: pytest.FixtureRequest
+) -> "tuple[BoardRun, ...]":
+    """The policies of a claim on its board, in the order of its cells; skips and fails as `board_run` does."""
+    from quarl_bench.boards.board import find_board
+
+    board = find_board(claim.board, quarl_settings.boards)
+    run: Callable[[Board, Case], BoardRun] = request.getfixturevalue("quarl_board_runs")
+    return tuple(run(board, case) for case in claim.cases)
+
+
+@pytest.fixture
+def times_regression(request: pytest.FixtureRequest, quarl_settings: "Settings") -> "TimesRegression":
+    """Did our own time move? Compares with the file of the same machine; `--force-regen` rewrites it."""
+    with needing("claims", "times_regression"):
+        from quarl_bench.plugin.board_verdicts import TimesRegression
+
+    lazy, original = map(request.getfixturevalue, DATADIRS)
+    return TimesRegression(lazy, original, request, quarl_settings.profile)
+
+
+@pytest.fixture
+def board_verdict(
+    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: "Settings"
+) -> "BoardVerdict":
+    """Does the paper's sentence hold on this board? A ratio on the wrong side is an explained outcome, no failure."""
+    from quarl_bench.plugin.board_verdicts import BoardVerdict
+
+    return BoardVerdict(request, quarl_record, strict=quarl_settings.strict)
+
+
+def find_plan(profile: str) -> "TimingPlan":
+    """A profile's plan: 1,000 calls and 10 s per artefact, or a glance in `smoke`."""
+    from quarl_bench.boards.timing import TimingPlan
+
+    return TimingPlan(blocks=2, calls=100, seconds=0.25, warmup=0.1) if profile == "smoke" else TimingPlan()

@@ -1,0 +1,102 @@
+"""The `step_time_regression` and `step_time_verdict` fixtures: did our step time move, and does Table 5 hold here?"""
+
+import statistics
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+from quarl_bench.judging.step_times import (
+    describe_step_time,
+    explain_step_time,
+    judge_step_time,
+    judge_trend,
+    read_size,
+)
+from quarl_bench.plugin.board_verdicts import SLACK
+from quarl_bench.plugin.regression import StoredNumbers
+from quarl_bench.plugin.verdict import VerdictFixture
+from quarl_bench.report.page.mixed_precision import build_step_time_row
+from quarl_bench.spec import Verdict
+from quarl_bench.training.recipes import FP32
+from quarl_bench.training.sb3.step_times import LEAN, StepTimes, find_error
+
+IDENTITY = ("machine", "cores", "device", "torch", "policy", "divisor", "contender", "blocks")
+
+
+class StepTimeRegression(StoredNumbers):
+    """Compares the times of a step with those stored for the same machine and torch; void times are not stored."""
+
+    def check(self, times: StepTimes) -> None:  # type: ignore[override]
+        """Fail when a time moved; note "no-baseline", "mismatch" (another machine or torch) or "void" instead."""
+        __tracebackhide__ = True
+        if times.faults:
+            self._say("void")
+            return
+        case = self.request.getfixturevalue("case").case
+        self._compare(tabulate(times, read_size(case.environment), case.scheme), IDENTITY)
+
+    def _tolerances(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> dict[str, Any]:  # noqa: ARG002
+        loose: dict[str, Any] = {"rtol": 1e9, "atol": 1e9}  # there to be read
+        error = 2 * expected["step_se_ms"].to_numpy(dtype=np.float64)
+        return {
+            "step_ms": {"rtol": SLACK, "atol": error},
+            "step_se_ms": loose,
+            "steps_per_s": {"rtol": SLACK, "atol": 2 * expected["steps_per_s_se"].to_numpy(dtype=np.float64)},
+            "steps_per_s_se": loose,
+        }
+
+
+class StepTimeVerdict(VerdictFixture):
+    """Judges the item's case or claim. Refuted is an xfail with the explanation: a ratio differs between machines."""
+
+    def check(self, times: StepTimes) -> Verdict:
+        """Judge the gain of one policy."""
+        judged: JudgedCase = self._request.getfixturevalue("case")
+        case, claim = judged.case, judged.claim
+        verdict = judge_step_time(times, case.environment, case.scheme, claim.rule, claim.threshold)
+        return self._explain(judged, times, verdict, [case.environment], case.scheme)
+
+    def check_sizes(self, times: StepTimes) -> Verdict:
+        """Judge how gains grow over the policies of a claim."""
+        judged: JudgedClaim = self._request.getfixturevalue("claim")
+        environments = [case.environment for case in judged.cases]
+        verdict = judge_trend(times, environments, judged.scheme, judged.claim.rule)
+        return self._explain(judged, times, verdict, environments, judged.scheme)
+
+    def _explain(
+        self,
+        judged: JudgedCase | JudgedClaim,
+        times: StepTimes,
+        verdict: Verdict,
+        environments: list[str],
+        precision: str,
+    ) -> Verdict:
+        notes = explain_step_time(times, environments, precision)
+        row = build_step_time_row(judged, times, verdict, environments, precision, notes)
+        return self._conclude(judged, row, verdict, describe_step_time(verdict), excuse="; ".join(notes))
+
+
+def tabulate(times: StepTimes, size: str, precision: str) -> pd.DataFrame:
+    """One line per contender: machine, what was trained, medians of a step and of the end-to-end rate."""
+    return pd.DataFrame([_list_columns(times, size, name) for name in (FP32, LEAN, precision)])
+
+
+def _list_columns(times: StepTimes, size: str, contender: str) -> dict[str, Any]:
+    key = f"{size}-{contender}"
+    seconds, rates = times.steps[key], times.rates.get(key, [0.0])
+    return {
+        "machine": times.machine,
+        "cores": times.cores,
+        "device": times.device,
+        **times.versions,
+        "policy": size.upper(),
+        "divisor": times.divisor,
+        "contender": contender,
+        "blocks": len(seconds),
+        "step_ms": 1e3 * statistics.median(seconds),
+        "step_se_ms": 1e3 * find_error(seconds),
+        "steps_per_s": statistics.median(rates),
+        "steps_per_s_se": find_error(rates),
+    }

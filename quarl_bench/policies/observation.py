@@ -1,0 +1,81 @@
+"""From the raw observation of an environment to the float32 input of the net."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.quantization.net import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Normalization:
+    """Running statistics of stable-baselines3's VecNormalize, frozen: clip((x - mean) / sqrt(variance + epsilon))."""
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    clip: float = 10.0
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.mean.shape != self.variance.shape:
+            raise PolicyError(f"normalization: mean {self.mean.shape} and variance {self.variance.shape} differ")
+        if not np.isfinite(self.mean).all() or not np.isfinite(self.variance).all() or (self.variance < 0).any():
+            raise PolicyError("normalization: statistics must be finite and variances not negative")
+        if not (self.clip > 0 and self.epsilon > 0):
+            raise PolicyError(f"normalization: clip {self.clip} and epsilon {self.epsilon} must be positive")
+
+    def apply(self, observations: NDArray[Any]) -> Floats:
+        """Computed in float64 and rounded once, as VecNormalize does."""
+        scaled = (observations - self.mean) / np.sqrt(self.variance + self.epsilon)
+        return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class ObservationTransform:
+    """Raw observations (n, *shape) -> net inputs (n, *input_shape), float32.
+
+    Images are uint8 and divided by 255; images that come channel-last are transposed. Everything else is
+    normalized where the policy was trained so, and flattened.
+    """
+
+    shape: tuple[int, ...]
+    image: bool = False
+    normalization: Normalization | None = None
+
+    def __post_init__(self) -> None:
+        if self.normalization is not None and self.normalization.mean.shape != self.shape:
+            raise PolicyError(f"statistics of shape {self.normalization.mean.shape} for observations of {self.shape}")
+        if self.image and (len(self.shape) != 3 or self.normalization is not None):
+            raise PolicyError(f"image observations are (channels, height, width) without statistics, not {self.shape}")
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of the net's input without the batch axis."""
+        return self.shape if self.image else (int(np.prod(self.shape)),)
+
+    def apply(self, observations: NDArray[Any]) -> Floats:
+        """Transform a batch; PolicyError for a wrong shape or dtype."""
+        self.check(observations)
+        if self.image:
+            if observations.shape[1:] != self.shape:
+                observations = observations.transpose(0, 3, 1, 2)
+            return np.ascontiguousarray(observations, dtype=np.float32) / np.float32(255)
+        if self.normalization is not None:
+            return self.normalization.apply(observations).reshape(len(observations), *self.input_shape)
+        return np.ascontiguousarray(observations, dtype=np.float32).reshape(len(observations), *self.input_shape)
+
+    def check(self, observations: NDArray[Any]) -> None:
+        """Refuse what is not a batch of this policy's observations."""
+        channel_last = (*self.shape[1:], self.shape[0]) if self.image else self.shape
+        if observations.shape[1:] not in (self.shape, channel_last):
+            raise PolicyError(
+                f"observations of shape {observations.shape} for a policy of (n, {', '.join(map(str, self.shape))}); "
+                "pass a batch of this policy's environment"
+            )
+        wanted = "u" if self.image else "fiu"
+        if observations.dtype.kind not in wanted or (self.image and observations.dtype != np.uint8):
+            kind = "uint8 images" if self.image else "real numbers"
+            raise PolicyError(f"observations of dtype {observations.dtype} for a policy that takes {kind}")

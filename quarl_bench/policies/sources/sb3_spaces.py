@@ -1,0 +1,108 @@
+"""Spaces as stable-baselines3 prints them into a zip's JSON, beside a pickled form that is never read."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.quantization.net import Floats
+
+AXES, SIZE = 4, 2**24
+CLASS = re.compile(r"<class '(?:gym|gymnasium)\.spaces\.\w+\.(\w{1,40})'>")
+NUMBER = re.compile(r"[+-]?(?:inf|\d{1,40}\.?\d{0,40}(e[+-]?\d{1,3})?)")
+DIGITS = 8  # that NumPy prints behind the point; a number that needs fewer is exact
+Bounds = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """A Box of observations."""
+
+    shape: tuple[int, ...]
+    image: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Actions:
+    """`count` indices, or a Box of `count` values; `bounds` are None where the text may have rounded them."""
+
+    count: int
+    discrete: bool
+    bounds: Bounds | None = None
+
+
+def read_observations(entry: Any, where: str) -> Observations:
+    """The observation space of a zip; PolicyError when it has no portable form."""
+    fields = _read_class(entry, ("Box",), f"{where}: observation_space")
+    shape = _read_shape(fields, f"{where}: observation_space")
+    ends = [_read_ends(fields.get(key), first) for key, first in (("low", "0"), ("high", "255"))]
+    return Observations(shape, fields.get("dtype") == "uint8" and len(shape) == 3 and all(ends))
+
+
+def read_actions(entry: Any, where: str) -> Actions:
+    """The action space of a zip; PolicyError when it has no portable form."""
+    where = f"{where}: action_space"
+    fields = _read_class(entry, ("Discrete", "Box"), where)
+    if fields["class"] == "Discrete":
+        count, start = (_read_integer(fields.get(key, 0), where) for key in ("n", "start"))
+        if start != 0:
+            raise PolicyError(f"{where} starts at {start}; only actions from 0 have a portable form")
+        return Actions(count, discrete=True)
+    shape = _read_shape(fields, where)
+    if len(shape) != 1:
+        raise PolicyError(f"{where} of shape {shape} has no portable form; use Discrete or a one-dimensional Box")
+    double = fields.get("dtype") != "float32"
+    low, high = (_read_bound(fields.get(key), shape[0], double) for key in ("low", "high"))
+    return Actions(shape[0], discrete=False, bounds=None if low is None or high is None else (low, high))
+
+
+def _read_class(entry: Any, allowed: tuple[str, ...], where: str) -> dict[str, Any]:
+    kind = entry.get(":type:") if isinstance(entry, dict) else None
+    found = CLASS.fullmatch(kind) if isinstance(kind, str) else None
+    if found is None or found[1] not in allowed:
+        raise PolicyError(f"{where} is {str(kind)[:80]!r}; a portable policy has {' or '.join(allowed)}")
+    return {**entry, "class": found[1]}
+
+
+def _read_shape(fields: dict[str, Any], where: str) -> tuple[int, ...]:
+    shape = fields.get("_shape", fields.get("shape"))
+    if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
+        raise PolicyError(f"{where} has no shape that can be read; restore the zip")
+    if len(shape) > AXES or math.prod(shape) > SIZE:
+        raise PolicyError(f"{where} of shape {str(shape)[:80]} is larger than any observation; the zip is refused")
+    return tuple(shape)
+
+
+def _read_integer(value: Any, where: str) -> int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value, re.ASCII):
+        return int(value)
+    if type(value) is not int:
+        raise PolicyError(f"{where} has no number of actions that can be read; restore the zip")
+    return value
+
+
+def _read_ends(text: Any, wanted: str) -> bool:
+    """True when a printed array, whole or abridged, has no other number than `wanted`."""
+    return isinstance(text, str) and {*re.findall(r"[^\[\]\s]+", text)} <= {wanted, "..."}
+
+
+def _read_bound(text: Any, count: int, double: bool) -> Floats | None:
+    """A printed vector; None when it is abridged or rounded, so that the text is not the number."""
+    if not isinstance(text, str) or not re.fullmatch(r"\[[^\[\]]*\]", text):
+        return None
+    words = text[1:-1].split()
+    if len(words) != count or not all(_is_exact(word, double) for word in words):
+        return None
+    return np.array([float(word) for word in words], np.float32)
+
+
+def _is_exact(word: str, double: bool) -> bool:
+    found = NUMBER.fullmatch(word)
+    if found is None:
+        return False
+    if found[1] is not None and not double:
+        return True  # nine digits name every float32
+    return len(word.partition("e")[0].partition(".")[2]) < DIGITS

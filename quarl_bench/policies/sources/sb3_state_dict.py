@@ -1,0 +1,171 @@
+"""From a state dictionary of stable-baselines3 to the layers on the way from observation to outputs."""
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.policies.sources.archive import open_archive
+from quarl_bench.policies.sources.inert_pickle import read_pickle
+from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear
+
+LIMIT, PICKLE_LIMIT = 2**28, 2**22  # bytes of policy.pth and of all its tensors; of the pickle that lists them
+KNOWN = frozenset(
+    {"collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"}
+    | {f"torch.{kind}Storage" for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Bool")}
+)
+STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
+ON_POLICY = ("log_std", "mlp_extractor", "action_net", "value_net", "features_extractor")
+VARIANTS = ("pi_features_extractor", "vf_features_extractor", "sde_features_extractor")
+ACTOR_CRITIC = ("actor", "actor_target", "critic", "critic_target")
+MODULES = {
+    "a2c": (*ON_POLICY, *VARIANTS),
+    "ppo": (*ON_POLICY, *VARIANTS),
+    "dqn": ("q_net", "q_net_target"),
+    "ddpg": ACTOR_CRITIC,
+    "td3": ACTOR_CRITIC,
+    "sac": ("actor", "critic", "critic_target"),
+}
+Weights = dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Path:
+    """The modules an observation passes, by name; `output` ends it without an activation."""
+
+    extractor: str
+    hidden: tuple[str, ...]
+    output: str
+
+
+def read_weights(data: bytes, where: str) -> Weights:
+    """The state dictionary in `data`, torch's format since version 1.6; PolicyError when it holds anything else."""
+    archive = open_archive(data, where, LIMIT)
+    pickles = [name for name in archive.sizes if name.endswith("/data.pkl")]
+    if len(pickles) != 1:
+        raise PolicyError(f"{where}: not a state dictionary of torch; save the model again with stable-baselines3")
+    # torch reads weights only, but would still follow calls that fill the memory; what it will see is read first
+    read_pickle(archive.read(pickles[0], PICKLE_LIMIT), KNOWN, where, references=True)
+    try:
+        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file raises almost anything
+        raise PolicyError(f"{where}: torch cannot read it ({type(error).__name__}); restore it") from error
+    if not isinstance(state, dict) or not state:
+        raise PolicyError(f"{where}: not a state dictionary; save the model again with stable-baselines3")
+    total = sum(_count_numbers(tensor, f"{where}: {str(name)[:80]!r}") for name, tensor in state.items())
+    if total * 4 > LIMIT:
+        raise PolicyError(f"{where}: {total} numbers in tensors that share their memory; it is refused")
+    return {str(name): np.array(tensor.detach().float().numpy()) for name, tensor in state.items()}
+
+
+def read_safetensors(data: bytes, where: str) -> Weights:
+    """The tensors of a safetensors file; PolicyError when it is none, or holds something else than numbers."""
+    try:
+        found = safetensors.torch.load(data)
+    except Exception as error:  # a damaged file raises almost anything
+        raise PolicyError(f"{where}: not a safetensors file ({type(error).__name__}); restore it") from error
+    for name, tensor in found.items():
+        _count_numbers(tensor, f"{where}: {name[:80]!r}")
+    return {name: np.array(tensor.float().numpy()) for name, tensor in found.items()}
+
+
+def _count_numbers(tensor: Any, where: str) -> int:
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.is_complex():
+        raise PolicyError(f"{where} is not a tensor of real numbers; restore the file")
+    if not tensor.is_contiguous():  # strides of zero make a mountain of one number
+        raise PolicyError(f"{where} claims the shape {tuple(tensor.shape)} that its file does not hold; it is refused")
+    return tensor.numel()
+
+
+def check_modules(algo: str, weights: Weights, where: str) -> None:
+    """Refuse weights whose names are not those of this algorithm's policy."""
+    known = MODULES[algo]
+    strangers = sorted({name.partition(".")[0] for name in weights} - set(known))
+    if strangers:
+        raise PolicyError(
+            f"{where}: weights of {', '.join(strangers[:3])[:80]} do not belong to a policy of {algo}, which has "
+            f"{', '.join(known[:4])}; only stable-baselines3's own policies have a portable form"
+        )
+
+
+def read_layers(algo: str, weights: Weights, activation: Activation, where: str) -> tuple[Layer, ...]:
+    """The layers from observation to outputs, in order; PolicyError for weights that no known module explains."""
+    path = _find_path(algo, weights)
+    layers = [*_read_extractor(path.extractor, weights, where)]
+    for prefix in path.hidden:
+        layers += [replace(layer, activation=activation) for layer in _read_sequence(prefix, weights, where)]
+    if f"{path.output}.weight" in weights:
+        return (*layers, _read_linear(path.output, weights, where))
+    sequence = _read_sequence(path.output, weights, where)
+    if not sequence:
+        raise PolicyError(f"{where}: no weights called {path.output}, which a policy of {algo} has")
+    *hidden, last = sequence
+    return (*layers, *(replace(layer, activation=activation) for layer in hidden), last)
+
+
+def limits_mean(weights: Weights) -> bool:
+    """True when SAC's mean passes a clip, as with gSDE."""
+    return "actor.mu.0.weight" in weights
+
+
+def _find_path(algo: str, weights: Weights) -> Path:
+    if algo in ("a2c", "ppo"):
+        own = any(name.startswith("pi_features_extractor.") for name in weights)
+        extractor = "pi_features_extractor" if own else "features_extractor"
+        return Path(extractor, ("mlp_extractor.shared_net", "mlp_extractor.policy_net"), "action_net")
+    if algo == "dqn":
+        return Path("q_net.features_extractor", (), "q_net.q_net")
+    return Path("actor.features_extractor", ("actor.latent_pi",) if algo == "sac" else (), "actor.mu")
+
+
+def _read_sequence(prefix: str, weights: Weights, where: str) -> list[Linear]:
+    """Linear layers with an activation between each two: modules 0, 2, 4, ..."""
+    pattern = re.compile(re.escape(prefix) + r"\.(\d{1,4})\.(weight|bias)", re.ASCII)
+    indices = set()
+    for name in weights:
+        if name.startswith(prefix + "."):
+            found = pattern.fullmatch(name)
+            if found is None:
+                raise PolicyError(f"{where}: {name[:80]!r} belongs to a module without a portable form")
+            indices.add(int(found[1]))
+    if sorted(indices) != list(range(0, 2 * len(indices), 2)):
+        raise PolicyError(f"{where}: {prefix} has modules other than Linear layers and activations between them")
+    return [_read_linear(f"{prefix}.{index}", weights, where) for index in sorted(indices)]
+
+
+def _read_linear(name: str, weights: Weights, where: str) -> Linear:
+    weight, bias = read_affine(name, weights, where)
+    if weight.ndim != 2:
+        raise PolicyError(f"{where}: {name} has weights of shape {weight.shape}, which no Linear layer has")
+    return Linear(weight, bias)
+
+
+def read_affine(name: str, weights: Weights, where: str) -> tuple[Floats, Floats]:
+    """Weight and bias of the module called `name`; PolicyError when there is none, or an empty one."""
+    if f"{name}.weight" not in weights:
+        raise PolicyError(f"{where}: {name} has a bias and no weights; restore the file")
+    weight = weights[f"{name}.weight"]
+    if weight.ndim == 0 or 0 in weight.shape:
+        raise PolicyError(f"{where}: {name} has weights of shape {weight.shape}, which no layer has")
+    return weight, weights.get(f"{name}.bias", np.zeros(len(weight), np.float32))
+
+
+def _read_extractor(prefix: str, weights: Weights, where: str) -> Iterator[Layer]:
+    """NatureCNN's layers, or none for flattened observations."""
+    names = {name for name in weights if name.startswith(prefix + ".")}
+    if not names:
+        return
+    modules = [*(f"{prefix}.cnn.{index}" for index in STRIDES), f"{prefix}.linear.0"]
+    kernels = [weights[f"{name}.weight"].shape[2:] for name in modules[:3] if f"{name}.weight" in weights]
+    nature = {f"{name}.{kind}" for name in modules for kind in ("weight", "bias")}
+    if names != nature or kernels != [(8, 8), (4, 4), (3, 3)]:
+        raise PolicyError(f"{where}: {prefix} is no NatureCNN, and no other features extractor has a portable form")
+    for name, stride in zip(modules, STRIDES.values(), strict=False):
+        yield Conv2d(*read_affine(name, weights, where), stride, Activation.RELU)
+    yield replace(_read_linear(modules[3], weights, where), activation=Activation.RELU)

@@ -1,0 +1,262 @@
+"""Other people's stable-baselines3 agents: a .zip of any version since 1.0, and the rl-zoo folder beside it.
+
+Such a zip is a bundle of pickles, and unpickling executes what its author wrote. Here nothing of it is unpickled: the
+weights are tensors, the rest is read from the text that stable-baselines3 prints beside each pickle, and what the text
+does not say is refused, not guessed.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import Normalization, ObservationTransform
+from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
+from quarl_bench.policies.sources.sb3_spaces import Actions, Bounds, Observations, read_actions, read_observations
+from quarl_bench.policies.sources.sb3_state_dict import check_modules, limits_mean, read_layers, read_weights
+from quarl_bench.policies.sources.vecnormalize import read_statistics
+from quarl_bench.policies.sources.zoo_config import CONFIG, Training, read_training
+from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
+from quarl_bench.quantization.net import Activation, Net
+
+FROM_FOLDER: Final = "from the folder beside the zip"
+STATISTICS = "vecnormalize.pkl"
+LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**24
+MEAN_LIMIT = 2.0  # SAC's clip_mean unless policy_kwargs says otherwise
+BARE = frozenset(bytes([first]) for first in b"\x80(]}c")  # what a pickle begins with, and no zip
+POLICIES = {"common": "", "dqn": "dqn", "td3": "td3", "sac": "sac"}  # modules of stable_baselines3 with policies
+ACTIVATIONS = {
+    f"<class 'torch.nn.modules.activation.{name}'>": activation
+    for name, activation in (("ReLU", Activation.RELU), ("Tanh", Activation.TANH))
+}
+EXTRACTORS = {f"<class 'stable_baselines3.common.torch_layers.{name}'>" for name in ("FlattenExtractor", "NatureCNN")}
+WITHOUT_EFFECT = frozenset(  # on the deterministic action of given weights
+    {"net_arch", "log_std_init", "ortho_init", "use_sde", "full_std", "sde_net_arch", "use_expln", "n_critics"}
+    | {"features_extractor_kwargs", "share_features_extractor", "optimizer_class", "optimizer_kwargs"}
+)
+ENVIRONMENT = re.compile(r"(?:(?:a2c|ppo|dqn|ddpg|td3|sac)-)?([A-Za-z0-9]+(?:-[A-Za-z0-9]+)*-v\d+)")
+FindBounds = Callable[[str], Bounds]
+
+
+@dataclass(frozen=True, eq=False)
+class ZooAgent:
+    """A stranger's policy, and what its files say about it.
+
+    `environment` is the id it was trained on, in the words of that time (None: unknown); `time_feature` tells whether
+    the remaining time was appended to its observations; `sha256` is the zip's own, for who wants to find it again.
+    """
+
+    policy: PolicyNet
+    algo: str
+    environment: str | None
+    time_feature: bool
+    sha256: str
+
+    def store(self) -> StoredPolicy:
+        """The agent as a policy with a content hash and a manifest, as `save_policy` would write it."""
+        about = {
+            "algo": self.algo,
+            "environment": self.environment,
+            "time_feature": self.time_feature,
+            "origin": "stable-baselines3 zip",
+            "zip_sha256": self.sha256,
+        }
+        return StoredPolicy(self.policy, hash_policy(self.policy), about)
+
+
+def read_zip(
+    path: Path,
+    algo: str | None = None,
+    normalization: Normalization | Path | str | None = FROM_FOLDER,
+    find_bounds: FindBounds | None = None,
+) -> ZooAgent:
+    """The deterministic policy in a .zip of stable-baselines3, without executing anything of it.
+
+    Observation statistics come from the folder called like the zip: `config.yml` says whether there are any, and
+    `vecnormalize.pkl` has them. A zip without that folder cannot tell: pass its Normalization, the path of a saved
+    VecNormalize, or None for raw observations. `find_bounds` gives the action bounds of an environment id; it is asked
+    where the zip prints them rounded. PolicyError for whatever has no portable form or is not to be trusted.
+    """
+    data = read_file(path, LIMIT, follow=True)
+    where = str(path)
+    _refuse_other_formats(data, where)
+    archive = open_archive(data, where, UNPACKED)
+    if "parameter_list" in archive.sizes:
+        raise PolicyError(f"{where}: an agent of stable-baselines 2 (TensorFlow); only stable-baselines3 zips are read")
+    training = read_training(path.with_suffix(""))
+    settings = _read_settings(archive, where)
+    name = _find_algo(settings, algo, training, where)
+    environment = training.environment or _guess_environment(path)
+    observations = read_observations(settings.get("observation_space"), where)
+    statistics = _find_statistics(path.with_suffix(""), training, normalization, where, environment)
+    if training.frames > 1 and not observations.image:
+        raise PolicyError(
+            f"{where}: trained on {training.frames} stacked observations, which no environment here gives"
+        )
+    actions = read_actions(settings.get("action_space"), where)
+    if not actions.discrete and actions.bounds is None:
+        actions = Actions(actions.count, discrete=False, bounds=_ask_bounds(find_bounds, environment, where))
+    try:
+        policy = _build(name, archive, settings, observations, actions, statistics)
+    except PolicyError as error:
+        raise PolicyError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
+    return ZooAgent(policy, name, environment, training.time_feature, hashlib.sha256(data).hexdigest())
+
+
+def _build(
+    algo: str,
+    archive: Archive,
+    settings: dict[str, Any],
+    observations: Observations,
+    actions: Actions,
+    statistics: Normalization | None,
+) -> PolicyNet:
+    where = archive.where
+    options = _read_options(settings, where)
+    weights = read_weights(archive.read("policy.pth", LIMIT), f"{where}: policy.pth")
+    check_modules(algo, weights, f"{where}: policy.pth")
+    usual = Activation.TANH if algo in ("a2c", "ppo") else Activation.RELU
+    layers = read_layers(algo, weights, options.get("activation_fn", usual), f"{where}: policy.pth")
+    image = observations.image and options.get("normalize_images", True)
+    transform = ObservationTransform(observations.shape, image, statistics)
+    net = Net(transform.input_shape, layers)
+    if net.outputs != actions.count:
+        raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
+    return PolicyNet(
+        transform, net, _build_head(algo, actions, options, limited=algo == "sac" and limits_mean(weights))
+    )
+
+
+def _build_head(algo: str, actions: Actions, options: dict[str, Any], *, limited: bool) -> ActionHead:
+    if actions.discrete:
+        if algo in ("ddpg", "td3", "sac"):
+            raise PolicyError(f"{algo} has no discrete actions; restore the zip")
+        return ActionHead(HeadKind.ARGMAX)
+    if algo == "dqn" or actions.bounds is None:
+        raise PolicyError(f"{algo} has no continuous actions; restore the zip")
+    squashed = options.get("squash_output", algo not in ("a2c", "ppo"))
+    if not squashed and algo not in ("a2c", "ppo"):
+        raise PolicyError("squash_output=False has no portable form for an actor that ends in a tanh")
+    limit = float(options.get("clip_mean", MEAN_LIMIT)) if limited else None
+    return ActionHead(HeadKind.TANH if squashed else HeadKind.CLIP, *actions.bounds, limit)
+
+
+def _read_settings(archive: Archive, where: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(archive.read("data", JSON_LIMIT))
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"{where}: data is not the JSON of stable-baselines3 ({type(error).__name__})") from error
+    if not isinstance(settings, dict):
+        raise PolicyError(f"{where}: data is not a JSON object, so this is no zip of stable-baselines3")
+    return settings
+
+
+def _read_options(settings: dict[str, Any], where: str) -> dict[str, Any]:
+    """Those of policy_kwargs that change the deterministic action, checked; PolicyError for unknown ones."""
+    given = settings.get("policy_kwargs", {})
+    if not isinstance(given, dict):
+        raise PolicyError(f"{where}: policy_kwargs is not a JSON object; restore the zip")
+    options: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in WITHOUT_EFFECT or key.startswith(":"):
+            continue
+        if key == "activation_fn" and isinstance(value, str) and value in ACTIVATIONS:
+            options[key] = ACTIVATIONS[value]
+        elif _is_fitting(key, value):
+            options[key] = value
+        elif key != "features_extractor_class" or not isinstance(value, str) or value not in EXTRACTORS:
+            raise PolicyError(f"{where}: policy_kwargs {key[:40]!r} = {str(value)[:80]!r} has no portable form")
+    return options
+
+
+def _is_fitting(key: str, value: Any) -> bool:
+    if key in ("normalize_images", "squash_output"):
+        return isinstance(value, bool)
+    return key == "clip_mean" and isinstance(value, int | float) and 0 <= value < float("inf")
+
+
+def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training, where: str) -> str:
+    """What the zip is by its own settings, unless the caller or args.yml contradicts."""
+    policy = settings.get("policy_class")
+    module = policy.get("__module__") if isinstance(policy, dict) else None
+    found = re.fullmatch(r"stable_baselines3\.(\w+)\.policies", module) if isinstance(module, str) else None
+    if found is None or found[1] not in POLICIES:
+        raise PolicyError(
+            f"{where}: the policy class comes from {str(module)[:80]!r}; only those of stable-baselines3 have a "
+            "portable form"
+        )
+    algo = POLICIES[found[1]] or _tell_on_policy(settings)
+    if algo == "td3" and settings.get("policy_delay") == 1 and settings.get("target_noise_clip") == 0:
+        algo = "ddpg"
+    if not algo:
+        raise PolicyError(f"{where}: an actor-critic that is neither A2C nor PPO has no portable form")
+    for said, by in ((wanted, "the caller"), (training.algo, "args.yml")):
+        if said is not None and said != algo:
+            raise PolicyError(f"{where}: a zip of {algo}, though {by} says {said[:40]!r}; correct one of them")
+    return algo
+
+
+def _tell_on_policy(settings: dict[str, Any]) -> str:
+    if {"clip_range", "n_epochs"} <= settings.keys():
+        return "ppo"
+    return "a2c" if "gae_lambda" in settings and not {"target_kl", "n_epochs"} & settings.keys() else ""
+
+
+def _find_statistics(
+    folder: Path, training: Training, given: Normalization | Path | str | None, where: str, environment: str | None
+) -> Normalization | None:
+    if isinstance(given, Path):
+        return read_statistics(given)
+    if not isinstance(given, str):
+        return given
+    if given != FROM_FOLDER:
+        raise PolicyError(f"normalization={given[:40]!r} is neither statistics nor a path nor None")
+    present = os.path.lexists(folder / STATISTICS)
+    if training.normalized is None and not present:
+        near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
+        hint = f" ({', '.join(near)} beside it?)" if near else ""
+        homeless = "; to play, pass --environment too, which no args.yml and no name as CartPole-v1.zip says here"
+        raise PolicyError(
+            f"{where}: no {folder.name}/{CONFIG} tells whether it was trained on normalized observations: pass "
+            '--normalization none (in a test normalization="none", to read_zip None) for raw ones, or the path of its '
+            f"saved VecNormalize{hint}{'' if environment else homeless}"
+        )
+    if training.normalized and not present:
+        raise PolicyError(
+            f"{where}: trained on normalized observations, but {folder.name}/{STATISTICS} is missing; without it the "
+            "policy is unknown: restore it, or pass normalization"
+        )
+    if training.normalized is False and present:
+        raise PolicyError(
+            f"{where}: {folder.name}/{CONFIG} says raw observations, but {STATISTICS} lies beside it: pass "
+            "normalization"
+        )
+    return read_statistics(folder / STATISTICS) if present else None
+
+
+def _ask_bounds(find_bounds: FindBounds | None, environment: str | None, where: str) -> Bounds:
+    if find_bounds is None or environment is None:
+        raise PolicyError(
+            f"{where}: its action bounds are printed rounded, and no known environment has them; pass find_bounds"
+        )
+    return find_bounds(environment)
+
+
+def _guess_environment(path: Path) -> str | None:
+    found = ENVIRONMENT.fullmatch(path.stem)
+    return found[1] if found else None
+
+
+def _refuse_other_formats(data: bytes, where: str) -> None:
+    if data[:1] in BARE:
+        raise PolicyError(
+            f"{where}: a bare pickle, as stable-baselines 2 (TensorFlow) saved its agents; nothing of it was executed: "
+            "only the zips of stable-baselines3 are read"
+        )

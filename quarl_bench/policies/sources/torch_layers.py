@@ -1,0 +1,78 @@
+"""From torch modules in the order in which an observation passes them to the layers of a net.
+
+Modules are read, never copied by name, so that other widths and subclasses work; a module that a net cannot express is
+refused instead of being approximated.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.quantization.aware import AwareReLU, AwareTanh
+from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, LayerNorm, Linear
+
+ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
+    torch.nn.ReLU: Activation.RELU,
+    torch.nn.Tanh: Activation.TANH,
+    AwareReLU: Activation.RELU,
+    AwareTanh: Activation.TANH,
+}
+
+
+def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
+    """The affine modules among `modules`, each with the normalization and the activation that follow it."""
+    pending: Layer | None = None
+    for module in modules:
+        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+            if pending is not None:
+                yield pending
+            pending = _read_affine(module)
+        elif isinstance(module, torch.nn.LayerNorm):
+            pending = _normalize(pending, module)
+        elif type(module) in ACTIVATIONS:
+            if pending is None or pending.activation is not Activation.NONE:
+                raise PolicyError(f"{module} does not follow an affine layer")
+            pending = replace(pending, activation=ACTIVATIONS[type(module)])
+        elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity | torch.nn.Dropout):  # drops in training only
+            names = ", ".join(kind.__name__ for kind in ACTIVATIONS)
+            raise PolicyError(
+                f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {names}"
+            )
+    if pending is not None:
+        yield pending
+
+
+def flatten_sequential(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
+    """The modules of every Sequential, however deep."""
+    for module in modules:
+        if isinstance(module, torch.nn.Sequential):
+            yield from flatten_sequential(module)
+        else:
+            yield module
+
+
+def _read_affine(module: torch.nn.Linear | torch.nn.Conv2d) -> Layer:
+    weight = _array(module.weight)
+    bias = _array(module.bias) if module.bias is not None else np.zeros(len(weight), np.float32)
+    if isinstance(module, torch.nn.Linear):
+        return Linear(weight, bias)
+    height, width = module.stride
+    plain = set(map(str, module.padding)) == {"0"} and set(module.dilation) == {1} and module.groups == 1
+    if not plain or height != width:
+        raise PolicyError(f"module {module} has no portable form: no padding, dilation or groups, one stride")
+    return Conv2d(weight, bias, int(height))
+
+
+def _normalize(layer: Layer | None, module: torch.nn.LayerNorm) -> Layer:
+    if not isinstance(layer, Linear) or layer.activation is not Activation.NONE or layer.norm is not None:
+        raise PolicyError(f"{module} does not stand between a Linear layer and its activation")
+    if module.bias is None or module.normalized_shape != layer.bias.shape:
+        raise PolicyError(f"{module} has no portable form: one weight and one bias per output of {layer.bias.shape}")
+    return replace(layer, norm=LayerNorm(_array(module.weight), _array(module.bias), module.eps))
+
+
+def _array(tensor: torch.Tensor) -> Floats:
+    return np.array(tensor.detach().cpu().numpy(), dtype=np.float32, order="C")

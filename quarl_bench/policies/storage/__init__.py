@@ -1,0 +1,1 @@
+"""Our own files of policies: fp32 weights, integers, and the folder that holds either."""

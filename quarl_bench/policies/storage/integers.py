@@ -1,0 +1,206 @@
+"""An integer policy on disk: `integers.safetensors` for the numbers, `manifest.json` for formats and both ends.
+
+The canonical form of what every backend exports: int8 weights, int32 biases, float32 scales. Folders appear whole or
+not at all; the manifest names the file's sha256.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.policies.policy import IntegerPolicy
+from quarl_bench.policies.storage.fp32 import (
+    INTEGERS,
+    MANIFEST,
+    WEIGHTS,
+    Tensors,
+    build_head,
+    build_transform,
+    describe_head,
+    describe_observation,
+    end_tensors,
+)
+from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
+from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.requantize import Requantization
+from quarl_bench.system.atomic import new_folder
+
+SCHEMA_VERSION = 1
+FORM = "integer"
+OWN_KEYS = ("schema_version", "form", "sha256", "architecture")
+BIT_WIDTHS = range(2, 9)
+LARGEST_SCALE = float(np.finfo(np.float32).max)
+KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
+
+
+@dataclass(frozen=True, eq=False)
+class StoredIntegers:
+    """An integer policy, the content hash that names it, and what its manifest says about its origin."""
+
+    policy: IntegerPolicy
+    sha256: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def save_integers(policy: IntegerPolicy, folder: Path, metadata: dict[str, Any]) -> StoredIntegers:
+    """Write `policy` to `folder`, replacing a policy there; `about` joins the manifest."""
+    numbers = save(integer_tensors(policy))
+    sha256 = hashlib.sha256(numbers).hexdigest()
+    architecture = describe_integers(policy)
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "form": FORM,
+        "sha256": sha256,
+        "architecture": architecture,
+    } | metadata
+    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
+    with new_folder(folder, WEIGHTS, INTEGERS) as work:
+        (work / INTEGERS).write_bytes(numbers)
+        (work / MANIFEST).write_text(text)
+    return StoredIntegers(policy, _hash(manifest), metadata)
+
+
+def integer_tensors(policy: IntegerPolicy) -> Tensors:
+    """The numbers of an integer policy, by name: int8 weights, int32 biases, float32 scales, and both ends."""
+    tensors = end_tensors(policy.transform, policy.head)
+    for index, layer in enumerate(policy.net.layers):
+        names = {"weight": layer.weight, "bias": layer.bias, "weight_scale": layer.weight_scale}
+        tensors |= {f"layers.{index}.{name}": np.ascontiguousarray(array) for name, array in names.items()}
+    return tensors
+
+
+def describe_integers(policy: IntegerPolicy) -> dict[str, Any]:
+    """What `build_integers` needs beside `integer_tensors`; JSON types."""
+    return {
+        "observation": describe_observation(policy.transform),
+        "input": _describe_format(policy.net.input),
+        "layers": [_describe_layer(layer) for layer in policy.net.layers],
+        "head": describe_head(policy.head),
+        "requantization": str(policy.net.requantization),
+    }
+
+
+def load_integers(folder: Path) -> StoredIntegers:
+    """Read a folder of `save_integers`; PolicyError, naming the file and the remedy, for anything else."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        numbers = (folder / INTEGERS).read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{error.filename}: {error.strerror}; the folder holds {INTEGERS} and {MANIFEST}") from error
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"{folder / MANIFEST}: not JSON ({error}); restore it") from error
+    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
+        raise PolicyError(f"{folder / MANIFEST}: schema_version is not {SCHEMA_VERSION}; restore it")
+    if hashlib.sha256(numbers).hexdigest() != manifest.get("sha256"):
+        raise PolicyError(
+            f"{folder / INTEGERS}: its sha256 is not the manifest's, so the file is truncated; restore it"
+        )
+    try:
+        policy = build_integers(manifest["architecture"], load(numbers))
+        check_integers(policy.net)
+    except SafetensorError as error:
+        raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
+    except PolicyError as error:
+        raise PolicyError(f"{folder}: {error}") from error
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
+    metadata = {key: value for key, value in manifest.items() if key not in OWN_KEYS}
+    return StoredIntegers(policy, _hash(manifest), metadata)
+
+
+def build_integers(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:
+    """Inverse of `describe_integers`; KeyError, TypeError, ValueError or PolicyError when ill-formed."""
+    transform = build_transform(architecture["observation"], tensors)
+    layers = tuple(_build_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
+    requantization = Requantization(architecture["requantization"])
+    net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization)
+    return IntegerPolicy(transform, net, build_head(architecture["head"], tensors))
+
+
+def check_integers(net: IntegerNet) -> None:
+    """Refuse, with PolicyError, what a file may say but no quantizer writes: it would fail later, or act silently."""
+    sources = (net.input, *(layer.result for layer in net.layers))
+    floats = []
+    for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
+        weight, scale, integers = layer.weight, layer.weight_scale, layer.weight_format
+        if scale.shape not in ((1,), (len(weight),)) or not ((scale > 0) & np.isfinite(scale)).all():
+            raise PolicyError(
+                f"layer {index}: weight scales are positive and finite, one for all outputs or one for each"
+            )
+        if weight.size and not integers.minimum <= weight.min() <= weight.max() <= integers.maximum:
+            raise PolicyError(f"layer {index}: weights of {integers.bit_width} bits outside their range")
+        if (layer.tanh is None) == (layer.activation is Activation.TANH):
+            raise PolicyError(f"layer {index}: a second format belongs behind a tanh, and behind nothing else")
+        floats.append(layer.dequantized(source.scale))
+    Net(net.input_shape, tuple(floats))  # what the integers stand for: shapes that fit, finite numbers
+
+
+def _hash(manifest: dict[str, Any]) -> str:
+    """Of everything that decides the policy's actions: its numbers and its architecture."""
+    return hashlib.sha256(
+        json.dumps([manifest["sha256"], manifest["architecture"]], sort_keys=True).encode()
+    ).hexdigest()
+
+
+def _describe_layer(layer: QuantizedLayer) -> dict[str, Any]:
+    return {
+        "kind": next(name for name, kind in KINDS.items() if kind is layer.kind),
+        "shape": list(layer.weight.shape),
+        "activation": str(layer.activation),
+        "stride": layer.stride,
+        "weight": _describe_integers(layer.weight_format),
+        "output": _describe_format(layer.output),
+        "tanh": None if layer.tanh is None else _describe_format(layer.tanh),
+    }
+
+
+def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> QuantizedLayer:
+    weight, bias = tensors[f"layers.{index}.weight"], tensors[f"layers.{index}.bias"]
+    scale = tensors[f"layers.{index}.weight_scale"]
+    types = [str(array.dtype) for array in (weight, bias, scale)]
+    if types != ["int8", "int32", "float32"] or list(weight.shape) != entry["shape"] or len(bias) != len(weight):
+        raise ValueError(f"layer {index}: its tensors are not those of the manifest")
+    return QuantizedLayer(
+        kind=KINDS[entry["kind"]],
+        activation=Activation(entry["activation"]),
+        stride=int(entry["stride"]),
+        weight=weight,
+        weight_scale=scale,
+        weight_format=_build_integers(entry["weight"]),
+        bias=bias,
+        output=_build_format(entry["output"]),
+        tanh=None if entry["tanh"] is None else _build_format(entry["tanh"]),
+    )
+
+
+def _describe_integers(format: IntegerFormat) -> dict[str, Any]:
+    return {"bit_width": format.bit_width, "signed": format.signed, "narrow_range": format.narrow_range}
+
+
+def _build_integers(entry: dict[str, Any]) -> IntegerFormat:
+    bit_width = int(entry["bit_width"])
+    if bit_width not in BIT_WIDTHS:
+        raise ValueError(f"integers of {bit_width} bits")
+    return IntegerFormat(bit_width, bool(entry["signed"]), bool(entry["narrow_range"]))
+
+
+def _describe_format(activation: ActivationFormat) -> dict[str, Any]:
+    # Every float32 is a float64, so JSON keeps the scale exactly.
+    place = {"scale": float(activation.scale), "zero_point": activation.zero_point}
+    return _describe_integers(activation.format) | place
+
+
+def _build_format(entry: dict[str, Any]) -> ActivationFormat:
+    integers, scale, zero_point = _build_integers(entry), float(entry["scale"]), int(entry["zero_point"])
+    if not SMALLEST_SCALE <= scale <= LARGEST_SCALE or not integers.minimum <= zero_point <= integers.maximum:
+        raise ValueError(f"a scale of {scale} or a zero point of {zero_point}")
+    return ActivationFormat(integers, np.float32(scale), zero_point)

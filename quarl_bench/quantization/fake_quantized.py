@@ -1,0 +1,71 @@
+"""The fake-quantized forward: float32 arithmetic on numbers that integers could hold.
+
+Equal to the integer forward, exactly, at power-of-two scales, as long as sums stay below 2^24; otherwise each layer,
+given equal inputs, is within one step of it (in front of a Tanh's table), because float32 sums round where integer sums
+do not.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.net import APPLY, Activation, Floats, Net
+from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedNet:
+    """A net with integer parameters and activation formats; `input` is the format of the net's input."""
+
+    input_shape: tuple[int, ...]
+    input: ActivationFormat
+    layers: tuple[QuantizedLayer, ...]
+
+    @property
+    def outputs(self) -> int:
+        """Width of the last layer."""
+        return len(self.layers[-1].bias)
+
+    @cached_property
+    def formats(self) -> tuple[ActivationFormat, ...]:
+        """What each layer reads, and last what the net returns."""
+        return (self.input, *(layer.result for layer in self.layers))
+
+    @cached_property
+    def dequantized(self) -> Net:
+        """The fp32 net that the integer weights and biases stand for."""
+        pairs = zip(self.layers, self.formats, strict=False)
+        return Net(self.input_shape, tuple(layer.dequantized(source.scale) for layer, source in pairs))
+
+    def forward(self, x: Floats) -> Floats:
+        """Outputs (n, outputs), every activation rounded to its format."""
+        with torch.inference_mode():
+            y = fake_quantize(torch.from_numpy(x), self.input)
+            for index in range(len(self.layers)):
+                y = self._forward_layer(index, y)
+            return np.asarray(y.numpy())
+
+    def forward_layer(self, index: int, q: Integers) -> Integers:
+        """One layer alone, from the integers it reads to the integers it returns, through float32."""
+        x = torch.from_numpy(self.formats[index].dequantize(q))
+        with torch.inference_mode():
+            y = self._forward_layer(index, x).numpy()
+        return self.formats[index + 1].quantize(y)
+
+    def _forward_layer(self, index: int, x: torch.Tensor) -> torch.Tensor:
+        layer, float_layer = self.layers[index], self.dequantized.layers[index]
+        y = float_layer.affine(x, *self.dequantized.tensors[index])
+        if layer.activation is Activation.RELU:
+            y = torch.relu(y)
+        y = fake_quantize(y, layer.output)
+        return y if layer.tanh is None else fake_quantize(APPLY[layer.activation](y), layer.tanh)
+
+
+def fake_quantize(x: torch.Tensor, format: ActivationFormat) -> torch.Tensor:
+    """Quantize and dequantize in float32: nearest even, multiplication by the reciprocal scale."""
+    low, high = format.format.minimum - format.zero_point, format.format.maximum - format.zero_point
+    steps = torch.round(x * float(np.float32(1) / format.scale))
+    return steps.clamp(low, high) * float(format.scale)

@@ -1,0 +1,49 @@
+"""From calibration activations to the range a quantizer covers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.scheme import ObserverKind
+
+MOMENTUM = 0.1  # weight of the newest batch in a moving average
+BATCH = 64  # activations are averaged over batches of this many observations
+
+
+@dataclass(frozen=True)
+class Range:
+    """Lowest and highest value to represent."""
+
+    low: float
+    high: float
+
+
+def observe(values: NDArray[np.floating[Any]], kind: ObserverKind, percentile: float = 100.0) -> Range:
+    """The range of `values` (observations, ...) in the order in which they were visited.
+
+    min_max: extremes. percentile: the central `percentile` percent, each tail cut by half the rest.
+    moving_average: exponential average of the extremes of successive batches of observations (Jacob et al. 2018).
+    """
+    if values.size == 0:
+        raise QuantizationError("no calibration activations; calibrate on at least one observation")
+    if not np.isfinite(values).all():
+        raise QuantizationError("calibration activations are not finite; the policy or an observation is damaged")
+    if kind is ObserverKind.PERCENTILE:
+        tail = (100.0 - percentile) / 2
+        low, high = np.percentile(values, [tail, 100.0 - tail])
+        return Range(float(low), float(high))
+    if kind is ObserverKind.MOVING_AVERAGE:
+        return _average(values)
+    return Range(float(values.min()), float(values.max()))
+
+
+def _average(values: NDArray[np.floating[Any]]) -> Range:
+    low, high = float(values[:BATCH].min()), float(values[:BATCH].max())
+    for start in range(BATCH, len(values), BATCH):
+        batch = values[start : start + BATCH]
+        low += MOMENTUM * (float(batch.min()) - low)
+        high += MOMENTUM * (float(batch.max()) - high)
+    return Range(low, high)

@@ -1,0 +1,110 @@
+"""The integer parameters of a quantized net: the schema that the fake-quantized forward, the integer golden model and
+every exported artefact share. Scales are float32, as runtimes hold them; whoever derives a number derives it from here.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.affine import IntegerFormat, Integers
+from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear
+
+MARGIN = 2e-5  # a tanh table entry closer to a tie than this depends on the last bit of the C library's tanh
+MARGIN_STEP = np.float32(1 + 2**-10)  # by which a scale grows until its table keeps the margin
+
+
+@dataclass(frozen=True)
+class ActivationFormat:
+    """Integers, scale and zero point of one activation tensor (always per tensor)."""
+
+    format: IntegerFormat
+    scale: np.float32
+    zero_point: int
+
+    def quantize(self, x: Floats) -> Integers:
+        """clip(rint(x * (1 / scale)) + zero_point) in float32, ties to even, as XNNPACK and torch's fake_quantize do.
+
+        The multiplication by the reciprocal is part of the definition: dividing differs in 4-5 % of near ties.
+        Values are clipped first, so that infinities and 1e30 saturate instead of overflowing.
+        """
+        if np.isnan(x).any():
+            raise QuantizationError("cannot quantize NaN; the observation or the policy is damaged")
+        with np.errstate(over="ignore"):  # an overflow to infinity saturates in the clip
+            steps = np.rint(x * (np.float32(1) / self.scale))
+        lowest, highest = self.format.minimum - self.zero_point, self.format.maximum - self.zero_point
+        return np.asarray(np.clip(steps, lowest, highest), dtype=np.int64) + self.zero_point
+
+    def dequantize(self, q: Integers) -> Floats:
+        """(q - zero_point) * scale in float32."""
+        return (q - self.zero_point).astype(np.float32) * self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedLayer:
+    """Linear or Conv2d with integer weights, int32 bias of scale input * weight, and its output format.
+
+    `weight` has the layer's shape; `weight_scale` is (1,) per tensor or (outputs,) per channel; zero points of weights
+    are 0. A ReLU is fused into the output's lower clip. For a Tanh, `output` is the format in front of it and `tanh`
+    the format behind it; the map between them is `table`.
+    """
+
+    kind: type[Linear] | type[Conv2d]
+    activation: Activation
+    stride: int
+    weight: NDArray[np.int8]
+    weight_scale: Floats
+    weight_format: IntegerFormat
+    bias: NDArray[np.int32]
+    output: ActivationFormat
+    tanh: ActivationFormat | None = None
+
+    @property
+    def lowest(self) -> int:
+        """Lower clip of the output: the zero point under a ReLU."""
+        minimum = self.output.format.minimum
+        return max(minimum, self.output.zero_point) if self.activation is Activation.RELU else minimum
+
+    @property
+    def result(self) -> ActivationFormat:
+        """Format of what the next layer reads."""
+        return self.tanh or self.output
+
+    @cached_property
+    def table(self) -> Integers:
+        """Output integer of the Tanh for each input integer, from the format's minimum upwards."""
+        if self.tanh is None:
+            raise QuantizationError("only a Tanh layer has a table")
+        return tanh_table(self.output, self.tanh)
+
+    def dequantized(self, input_scale: np.float32) -> Layer:
+        """The fp32 layer that these integers stand for."""
+        axes = (-1,) + (1,) * (self.weight.ndim - 1)
+        weight = self.weight.astype(np.float32) * self.weight_scale.reshape(axes)
+        bias = self.bias.astype(np.float32) * (input_scale * self.weight_scale)
+        if self.kind is Linear:
+            return Linear(weight, bias, self.activation)
+        return Conv2d(weight, bias, self.stride, self.activation)
+
+
+def tanh_table(source: ActivationFormat, target: ActivationFormat) -> Integers:
+    """clip(rint(tanh(x) / scale) + zero_point) for every integer of `source`, in float64.
+
+    Equal to every runtime's table when `has_margin` holds for the two formats.
+    """
+    steps = np.rint(_tanh_steps(source, target))
+    clipped = np.clip(steps + target.zero_point, target.format.minimum, target.format.maximum)
+    return np.asarray(clipped, dtype=np.int64)
+
+
+def has_margin(source: ActivationFormat, target: ActivationFormat) -> bool:
+    """True when no entry lies so close to a tie that libraries disagree about it."""
+    steps = _tanh_steps(source, target)
+    return bool((np.abs(steps - np.floor(steps) - 0.5) >= MARGIN).all())
+
+
+def _tanh_steps(source: ActivationFormat, target: ActivationFormat) -> NDArray[np.float64]:
+    integers = np.arange(source.format.minimum, source.format.maximum + 1)
+    return np.asarray(np.tanh(source.dequantize(integers).astype(np.float64)) / np.float64(target.scale))

@@ -1,0 +1,154 @@
+"""Post-training quantization of a net: weights only, or weights and activations down to integers."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
+from quarl_bench.quantization.fake_quantized import QuantizedNet
+from quarl_bench.quantization.learned import quantize_after
+from quarl_bench.quantization.net import APPLY, Activation, Conv2d, Floats, Layer, Net, find_norm
+from quarl_bench.quantization.observers import Range, observe
+from quarl_bench.quantization.parameters import MARGIN_STEP, ActivationFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.scheme import Family, Granularity, Scheme
+
+BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
+SCALE_LIMIT = 128.0  # XNNPACK refuses requantization scales of 256 and more
+
+
+def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net | QuantizedNet:
+    """`net` under `scheme`: a Net with rounded weights (fp32, fp16, w<n>), or a QuantizedNet (int<n>).
+
+    `inputs` (n, *input_shape) are calibration inputs in visiting order, needed by int<n> unless it is `uncal`. LQCC's
+    quantizer (`i<n>c<n>o<n>ptq`) takes perceptrons with ReLUs.
+    """
+    if scheme.family is Family.FP32:
+        return net
+    if scheme.family is Family.FP16:
+        return _with_layers(net, [_to_fp16(layer, index) for index, layer in enumerate(net.layers)])
+    if scheme.family is Family.WEIGHT_ONLY:
+        return _with_layers(net, [_round_weights(layer, scheme) for layer in net.layers])
+    if scheme.trained:
+        aware = scheme.family is Family.AWARE
+        other = f"int{scheme.bit_width}" if aware else replace(scheme, width=0, after=True).name
+        raise QuantizationError(f"{scheme.name} is trained, not applied; use {other} for a trained policy")
+    if not scheme.calibrated:
+        inputs = np.random.default_rng(0).standard_normal((1000, *net.input_shape)).astype(np.float32)
+    if inputs is None or len(inputs) == 0:
+        raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
+    if scheme.family is Family.LEARNED:
+        return quantize_after(net, scheme, inputs)
+    return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs))
+
+
+def count_levels(weight: Floats, per_channel: bool) -> int:
+    """Most distinct values in one tensor or channel: at most 2^n after n-bit quantization, the proof that it ran."""
+    groups = weight.reshape(len(weight), -1) if per_channel else weight.reshape(1, -1)
+    return max((len(np.unique(group)) for group in groups), default=0)
+
+
+def _with_layers(net: Net, layers: list[Layer]) -> Net:
+    return Net(net.input_shape, tuple(layers))
+
+
+def _to_fp16(layer: Layer, index: int) -> Layer:
+    with np.errstate(over="ignore"):  # reported below, with the layer's name
+        weight, bias = (array.astype(np.float16).astype(np.float32) for array in (layer.weight, layer.bias))
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise QuantizationError(f"fp16: layer {index} holds values beyond 65504; use bf16 or fp32 for this policy")
+    return replace(layer, weight=weight, bias=bias)
+
+
+def _round_weights(layer: Layer, scheme: Scheme) -> Layer:
+    low, high = _weight_range(layer, scheme)
+    weight_format = IntegerFormat(scheme.bit_width, signed=True, narrow_range=scheme.narrow_range)
+    affine = choose_affine(
+        low, high, weight_format, symmetric=scheme.symmetric, endpoint=False, rounding=scheme.rounding
+    )
+    return replace(layer, weight=affine.dequantize(affine.quantize(layer.weight)).astype(np.float32))
+
+
+def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
+    """Extremes with kept axes: (1, ..., 1) per tensor, (outputs, 1, ...) per channel; zero for an empty tensor."""
+    per_channel = scheme.granularity_of(isinstance(layer, Conv2d)) is Granularity.PER_CHANNEL
+    axes = tuple(range(1 if per_channel else 0, layer.weight.ndim))
+    return layer.weight.min(axes, keepdims=True, initial=0.0), layer.weight.max(axes, keepdims=True, initial=0.0)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What the activations of a net cover: its input, and every layer's output (in front of a Tanh, behind a ReLU)."""
+
+    input: Range
+    outputs: tuple[Range, ...]
+
+
+def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
+    """`net` with integer weights and activations, whose formats cover `ranges`.
+
+    QuantizationError for a normalized layer, which has no integer form.
+    """
+    if (index := find_norm(net)) is not None:
+        raise QuantizationError(f"{scheme.name}: layer {index} is followed by a layer normalization; use fp16 or w<n>")
+    first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
+    layers = []
+    for layer, span in zip(net.layers, ranges.outputs, strict=True):
+        layers.append(_quantize_layer(layer, scheme, source, span))
+        source = layers[-1].result
+    return QuantizedNet(net.input_shape, first, tuple(layers))
+
+
+def _observe_activations(net: Net, scheme: Scheme, inputs: Floats) -> Ranges:
+    spans = []
+    values = torch.from_numpy(inputs)
+    for layer, (weight, bias) in zip(net.layers, net.tensors, strict=True):
+        with torch.inference_mode():
+            affine = layer.affine(values, weight, bias)
+            values = APPLY[layer.activation](affine)
+        # The range in front of a Tanh is its own; a ReLU is fused, so the range behind it counts.
+        seen = affine if layer.activation is Activation.TANH else values
+        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile))
+    return Ranges(observe(inputs, scheme.observer, scheme.percentile), tuple(spans))
+
+
+def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span: Range) -> QuantizedLayer:
+    weight_format = IntegerFormat(scheme.bit_width, signed=True, narrow_range=scheme.narrow_range)
+    low, high = _weight_range(layer, scheme)
+    # Scales are float32 from here on, and large enough that the bias fits int32.
+    scale = choose_affine(low, high, weight_format, symmetric=True, endpoint=False).scale.reshape(-1)
+    bias_bound = np.abs(layer.bias) if len(scale) > 1 else np.abs(layer.bias).max(initial=0.0)
+    scale = np.maximum(scale, bias_bound / np.float64(source.scale) / BIAS_LIMIT)
+    scale = np.maximum(scale, SMALLEST_SCALE / min(1.0, float(source.scale)))
+    scale32 = (to_power_of_two(scale) if scheme.power_of_two else scale).astype(np.float32)
+    steps = np.rint(layer.weight / scale32.reshape((-1,) + (1,) * (layer.weight.ndim - 1)))
+    weight = np.clip(steps, weight_format.minimum, weight_format.maximum).astype(np.int8)
+    bias = np.rint(layer.bias / (source.scale * scale32).astype(np.float64)).astype(np.int32)
+
+    smallest = float(source.scale) * float(scale32.max()) / SCALE_LIMIT
+    tanh = None
+    if layer.activation is Activation.TANH:
+        tanh = ActivationFormat(source.format, np.float32(2.0 ** (1 - scheme.bit_width)), 0)
+        # Beyond this bound the tanh rounds to its last level: a wider range would only waste integers.
+        bound = float(np.arctanh(1 - float(tanh.scale) / 2))
+        span = Range(max(span.low, -bound), min(span.high, bound))
+    output = _activation_format(span, source.format, scheme, smallest)
+    while tanh is not None and not has_margin(output, tanh):
+        output = replace(output, scale=output.scale * (np.float32(2) if scheme.power_of_two else MARGIN_STEP))
+    stride = layer.stride if isinstance(layer, Conv2d) else 1
+    return QuantizedLayer(type(layer), layer.activation, stride, weight, scale32, weight_format, bias, output, tanh)
+
+
+def _activation_format(
+    span: Range, format: IntegerFormat, scheme: Scheme, smallest: float = SMALLEST_SCALE
+) -> ActivationFormat:
+    affine = choose_affine(span.low, span.high, format, symmetric=scheme.symmetric, endpoint=True)
+    scale = np.maximum(affine.scale, smallest)
+    if scheme.power_of_two:
+        scale = to_power_of_two(scale)
+    if (scale != affine.scale).any():  # a grown scale moves the zero point
+        low = min(span.low, 0.0)
+        offset = 0 if scheme.symmetric else int(np.rint(-low / scale)) + format.minimum
+        return ActivationFormat(format, np.float32(scale), int(np.clip(offset, format.minimum, format.maximum)))
+    return ActivationFormat(format, np.float32(scale), int(affine.zero_point))

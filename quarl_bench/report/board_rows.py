@@ -1,0 +1,76 @@
+"""The row of a comparison on a board: times, memory over time, golden pairs, state of the board, and the verdict."""
+
+from dataclasses import asdict
+from typing import Any
+
+from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
+from quarl_bench.boards.timing import Comparison, Timing, count_since_boot
+from quarl_bench.judging.catalog import JudgedCase
+from quarl_bench.report.rows import identify_case
+from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.views.rows import Row
+
+RANDOM_WEIGHTS = "random weights: timing only"
+
+
+def build_board_row(
+    judged: JudgedCase, compared: Comparison, verdict: Verdict, *, explanation: str, trained: bool
+) -> Row:
+    """Everything about one case on one board, in built-in types. Times stand in it only when they are not void."""
+    case = judged.case
+    paper = judged.claim.values.get((case.algo, case.environment))
+    notes = [] if trained else [RANDOM_WEIGHTS]
+    notes += [str(timing.check) for timing in (compared.first, compared.second)]
+    if compared.timed and not compared.faults:
+        notes += [describe_timing(timing) for timing in (compared.first, compared.second)]
+    notes += [f"on this board since its boot: {name}" for name in count_since_boot(compared.after)]
+    notes += [explanation] if verdict.outcome is not Outcome.REFUTED else []
+    if judged.claim.rule == "faster" and paper is not None:
+        ratio = paper["fp32"] / paper["int8"]
+        notes += [f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x", *PAPER_CAVEATS]
+    return {
+        "kind": "timing",
+        **identify_case(judged),
+        "weights": "trained" if trained else RANDOM_WEIGHTS,
+        "measured": summarise_timing(compared, compared.second),
+        "reference": summarise_timing(compared, compared.first),
+        "states": [asdict(compared.before), asdict(compared.after)],
+        "faults": list(compared.faults),
+        "paper": None if paper is None else {"reference": paper["fp32"], "value": paper["int8"], "unit": "ms"},
+        "source": str(compared.board.source),
+        "sentence": judged.claim.sentence,
+        "locus": judged.claim.locus,
+        "known": explanation if verdict.outcome is Outcome.REFUTED else "",
+        "verdict": str(verdict.outcome),
+        "estimate": verdict.estimate,
+        "interval": None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high],
+        "threshold": verdict.threshold,
+        "scope": verdict.scope,
+        "needed": verdict.needed,
+        "caveats": notes,
+        "missing": [],
+        "line": describe_ratio(compared, verdict),
+    }
+
+
+def summarise_timing(compared: Comparison, timing: Timing) -> dict[str, Any]:
+    """One artefact's golden check, times, memory over time, faults; built-in types only."""
+    summary: dict[str, Any] = {"golden": asdict(timing.check), "void": bool(compared.faults)}
+    if not timing.blocks:
+        return summary
+    first = timing.blocks[0]
+    return summary | {
+        "ms": {name: timing.find_ns(name) / 1e6 for name in ("p50", "p90", "p99", "max")},
+        "standard_error_ms": timing.spread_ns / 1e6,
+        "hertz": timing.hertz,
+        "calls": timing.calls,
+        "blocks": len(timing.blocks),
+        "init_ms": [block.init_ms for block in timing.blocks],
+        "first_ms": [block.first_ms for block in timing.blocks],
+        "peak_rss": timing.peak_rss,
+        "major_faults": [block.major_faults for block in timing.blocks],
+        "pages_swapped": [block.pages_swapped for block in timing.blocks],
+        "millijoules": timing.millijoules,
+        "memory": [list(point) for point in timing.trace],  # seconds, resident and swapped bytes
+        "phases": {name: at - first.start for name, at in first.phases.items()},
+    }

@@ -1,0 +1,1 @@
+"""Results files as one HTML page."""

@@ -1,0 +1,129 @@
+"""Results files -> one HTML page that needs nothing beside itself: no network, no other file, no script to be read."""
+
+import importlib.resources
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from quarl_bench.errors import StoreError
+from quarl_bench.report.documents import Document
+from quarl_bench.report.page.figures import draw_galleries, draw_histograms
+from quarl_bench.report.page.row_views import VERDICTS, view_claims, view_failures, view_rows
+from quarl_bench.report.page.tables import view_tables
+from quarl_bench.report.terminal import name_kind
+from quarl_bench.report.unjudged import list_unjudged
+from quarl_bench.system.atomic import write_file
+
+TEMPLATE = "page.html.jinja"
+
+
+def write_report(path: Path, documents: Sequence[Document]) -> None:
+    """Write the page of `render_report`."""
+    write_file(path, render_report(documents))
+
+
+def render_report(documents: Sequence[Document]) -> str:
+    """The page; the same documents give the same text. StoreError for rows that are not what they claim to be."""
+    results = [document for document in documents if document.kind == "results"]
+    rows = [row for document in results for row in document.data["rows"]]
+    try:
+        views = view_rows(rows)
+        skips = _group_skips(results)
+        return (
+            _environment()
+            .get_template(TEMPLATE)
+            .render(
+                title=_name_page(documents),
+                ranks=VERDICTS,
+                judged=bool(results),
+                failures=view_failures(rows),
+                changes=_list_changes(results),
+                claims=view_claims(rows),
+                tables=view_tables(rows),
+                cases=[view for view in views if view.kind == "case"],
+                items=[view for view in views if view.kind != "case"],
+                counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
+                galleries=draw_galleries(documents, rows),
+                weights=[(draw_histograms(d), d.data["rows"]) for d in documents if d.kind == "weights"],
+                checks=[(d.data, _find_common_caveats(d.data)) for d in documents if d.kind == "check"],
+                skipped=_sort_skips(skips),
+                unjudged=list_unjudged(rows, [node for nodes in skips.values() for node in nodes]),
+                notes=[note for document in results for note in document.data.get("notes", ())],
+                runs=[(document.name, _describe_run(document)) for document in documents],
+            )
+        )
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, jinja2.TemplateError) as error:
+        names = ", ".join(document.name for document in documents)
+        raise StoreError(f"{names}: a row is ill-formed ({error!r}); make the file again") from error
+
+
+def _name_page(documents: Sequence[Document]) -> str:
+    kinds = sorted({document.kind for document in documents})
+    return "quarl claims" if "results" in kinds else f"quarl {' and '.join(kinds)}"
+
+
+def _group_skips(results: Sequence[Document]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for entry in (entry for document in results for entry in document.data.get("skipped", ())):
+        reasons.setdefault(str(entry["reason"]), []).append(str(entry["nodeid"]))
+    return reasons
+
+
+def _sort_skips(skips: dict[str, list[str]]) -> list[tuple[str, int, list[tuple[str, list[str]]]]]:
+    """By what reasons begin with: how many were skipped, and each reason with its node ids."""
+    kinds: dict[str, list[tuple[str, list[str]]]] = {}
+    for reason, nodes in sorted(skips.items()):
+        kinds.setdefault(name_kind(reason), []).append((reason, nodes))
+    return [(kind, sum(len(nodes) for _, nodes in reasons), reasons) for kind, reasons in kinds.items()]
+
+
+def _find_common_caveats(check: dict[str, Any]) -> list[str]:
+    """What is said of every scheme, to be said once."""
+    first, *others = (row["caveats"] for row in check["rows"])
+    return [caveat for caveat in first if all(caveat in caveats for caveats in others)]
+
+
+def _list_changes(results: Sequence[Document]) -> list[dict[str, Any]] | None:
+    """What the runs that were compared with an earlier one say; None where none was."""
+    compared = [document.data["changes"] for document in results if "changes" in document.data]
+    return [change for changes in compared for change in changes] if compared else None
+
+
+def _describe_run(document: Document) -> list[tuple[str, str]]:
+    """Provenance in pairs: machine, commit, versions, settings, and the date where there is one."""
+    data = document.data
+    if document.kind != "results":
+        keys = ("policy", "policy_sha256", "environment", "episodes", "scheme", "margin", "floor", "source", "date")
+        return [(key, str(data[key])) for key in keys if data.get(key) is not None]
+    versions: dict[str, set[str]] = {}
+    for row in data["rows"]:
+        for name, version in dict(row.get("versions") or {}).items():
+            versions.setdefault(str(name), set()).add(str(version))
+    return [
+        (name, text)
+        for name, text in (
+            ("date", str(data.get("date", ""))),
+            ("machine", _join(data.get("machine"))),
+            ("commit", str(data.get("commit", ""))),
+            ("versions", "; ".join(f"{name} {', '.join(sorted(found))}" for name, found in sorted(versions.items()))),
+            ("settings", _join(data.get("settings"))),
+        )
+        if text
+    ]
+
+
+def _join(values: Any) -> str:
+    return "; ".join(f"{key} {value}" for key, value in dict(values or {}).items())
+
+
+def _environment() -> jinja2.Environment:
+    template = importlib.resources.files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
+    return jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.DictLoader({TEMPLATE: template}),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,208 @@
+"""Rows as a page shows them: texts, sort keys and places on a bar. Rows may come from another version's file.
+
+What a row lacks is shown as missing; what is there and ill-formed ends in one line.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from quarl_bench.report.page.plots import Curve, Point
+from quarl_bench.views.rows import Row
+
+VERDICTS = ("refuted", "inconclusive", "partial", "supported")  # worst first, as in the terminal
+WIDTH, EDGE = 120.0, 4.0  # of a bar, in its own units
+MOST = 0.3  # a bar shows at most this much on either side of its threshold
+NOTHING = 1e-9
+SCHEME = re.compile(r"(fp|w|int|qat)([0-9]{1,2})([a-z0-9]*)")
+FAMILIES = {"fp": "floating point", "w": "weights only", "int": "weights and activations", "qat": "trained quantized"}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An interval against its threshold: x positions on a bar of `WIDTH`, and the numbers in words."""
+
+    low: float
+    high: float
+    estimate: float
+    threshold: float
+    text: str
+
+
+@dataclass(frozen=True)
+class CaseView:
+    """One line of a table of cells, or of sentences over many cells."""
+
+    id: str
+    kind: str  # case, claim or timing
+    claim: str
+    sentence: str
+    locus: str
+    ours: str  # fp32's number and the quantized one, as `paper`; of a sentence over many cells its estimate
+    reference: float | None
+    measured: float | None
+    bar: Bar | None
+    agreement: float | None
+    paper: str  # the same of the paper, else empty
+    threshold: str
+    verdict: str
+    known: str
+    source: str
+    regression: str
+    basis: str
+    notes: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """One sentence with its cells counted by verdict, and the worst of them."""
+
+    id: str
+    counts: tuple[tuple[str, int], ...]
+    worst: CaseView
+
+
+@dataclass(frozen=True)
+class PlotView:
+    """Return against bits of one algorithm on one environment."""
+
+    title: str
+    curves: tuple[Curve, ...]
+    reference: float
+
+
+def view_rows(rows: Sequence[Row]) -> tuple[CaseView, ...]:
+    """Rows in the order of their ids; one common scale for the bars."""
+    ordered = sorted(rows, key=lambda row: (str(row["id"]), str(row.get("claim", ""))))
+    reach = _find_reach(ordered)
+    return tuple(_view_row(row, reach) for row in ordered)
+
+
+def view_claims(rows: Sequence[Row]) -> tuple[ClaimView, ...]:
+    """Claims in the order in which rows name them."""
+    reach, views = _find_reach(rows), []
+    for claim in dict.fromkeys(str(row["claim"]) for row in rows):
+        members = sorted((row for row in rows if str(row["claim"]) == claim), key=_badness)
+        counts = tuple((name, n) for name in VERDICTS if (n := sum(r["verdict"] == name for r in members)))
+        views.append(ClaimView(claim, counts, _view_row(members[0], reach)))
+    return tuple(views)
+
+
+def view_failures(rows: Sequence[Row]) -> tuple[CaseView, ...]:
+    """What did not reproduce: refuted rows and moved numbers, those that nobody has explained first."""
+    failed = [row for row in rows if row["verdict"] == "refuted" or row.get("regression") == "moved"]
+    reach = _find_reach(failed)
+    views = [_view_row(row, reach) for row in failed]
+    return tuple(sorted(views, key=lambda view: (bool(view.known), view.claim, view.id)))
+
+
+def view_plots(rows: Sequence[Row]) -> Iterator[PlotView]:
+    """A plot for every algorithm and environment with two quantized schemes or more."""
+    cells: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row.get("kind") == "case" and SCHEME.fullmatch(str(row["scheme"])) and row["scheme"] != "fp32":
+            key = tuple(str(row.get(name, "")) for name in ("algo", "env", "origin"))
+            cells.setdefault(key, []).append(row)
+    for key, members in sorted(cells.items()):
+        if len({str(row["scheme"]) for row in members}) < 2:
+            continue
+        curves: dict[str, dict[int, Point]] = {}
+        for row in sorted(members, key=lambda row: str(row["id"])):
+            family, bits, options = SCHEME.findall(str(row["scheme"]))[0]
+            label = " ".join(filter(None, (FAMILIES[family], options, "deployed" if row.get("board") else "")))
+            curves.setdefault(label, {}).setdefault(int(bits), _place(row, int(bits)))
+        drawn = tuple(Curve(label, tuple(points.values())) for label, points in curves.items())
+        # Trained schemes are held against the fp32 policies of their own seeds, which may be few of all.
+        widest = max(members, key=lambda row: int(row["reference"]["policies"]))
+        yield PlotView(" / ".join(filter(None, key)), drawn, float(widest["reference"]["mean"]))
+
+
+def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
+    cell = row.get("kind") == "case"
+    measured = row["measured"] if cell else {}
+    paper = row.get("paper")
+    basis = ""
+    if cell:
+        episodes, distinct = measured["episodes"], measured["distinct_episodes"]
+        basis = f"{measured['policies']} policies x {episodes} episodes ({distinct} distinct)"
+        basis += ", deterministic" if measured.get("deterministic", True) else ", sampled"
+    return CaseView(
+        id=str(row["id"]),
+        kind=str(row.get("kind", "")),
+        claim=str(row["claim"]),
+        sentence=str(row.get("sentence", "")),
+        locus=str(row.get("locus", "")),
+        ours=_tell_ours(row),
+        reference=float(row["reference"]["mean"]) if cell else None,
+        measured=float(measured["mean"]) if cell else None,
+        bar=_draw_bar(row, reach),
+        agreement=None if measured.get("agreement") is None else float(measured["agreement"]),
+        paper=_tell_pair(paper["reference"], paper["value"], str(paper.get("unit", ""))) if paper else "",
+        threshold=f"{float(row['threshold']):g}",
+        verdict=str(row["verdict"]),
+        known=str(row.get("known", "")),
+        source=str(row.get("source", "")),
+        regression=str(row.get("regression", "none")),
+        basis=basis,
+        notes=tuple(filter(None, map(str, (row.get("needed", ""), *row.get("caveats", ()), *row.get("layers", ()))))),
+        missing=tuple(map(str, row.get("missing", ()))),
+    )
+
+
+def _tell_ours(row: Row) -> str:
+    if row.get("kind") == "case":
+        return _tell_pair(row["reference"]["mean"], row["measured"]["mean"])
+    if row.get("kind") == "timing" and "ms" in row["measured"]:
+        return _tell_pair(row["reference"]["ms"]["p50"], row["measured"]["ms"]["p50"], "ms")
+    return "" if row.get("estimate") is None else _say(float(row["estimate"]))
+
+
+def _say(value: float) -> str:
+    """Four digits; what rounding errors leave of 0 is 0."""
+    return f"{0.0 if abs(value) < NOTHING else value:.4g}"
+
+
+def _tell_pair(reference: float, value: float, unit: str = "") -> str:
+    return f"{float(reference):.5g} → {float(value):.5g} {unit}".strip()
+
+
+def _find_reach(rows: Sequence[Row]) -> tuple[float, float]:
+    """How far intervals go below and above their thresholds, within `MOST`."""
+    spans = [(row["interval"], float(row["threshold"])) for row in rows if row.get("interval")]
+    below = max((threshold - float(interval[0]) for interval, threshold in spans), default=0.0)
+    above = max((float(interval[1]) - threshold for interval, threshold in spans), default=0.0)
+    return tuple(min(max(reach, 0.01), MOST) for reach in (below, above))  # type: ignore[return-value]
+
+
+def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
+    if not row.get("interval"):
+        return None
+    low, high, threshold = float(row["interval"][0]), float(row["interval"][1]), float(row["threshold"])
+    estimate = float(row["estimate"]) if row.get("estimate") is not None else (low + high) / 2
+    unit = (WIDTH - 2 * EDGE) / sum(reach)
+
+    def place(value: float) -> float:
+        return round(EDGE + unit * (min(max(value - threshold, -reach[0]), reach[1]) + reach[0]), 2)
+
+    text = f"{_say(estimate)} [{_say(low)}, {_say(high)}] against {threshold:g}"
+    return Bar(place(low), place(high), place(estimate), place(threshold), text)
+
+
+def _place(row: Row, bits: int) -> Point:
+    """The measured return; the interval is one of ratios, and is drawn where it is about this row's ratio."""
+    reference, measured = float(row["reference"]["mean"]), float(row["measured"]["mean"])
+    interval, unit = row.get("interval"), abs(reference - (row.get("floor") or 0.0))
+    if not interval or not unit:
+        return Point(bits, measured)
+    ratio = 1.0 + (measured - reference) / unit
+    if not interval[0] - 1e-9 <= ratio <= interval[1] + 1e-9:
+        return Point(bits, measured)
+    low, high = (reference + (float(bound) - 1.0) * unit for bound in interval)
+    return Point(bits, measured, low, high)
+
+
+def _badness(row: Row) -> tuple[int, float]:
+    verdict = row["verdict"]
+    interval = row.get("interval")
+    return VERDICTS.index(verdict) if verdict in VERDICTS else -1, float(interval[0]) if interval else 0.0

@@ -1,0 +1,1 @@
+"""Many seeds in one process: SAC and DDPG with a quantized actor."""

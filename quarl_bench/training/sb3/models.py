@@ -1,0 +1,84 @@
+"""From a recipe to a stable-baselines3 model that can learn it."""
+
+import copy
+import inspect
+from typing import Any
+
+import numpy as np
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.torch_layers import NatureCNN
+from stable_baselines3.common.vec_env import VecEnv
+
+from quarl_bench.errors import MissingExtra, SpecError
+from quarl_bench.spec import ACTOR_CRITIC
+from quarl_bench.training.recipes import FP16, FP32, Recipe, schedule
+from quarl_bench.training.sb3 import aware
+from quarl_bench.training.sb3 import layer_norm as normed
+from quarl_bench.training.sb3 import mixed_precision as mixed
+from quarl_bench.training.sb3.scaled_cnn import SizedCNN
+
+ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
+    name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
+}
+ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
+NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
+EXTRACTORS = {"sized": SizedCNN}
+IMAGES = "CnnPolicy"
+
+
+def choose_device(recipe: Recipe) -> str:
+    """Where a recipe trains: a GPU pays for images and for fp16, and for nothing smaller."""
+    pays = recipe.policy == IMAGES or recipe.precision == FP16
+    return "cuda" if pays and torch.cuda.is_available() else "cpu"
+
+
+def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> BaseAlgorithm:
+    """A fresh model of `recipe` on the environments of `vector`; where it pays, unless `device` says where."""
+    hyperparameters = copy.deepcopy(recipe.hyperparameters)  # DDPG and gSDE write into policy_kwargs
+    arguments = {key: schedule(value) for key, value in hyperparameters.items()}
+    kwargs = arguments.setdefault("policy_kwargs", {})
+    if "activation_fn" in kwargs:
+        kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
+    if "features_extractor_class" in kwargs:
+        kwargs["features_extractor_class"] = EXTRACTORS[kwargs["features_extractor_class"]]
+        kwargs.setdefault("net_arch", [])  # what NatureCNN itself gets: nothing between features and heads
+    if recipe.noise is not None:
+        kind, sd = recipe.noise
+        zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
+        arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
+    algorithm = ALGORITHMS[recipe.algo]
+    unknown = sorted(arguments.keys() - inspect.signature(algorithm).parameters.keys())
+    if unknown:
+        needed = f"a newer stable-baselines3, whose {algorithm.__name__} takes {', '.join(unknown)}"
+        raise MissingExtra("sb3", f"the recipe of {recipe.algo} on {recipe.environment}", needed)
+    device = device or choose_device(recipe)
+    return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device=device, **arguments)
+
+
+def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
+    """A model that `make_model` made and that was saved to `path`."""
+    return ALGORITHMS[recipe.algo].load(path, env=vector, device=choose_device(recipe))
+
+
+def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
+    """The policy's class; what it has to be told goes into `kwargs`."""
+    policy = recipe.policy
+    if recipe.precision != FP32:
+        kwargs["precision"] = recipe.precision
+        if policy != IMAGES:
+            return mixed.MLP_POLICIES[recipe.algo]
+        policy = mixed.NAME
+        plain = kwargs.get("features_extractor_class", NatureCNN)
+        kwargs["features_extractor_class"] = mixed.EXTRACTORS[plain]
+        kwargs.setdefault("net_arch", [])
+    if recipe.layer_norm:
+        if recipe.algo not in ACTOR_CRITIC or recipe.scheme or policy != "MlpPolicy":
+            raise SpecError(f"{recipe.algo} {recipe.environment}: layer_norm is for fp32 perceptrons of a2c and ppo")
+        return normed.NormedActorCriticPolicy
+    if recipe.scheme:
+        kwargs["scheme"] = recipe.scheme
+        return aware.find_policy_class(recipe.algo, policy)
+    return mixed.POLICIES[recipe.algo] if policy == mixed.NAME else policy

@@ -1,0 +1,99 @@
+"""Training policies by their recipes: one, or one seed under several schemes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.policies.storage.folder import Stored, load_stored, save_stored
+from quarl_bench.spec import PolicySpec
+from quarl_bench.system.atomic import hold_run, remove_folder
+from quarl_bench.training.recipes import Recipe
+from quarl_bench.training.sb3.aware import is_frozen
+from quarl_bench.training.sb3.run import TrainingOptions, TrainingRun, close_environments
+
+
+def train_policy(
+    spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path, options: TrainingOptions | None = None
+) -> Stored:
+    """Train, publish to `folder`, and remove `checkpoint`; a finished `folder` is replaced only then.
+
+    Raises StoreError when `checkpoint` exists and `options.resume` is not set or another process trains it,
+    Interrupted when asked to stop.
+    """
+    options = options or TrainingOptions()
+    check_unfinished(checkpoint, options)
+    run = TrainingRun.start(spec, recipe, checkpoint, options)
+    with hold_run(checkpoint):
+        model, callback = run.learn()
+        curve = callback.curve
+        if recipe.scheme and not is_frozen(model):
+            raise SpecError(f"quant_delay {recipe.quant_delay:,}: no rollout began behind it; shorten it")
+        if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
+            callback.evaluate()
+        best = run.load_best()
+        stored = save_stored(best.policy, folder, run.describe(best, curve))
+        close_environments(model)
+        remove_folder(checkpoint)
+    return stored
+
+
+def train_schemes(
+    spec: PolicySpec, recipes: Mapping[str, Recipe], folder: Path, options: TrainingOptions | None = None
+) -> Iterator[tuple[PolicySpec, Stored]]:
+    """Train one seed under several schemes, to `folder`/<name>, and yield each policy when it is published.
+
+    `recipes` are by scheme and wait for the same delay: up to there no scheme does anything, so the steps in full
+    precision are trained once, and every scheme goes on from a copy of that checkpoint. With `options.resume` policies
+    that are there are kept.
+    """
+    options = options or TrainingOptions()
+    arms = {scheme: replace(spec, scheme=scheme) for scheme in recipes}
+    checkpoints = {scheme: folder / f"{arm.name}.checkpoint" for scheme, arm in arms.items()}
+    trunk = folder / f"{spec.name}.trunk"
+    for unfinished in (trunk, *checkpoints.values()):
+        check_unfinished(unfinished, options)
+    kept = {
+        scheme: keep_policy(arm, recipes[scheme].sha256, folder / arm.name)
+        for scheme, arm in arms.items()
+        if options.resume and (folder / arm.name).exists()
+    }
+    waiting = [scheme for scheme in arms if scheme not in kept]
+    new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
+    with hold_run(trunk):
+        if new:
+            first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
+            _branch(TrainingRun.start(spec, first, trunk, options), new)
+        remove_folder(trunk)
+    resumed = replace(options, resume=True)
+    for scheme, arm in arms.items():
+        if scheme in kept:
+            yield arm, kept[scheme]
+        else:
+            yield arm, train_policy(arm, recipes[scheme], folder / arm.name, checkpoints[scheme], resumed)
+
+
+def keep_policy(spec: PolicySpec, recipe: str, folder: Path) -> Stored:
+    """The finished policy in `folder`; StoreError where it has another seed, or another recipe than of this hash."""
+    stored = load_stored(folder)
+    if (stored.metadata.get("recipe", {}).get("sha256"), stored.metadata.get("seed")) != (recipe, spec.seed):
+        raise StoreError(f"{folder} was trained by another recipe or seed; choose another folder")
+    return stored
+
+
+def check_unfinished(checkpoint: Path, options: TrainingOptions) -> None:
+    """StoreError when a run is unfinished and may not go on."""
+    if checkpoint.exists() and not options.resume:
+        raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
+
+
+def _branch(trunk: TrainingRun, recipes: Mapping[Path, Recipe]) -> None:
+    """Train up to the delay and copy what stands there to the checkpoints of the recipes."""
+    model, _ = trunk.learn(until=trunk.recipe.quant_delay)
+    close_environments(model)  # it took another step to stop
+    model, curve = trunk.load()
+    best = trunk.load_best()
+    for checkpoint, recipe in recipes.items():
+        model.policy_kwargs["scheme"] = recipe.scheme
+        replace(trunk, recipe=recipe, checkpoint=checkpoint).save(model, curve, best)
+    close_environments(model)

@@ -1,0 +1,144 @@
+"""ActorQ on a real local Ray: deaths, the learner's end, addresses that nobody answers; one run at a time."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from quarl_bench import cli
+from quarl_bench.actorq.settings import choose_settings
+from quarl_bench.actorq.training import RunOptions, train
+from quarl_bench.cli import main
+from quarl_bench.distributed import engine
+from quarl_bench.distributed.engine import check_address
+from quarl_bench.errors import EngineError, StoreError
+from tests.support.engine import run_alone
+from tests.support.sizes import takes_minutes
+
+RUN = """
+from quarl_bench.actorq.settings import choose_settings
+from quarl_bench.actorq.training import RunOptions, train
+
+folder, title, later = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+settings = choose_settings(
+    "dqn", "cartpole", steps=int(sys.argv[4]), actors=2, widths=(16,), batch=16, chunk=32, samples_per_insert=1.0,
+    publish_period=20, update_period=20,
+)
+begin = []
+def ready():
+    begin[:] = begin or [time.monotonic()]
+    return bool(find_processes("ray::ActorProcess.play")) and time.monotonic() - begin[0] > later
+kill_when(title, ready)
+try:
+    record = train(settings, folder, RunOptions(note=print, validation=2, test=2))
+    print(record["steps"], record["deaths"], record["server"]["broadcasts"] > 1, record["pulls"] > 1)
+except Exception as error:
+    print(type(error).__name__, error)
+left = [title for title in ("ray::ActorProcess", "ray::LearnerProcess") if find_processes(title)]
+print("left:", left)
+"""
+
+
+@pytest.mark.needs("actorq")
+@takes_minutes
+def test_a_killed_actor_is_counted_and_replaced(tmp_path):
+    code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::ActorProcess.play", 0, 5_000)
+    assert code == 0, err
+    assert "actor 0 died and is replaced (1 deaths so far)" in err or "actor 1 died and is replaced (1 deaths" in err
+    result, left = out.strip().splitlines()  # nothing of Ray's
+    steps, deaths, sent, pulled = result.split()
+    assert int(steps) >= 5_000
+    assert (deaths, sent, pulled, left) == ("1", "True", "True", "left: []")
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert record["acting"]["wall"]["environment"] > 0
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+@pytest.mark.needs("actorq")
+@takes_minutes
+def test_without_its_learner_a_run_ends_in_one_line(tmp_path):
+    code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::LearnerProcess", 0, 10_000_000)
+    assert code == 0, err
+    reason, left = out.strip().splitlines()[-2:]
+    assert reason.startswith("EngineError the learner died")
+    assert "--resume" in reason
+    assert left == "left: []"
+
+
+@pytest.mark.needs("actorq")
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:6379", "nonsense:port", ":6379"])
+def test_an_address_that_nobody_answers(address):
+    begin = time.monotonic()
+    with pytest.raises(EngineError, match=r"nobody answers|give HOST:PORT"):
+        check_address(address)
+    assert time.monotonic() - begin < 20
+
+
+@pytest.mark.needs("actorq")
+def test_an_address_where_something_else_listens(tmp_path, capsys, monkeypatch):
+    """It accepts and says nothing: the worst case for a client that waits."""
+    assert engine.KNOCK_SECONDS + engine.HEALTH_SECONDS < 18
+    monkeypatch.setattr(engine, "HEALTH_SECONDS", 4.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = []
+        silent = threading.Thread(target=lambda: [taken.append(server.accept()[0]) for _ in range(2)], daemon=True)
+        silent.start()
+        begin = time.monotonic()
+        code = main(["actorq", "dqn", "cartpole", "--output", str(tmp_path / "out"),
+                     "--address", f"127.0.0.1:{server.getsockname()[1]}"])  # fmt: skip
+    for connection in taken:
+        connection.close()
+    assert code == 2
+    assert time.monotonic() - begin < 20
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "what listens at 127.0.0.1" in line
+
+
+def test_the_store_has_to_hold_the_weights(tmp_path):
+    wide = choose_settings("d4pg", "mountaincarcontinuous", widths=(4096, 4096, 4096))
+    with pytest.raises(EngineError, match="object store of 100 MB is full with 384 MB"):
+        train(wide, tmp_path / "run", RunOptions(store=100 << 20))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("dqn", "cartpole", "--precision", "int7"), "unknown precision 'int7'; known are fp32, fp16, int8"),
+        (("ppo", "cartpole"), "ppo is on-policy"),
+        (("dqn", "cartpole", "--widths", "64", "--steps", "10"), "train longer"),
+        (("dqn", "nowhere"), "unknown environment"),
+        (("dqn", "cartpole", "--plot", "/proc/x.png"), "cannot write folder /proc"),
+    ],
+)
+def test_the_command_refuses_in_one_line(arguments, reason, tmp_path, capsys):
+    assert main(["actorq", *arguments, "--output", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert reason in line
+
+
+@pytest.mark.parametrize("command", ["actorq", "grid"])
+def test_every_option_states_its_default(command):
+    (commands,) = (action for action in cli._build_parser()._actions if isinstance(action.choices, dict))
+    for action in commands.choices[command]._actions:
+        if action.option_strings and action.dest != "help":
+            assert "Default: " in action.help, action.option_strings
+
+
+def test_zero_actors_are_a_usage_error(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["actorq", "dqn", "cartpole", "--actors", "0", "--output", str(tmp_path)])
+    assert end.value.code == 2
+    assert "'0' is not a whole number above 0" in capsys.readouterr().err
+
+
+def test_an_unfinished_run_is_not_overwritten(tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "state.json").write_text('{"network": {}}')
+    chosen = choose_settings("dqn", "cartpole")
+    with pytest.raises(StoreError, match="unfinished run; pass --resume"):
+        train(chosen, tmp_path)
+    with pytest.raises(StoreError, match="holds another network"):
+        train(chosen, tmp_path, RunOptions(resume=True))

@@ -1,0 +1,207 @@
+"""Grids: what a file expands to, what a task leaves in the store, and a local Ray with a worker that is killed."""
+
+import json
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from quarl_bench.cli import main
+from quarl_bench.distributed import engine, grid
+from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.experiments.store import Store, StorePaths, Train
+from quarl_bench.papers.lqcc.own_runs import Runs, average
+from quarl_bench.spec import Case
+from tests.support.engine import run_alone
+from tests.support.places import ROOT
+from tests.support.sizes import takes_minutes
+
+BASELINES = ROOT / "baselines"
+SPEC = """
+[[task]]
+algo = "ppo"
+environments = ["cartpole", "acrobot"]
+seeds = [0, 1]
+schemes = ["fp32", "w8", "int8", "qat8"]
+cores = 2
+memory = 500_000_000
+
+[[task]]
+algo = "sac"
+environments = ["hopperv4"]
+seeds = [0, 1, 2]
+schemes = ["fp32", "i8c3o8"]
+multi_seed = true
+"""
+
+
+def write(folder, text):
+    path = folder / "spec.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_expands_to_policies_and_to_lqcc_configurations(tmp_path):
+    tasks = grid.read_tasks(write(tmp_path, SPEC))
+    assert [task.name for task in tasks] == [
+        "ppo-cartpole-seed0", "ppo-cartpole-seed1", "ppo-cartpole-qat8-seed0", "ppo-cartpole-qat8-seed1",
+        "ppo-acrobot-seed0", "ppo-acrobot-seed1", "ppo-acrobot-qat8-seed0", "ppo-acrobot-qat8-seed1",
+        "sac-hopperv4-fp32-seeds0..2", "sac-hopperv4-i8c3o8-seeds0..2",
+    ]  # fmt: skip
+    assert tasks[0].schemes == ("fp32", "w8", "int8")
+    assert (tasks[0].cores, tasks[0].memory, tasks[-1].cores) == (2, 500_000_000, 1)
+
+
+def test_lqccs_grid_has_its_size(tmp_path):
+    """240 configurations of 10 seeds, a task each."""
+    names = [f'"i{bits}c{core}o8h{width}"' for bits in range(3, 9) for core in range(3, 7) for width in (16, 64)]
+    lines = f'[[task]]\nalgo = "sac"\nseeds = {list(range(10))}\nlqcc = true\nschemes = [{", ".join(names)}]\n'
+    tasks = ("antv4", "halfcheetahv4", "hopperv4", "humanoidv4", "walker2dv4")
+    found = grid.read_tasks(write(tmp_path, lines + f"environments = {list(tasks)}\n"))
+    assert len(found) == 240
+    assert sum(len(task.seeds) for task in found) == 2400
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x =", "readable TOML"),
+        ("x = 1", r"holds no \[\[task\]\]"),
+        ("task = [1]", "task 1: must be a table"),
+        ("[[task]]\nalgo = 'ppo'\nseeds = [0]", "task 1: the key 'environments' is missing"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = []\nseeds = [0]", "task 1, key 'environments': must be a list"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [-1]", "key 'seeds': must be whole numbers"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\ncores = 0", "key 'cores'"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\ncolour = 0", "unknown key 'colour'"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['nowhere']\nseeds = [0]", "unknown environment"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\nschemes = ['int9']", "int9"),
+        (
+            "[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\nschemes = [1]",
+            "a list of names in quotes",
+        ),
+        (
+            "[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\nsteps = 9",
+            "key 'steps': goes with `multi_seed = true`",
+        ),
+        (
+            "[[task]]\nalgo = 'sac'\nenvironments = ['hopperv4']\nseeds = [0]\nlqcc = true",
+            "'lqcc' is called 'multi_seed'",
+        ),
+        ("[[task]]\nalgo = 'dqn'\nenvironments = ['pendulum']\nseeds = [0]", "no dqn recipe"),
+        ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0, 0]", "is listed twice"),
+    ],
+)
+def test_an_ill_formed_file_is_one_line(text, reason, tmp_path):
+    with pytest.raises(SpecError, match=reason):
+        grid.read_tasks(write(tmp_path, text))
+
+
+def test_the_command_refuses_before_it_starts_anything(tmp_path, capsys):
+    assert main(["grid", str(tmp_path / "absent.toml")]) == 2
+    assert "absent.toml" in capsys.readouterr().err
+
+
+def test_a_signal_is_for_whoever_opened_the_engine(monkeypatch):
+    """Ray takes SIGTERM when it starts, and would end the process with a traceback."""
+    ray = SimpleNamespace(
+        init=lambda **_: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+        shutdown=lambda: None,
+        exceptions=SimpleNamespace(RaySystemError=RuntimeError),
+    )
+    monkeypatch.setattr(engine, "import_ray", lambda: ray)
+    before = signal.getsignal(signal.SIGTERM)
+    with engine.open_engine(None, 1):
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_bench_finds_what_a_task_has_measured(tmp_path):
+    """The same key as a case's: computed once, by whoever comes first."""
+    if not (BASELINES / "policies" / "ppo-cartpole-seed0").is_dir():
+        pytest.skip(f"no baseline ppo-cartpole-seed0 in {BASELINES}")
+    plan = grid.GridPlan(tmp_path, BASELINES, episodes=2, games=2)
+    task = grid.GridTask("ppo", "cartpole", (0,), ("fp32", "w8", "int8"))
+    means = grid.run_task(task, plan)
+    assert [(name, scheme) for name, scheme, _ in means] == [
+        ("ppo-cartpole-seed0", scheme) for scheme in ("fp32", "w8", "int8")
+    ]
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    assert len(written) == 3
+    assert grid.run_task(task, plan) == means
+    cells = Cells(Store(StorePaths(tmp_path, BASELINES), Train.NEVER), Protocol(1, 2), tmp_path / "artefacts")
+    first = cells.find_policies(Case("ppo", "cartpole", "fp32"))
+    first = replace(first, members=first.members[:1])
+    for scheme, (_, _, mean) in zip(("fp32", "w8", "int8"), means, strict=True):
+        assert cells.measure(cells.quantize(first, scheme) if scheme != "fp32" else first).mean == mean
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == written
+
+
+def test_lqcc_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
+    plan = grid.GridPlan(tmp_path / "cache", tmp_path / "baselines", episodes=2, games=2)
+    tasks = [grid.GridTask("sac", "pendulum", (0, 1), (name,), lqcc=True, steps=5040) for name in ("fp32", "i4c3o8h16")]
+    means = [grid.run_task(task, plan) for task in tasks]
+    names = [f"sac-pendulum-{part}lqcc-seed{seed}" for part in ("", "i4c3o8h16-") for seed in (0, 1)]
+    assert [name for row in means for name, _, _ in row] == names
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
+    assert [grid.run_task(task, plan) for task in tasks] == means
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == written, "nothing is trained twice"
+    for name in names:
+        manifest = json.loads((plan.baselines / "policies" / name / "manifest.json").read_text())
+        assert manifest["recipe"]["timesteps"] == 5040
+    cells = Cells(Store(StorePaths(plan.cache, plan.baselines), Train.NEVER), Protocol(1, 2), tmp_path / "artefacts")
+    for task, row in zip(tasks, means, strict=True):
+        found = Runs(cells).find_arm(Case("sac", "pendulum", task.schemes[0], "lqcc"))
+        assert list(average(cells, found)) == [mean for _, _, mean in row]
+    with pytest.raises(StoreError, match="was trained by another recipe"):
+        grid.run_task(replace(tasks[0], seeds=(0, 1, 2), steps=5041), plan)
+    more = grid.run_task(replace(tasks[0], seeds=(0, 1, 2)), plan)
+    assert more[:2] == means[0]
+    assert {path: path.stat().st_mtime_ns for path in written} == written, "what is there is kept"
+
+
+WORKERS = """
+from quarl_bench.distributed import engine
+from quarl_bench.distributed import grid
+
+folder = Path(sys.argv[1])
+
+def work(task, plan):
+    "Says who began, works a little, and leaves what a training leaves: a file."
+    import os, time
+    beginning = folder / f"{task.name}.began"
+    again = beginning.exists()
+    beginning.write_text(str(os.getpid()))
+    if task.seeds[0] == 3:
+        raise ValueError("a mistake of its own")
+    while task.seeds[0] and not (folder / "ppo-cartpole-seed0.began").exists():
+        time.sleep(0.05)
+    time.sleep(0.1 if again or task.seeds[0] else 60)
+    (folder / f"{task.name}.done").touch()
+    return ((task.name, "fp32", float(again)),)
+
+tasks = tuple(grid.GridTask("ppo", "cartpole", (seed,), ("fp32",), memory=1 << 20) for seed in (0, 1, 3))
+
+def kill():
+    while not (folder / "ppo-cartpole-seed1.done").exists():
+        time.sleep(0.05)
+    os.kill(int((folder / "ppo-cartpole-seed0.began").read_text()), signal.SIGKILL)
+
+threading.Thread(target=kill, daemon=True).start()
+plan = grid.GridPlan(folder, folder, 1, 1)
+for done in grid.run_grid(tasks, plan, workers=2, note=lambda line: print(line, file=sys.stderr), work=work):
+    print(done.task.name, done.means, done.retries, repr(done.failure), file=sys.__stdout__)
+"""
+
+
+@pytest.mark.needs("actorq")
+@takes_minutes
+def test_a_killed_worker_is_tried_again_and_counted(tmp_path):
+    code, out, err = run_alone(WORKERS, tmp_path / "cache", tmp_path)
+    assert code == 0, err
+    lines = sorted(out.strip().splitlines())
+    assert lines[0] == "ppo-cartpole-seed0 (('ppo-cartpole-seed0', 'fp32', 1.0),) 1 ''"
+    assert lines[1] == "ppo-cartpole-seed1 (('ppo-cartpole-seed1', 'fp32', 0.0),) 0 ''"
+    assert lines[2] == "ppo-cartpole-seed3 () 0 'ValueError: a mistake of its own'"
+    assert len(lines) == 3
+    assert "ppo-cartpole-seed0: its worker died and it is tried again (1 of 3)" in err

@@ -1,0 +1,155 @@
+"""Episodes equal Gymnasium's, step by step."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quarl_bench.environments.registry import Environment, find_environment, make_environment
+from quarl_bench.errors import SpecError
+from quarl_bench.evaluation.episodes import SteppedEpisodes, VectorEpisodes, start_episodes
+from quarl_bench.policies.policy import Policy
+from tests.support.strategies import make_linear_policy
+
+CARTPOLE = Environment("cartpole", "CartPole-v1")
+PENDULUM = Environment("pendulum", "Pendulum-v1")
+LANDER = Environment("lunarlander", "LunarLander-v3")
+BALANCING = make_linear_policy(np.array([[0, 0, 0, 0], [0.1, 0.5, 5, 2]]))  # pushes where the pole falls
+GOOD_ENOUGH = make_linear_policy(np.array([[0, 0, 0, 0], [-1, 0, 5, 0.5]]))  # 100 to 400 steps
+
+
+@pytest.fixture(params=[25, 60])
+def short_lander(request: pytest.FixtureRequest, require) -> Iterator[Environment]:
+    """LunarLander whose time is up before it lands, and about when the worst crash."""
+    require("box2d")
+    name = f"ShortLander{request.param}-v3"
+    entry_point = gymnasium.spec(LANDER.id).entry_point
+    gymnasium.register(name, entry_point, max_episode_steps=request.param)
+    yield Environment("shortlander", name)
+    del gymnasium.registry[name]
+
+
+def random_policies(count: int, outputs: int, inputs: int, bounds: tuple[float, float] | None = None) -> list[Policy]:
+    rng = np.random.default_rng(0)
+    return [make_linear_policy(rng.standard_normal((outputs, inputs)), bounds) for _ in range(count)]
+
+
+def play_beside_gymnasium(policy: Policy, environment: Environment, seeds: list[int]) -> NDArray[np.int64]:
+    """Every observation, reward and end equals that of one `gymnasium.make` per seed; the lengths of the episodes."""
+    twins = [gymnasium.make(environment.id) for _ in seeds]
+    episodes = start_episodes(environment, seeds)
+    observations = episodes.reset()
+    for twin, seed, observation in zip(twins, seeds, observations, strict=True):
+        np.testing.assert_array_equal(observation, twin.reset(seed=seed)[0])
+        assert observation.dtype == np.float32
+    active = np.arange(len(seeds))
+    lengths = np.zeros(len(seeds), np.int64)
+    while len(active):
+        actions = policy.act(observations)
+        observations, rewards, done = episodes.step(active, actions)
+        assert (len(observations), rewards.dtype, done.dtype) == (len(active), np.float64, np.bool_)
+        for row, index in enumerate(active):
+            action = actions[row].item() if actions.ndim == 1 else actions[row]
+            expected, reward, terminated, truncated, _ = twins[index].step(action)
+            np.testing.assert_array_equal(observations[row], expected)
+            assert rewards[row] == reward
+            assert done[row] == (terminated or truncated)
+        lengths[active] += 1
+        active, observations = active[~done], observations[~done]
+    episodes.close()
+    for twin in twins:
+        twin.close()
+    return lengths
+
+
+@pytest.mark.parametrize("policy", [*random_policies(4, 2, 4), GOOD_ENOUGH], ids=["a", "b", "c", "d", "good"])
+def test_vectorised_cartpole_plays_gymnasium_episodes(policy: Policy) -> None:
+    lengths = play_beside_gymnasium(policy, CARTPOLE, list(range(10_000, 10_030)))
+    assert lengths.min() < lengths.max() <= 500
+
+
+def test_vectorised_cartpole_is_truncated_at_500() -> None:
+    assert play_beside_gymnasium(BALANCING, CARTPOLE, [1, 2, 3]).tolist() == [500, 500, 500]
+
+
+@pytest.mark.parametrize("policy", random_policies(2, 1, 3, (-2, 2)), ids=["a", "b"])
+def test_a_continuous_environment_is_truncated(policy: Policy) -> None:
+    assert play_beside_gymnasium(policy, PENDULUM, [5, 6, 7]).tolist() == [200, 200, 200]
+
+
+@pytest.mark.needs("box2d")
+@pytest.mark.parametrize("policy", random_policies(3, 4, 8), ids=["a", "b", "c"])
+def test_lander_plays_gymnasium_episodes(policy: Policy) -> None:
+    lengths = play_beside_gymnasium(policy, LANDER, list(range(10_000, 10_006)))
+    assert lengths.min() < lengths.max() <= 1000
+
+
+@pytest.mark.needs("box2d")
+def test_a_committed_lander_plays_gymnasium_episodes(baseline) -> None:
+    assert play_beside_gymnasium(baseline("ppo-lunarlander-seed0").policy, LANDER, [10_000, 10_001]).min() > 50
+
+
+def test_lander_is_truncated(short_lander: Environment) -> None:
+    """Also where an episode ends and is cut in the same step, which is one end."""
+    limit = gymnasium.spec(short_lander.id).max_episode_steps
+    lengths = play_beside_gymnasium(random_policies(1, 4, 8)[0], short_lander, list(range(12)))
+    assert lengths.max() == limit
+
+
+@pytest.mark.parametrize(
+    "environment, kind",
+    [(CARTPOLE, VectorEpisodes), pytest.param(LANDER, SteppedEpisodes, marks=pytest.mark.needs("box2d"))],
+    ids=["vectorised", "stepped"],
+)
+def test_which_kind(environment: Environment, kind: type) -> None:
+    episodes = start_episodes(environment, [1])
+    assert type(episodes) is kind
+    episodes.close()
+
+
+def test_both_kinds_play_the_same_cartpole() -> None:
+    policy: Any = GOOD_ENOUGH
+    plays = []
+    for kind in (VectorEpisodes, SteppedEpisodes):
+        episodes = kind(CARTPOLE, [3, 4])
+        x, frames = episodes.reset(), []
+        for _ in range(8):
+            x, rewards, done = episodes.step(np.arange(2), policy.act(x))
+            frames.append((x.tolist(), rewards.tolist(), done.tolist()))
+        episodes.close()
+        plays.append(frames)
+    assert plays[0] == plays[1]
+
+
+def test_reset_starts_over() -> None:
+    episodes = start_episodes(CARTPOLE, [3, 4])
+    first = episodes.reset()
+    episodes.step(np.arange(2), np.array([1, 1]))
+    np.testing.assert_array_equal(episodes.reset(), first)
+    episodes.close()
+
+
+def test_environments_are_named() -> None:
+    assert find_environment("cartpole").id == "CartPole-v1"
+    assert find_environment("cartpole").cap == 500.0
+    with pytest.raises(SpecError, match=r"unknown environment 'cart'; known are .*cartpole, .*lunarlander"):
+        find_environment("cart")
+
+
+def test_wrappers_are_left_out_and_their_limit_is_known() -> None:
+    bare, limit = make_environment(CARTPOLE)
+    assert bare is bare.unwrapped
+    assert limit == 500
+    bare.close()
+
+
+def test_an_environment_without_a_step_limit_is_refused() -> None:
+    gymnasium.register("NoLimit-v0", gymnasium.spec("CartPole-v1").entry_point)
+    try:
+        with pytest.raises(SpecError, match="no step limit"):
+            make_environment(Environment("endless", "NoLimit-v0"))
+    finally:
+        del gymnasium.registry["NoLimit-v0"]

@@ -1,0 +1,102 @@
+"""Committed policies play as their manifests say, and as well as the published ones; weaker ones are not committed."""
+
+import math
+from collections import defaultdict
+
+import pandas as pd
+import pytest
+
+from quarl_bench.environments.registry import identify_environment
+from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.experiments.cells import MOST
+from quarl_bench.experiments.measurement_key import runtime_versions
+from quarl_bench.judging.catalog import expand_cases
+from quarl_bench.papers.registry import read_catalog
+from quarl_bench.policies.storage.folder import load_stored
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.spec import ZOO
+from tests.support.places import POLICIES, ROOT
+from tests.support.sizes import choose, pick_policies
+
+FOLDERS = sorted(POLICIES.glob("*-seed*")) if POLICIES.is_dir() else []
+PLAYED = pick_policies([folder.name for folder in FOLDERS], per_environment=True)
+EPISODES, GAMES = choose(5, 20), choose(1, 3)  # the second for Atari
+# MountainCarContinuous is published without a usable SD; 90 counts as solved. PPO's Pong was trained for a fifth of the
+# published steps; 18 with sampled actions counts as won.
+BARS = {"mountaincarcontinuous": 90.0, "ppo-pong": 18.0}
+# Cells whose mean is lower: a finding, which README shows; it stands here until further seeds lift it.
+BELOW = {
+    "a2c-bipedalwalker",  # 260.5: 16.3 under the bar; it falls in some episodes (SD 96)
+    "a2c-halfcheetahbullet",  # 2179 and 1944, mean 2061.5: 9.9 under the bar
+    "dqn-breakout",  # 44.2 after a fifth of the published steps: 12% of the zoo's return, 21% of the paper's
+    "dqn-pong",  # 17.5: 2.4 under the bar, after 11% of the published steps
+    "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
+    "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
+    "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003 after three tenths of the published steps, as the four below
+    "sac-halfcheetahv4-lqcc",  # 8500
+    "sac-hopperv4-lqcc",  # 1457
+    "sac-humanoidv4-i4c3o8h16-lqcc",  # 3282: one of three has reached the published return, two still learn
+    "sac-walker2dv4-lqcc",  # 3860
+}
+# Its argmax games go in circles until they are cut off, after 27,000 steps; it is played with sampled actions.
+CIRCLING = {"a2c-breakout-seed0"}
+MIXED = ("ponga", "pongb", "pongc")  # one game with networks of three sizes
+SEEDS = 3  # whose mean is compared with the published score; further ones are there to decide close verdicts
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_return_is_the_manifests(name):
+    stored = load_stored(POLICIES / name)
+    sampled = name in CIRCLING
+    score = stored.metadata["sampled_return" if sampled else "return"]
+    first = score["first_environment_seed"]
+    environment = identify_environment(
+        stored.metadata["environment"], time_feature=stored.metadata.get("time_feature", False)
+    )
+    episodes = GAMES if environment.atari else EPISODES
+    returns = roll_out(stored.policy, environment, range(first, first + episodes), sampled=sampled).returns
+    # The first of the same episodes: their mean scatters by the manifest's SD around the manifest's mean.
+    assert abs(returns.mean() - score["mean"]) <= 4 * score["sd"] / math.sqrt(episodes) + 1e-6 * abs(score["mean"])
+    assert stored.metadata["curve"][-1]["timesteps"] >= stored.metadata["recipe"]["timesteps"]
+
+
+def test_every_cell_reaches_its_published_score_less_one_sd_or_is_known_not_to():
+    cells = defaultdict(list)
+    for folder in FOLDERS:
+        about = load_stored(folder).metadata
+        if about["published"] is not None and about["seed"] < SEEDS:
+            cells[folder.name.rpartition("-")[0]].append(about)
+    if not cells:
+        pytest.skip(f"no baselines in {POLICIES}")
+    below = set()
+    for name, members in cells.items():
+        published = members[0]["published"]
+        bar = BARS.get(name.split("-")[1], BARS.get(name)) or published["mean"] - published["sd"]
+        scores = [about.get("sampled_return", about["return"])["mean"] for about in members]
+        if sum(scores) / len(scores) < bar:
+            below.add(name)
+    assert below == BELOW
+
+
+BENCHES = ROOT / "benches"
+STORED = sorted(BENCHES.glob("*/*/*.csv"))
+
+
+@pytest.mark.skipif(not FOLDERS, reason=f"no baselines in {POLICIES}")
+def test_stored_numbers_are_of_these_policies_and_versions():
+    """Where they are not, nothing is compared, and no case fails for it."""
+    cases = {item.id: item.case for claim in read_catalog() if claim.kind == "case" for item in expand_cases(claim)}
+    hashes = defaultdict(list)
+    for folder in sorted(FOLDERS, key=lambda folder: int(folder.name.rpartition("seed")[2])):
+        hashes[folder.name.rpartition("-")[0]].append(load_stored(folder).sha256[:16])
+    others = {}
+    for path in STORED:
+        case, frame = cases.get(path.name.split(".")[0]), pd.read_csv(path, dtype=str)
+        if case is None or "policy" not in frame or case.origin == ZOO or case.environment in MIXED:
+            continue  # boards, other people's agents, and what was trained in another precision
+        learned = Scheme.parse(case.scheme).trained
+        cell = "-".join(part for part in (case.algo, case.environment, learned and case.scheme, case.origin) if part)
+        absent = runtime_versions(case).keys() - set(frame)
+        if absent or list(dict.fromkeys(frame["policy"])) != hashes[cell][:MOST]:
+            others[path.name] = f"without {', '.join(absent)}" if absent else "other policies"
+    assert not others, "measure again with --force-regen"

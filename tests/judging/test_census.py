@@ -1,0 +1,317 @@
+"""Counting cells and tasks: partial conjunctions and sign flips as verdicts, with their error rates."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from quarl_bench.errors import QuarlError, SpecError
+from quarl_bench.judging import statistics as stats
+from quarl_bench.judging.average import judge_equivalence, judge_mean_error
+from quarl_bench.judging.catalog import expand_claims, parse_claims
+from quarl_bench.judging.census import judge_gains, judge_most_cells, judge_order, judge_some_cells, judge_wider
+from quarl_bench.judging.collect import MeasuredCells
+from quarl_bench.judging.judge import describe, judge_claim
+from quarl_bench.judging.pairs import find_error
+from quarl_bench.judging.retention import judge_harder, judge_loss
+from quarl_bench.spec import Measurement, Outcome
+
+
+def measure_all(returns):
+    """A measurement of these returns (policies, episodes)."""
+    policies, episodes = returns.shape
+    rows, seeds = tuple(map(tuple, returns.tolist())), tuple(range(episodes))
+    names = tuple(f"e{i}" for i in seeds)
+    return Measurement(tuple(map(str, range(policies))), seeds, names, rows, ((1,) * episodes,) * policies)
+
+
+def make_cell(rng, ratio, policies=8, episodes=60):
+    reference = 100 * (1 + 0.05 * rng.normal(size=(policies, episodes)))
+    candidate = ratio * reference + rng.normal(size=(policies, episodes))
+    return measure_all(reference), measure_all(candidate)
+
+
+def make_cells(seed, ratios):
+    rng = np.random.default_rng(seed)
+    return {f"cell{i}": make_cell(rng, ratio) for i, ratio in enumerate(ratios)}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "outcome"),
+    [
+        ([1.0] * 10, Outcome.SUPPORTED),
+        ([1.0] * 8 + [0.5] * 2, Outcome.SUPPORTED),
+        ([1.0] * 7 + [0.5] * 3, Outcome.REFUTED),
+        ([0.5] * 10, Outcome.REFUTED),
+        ([0.95] * 10, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_shares_of_cells(ratios, outcome):
+    verdict = judge_most_cells(make_cells(0, ratios))
+    assert verdict.outcome is outcome
+    assert (verdict.low >= 0.8) == (outcome is Outcome.SUPPORTED)
+    assert (verdict.high < 0.8) == (outcome is Outcome.REFUTED)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.3, 0.2, 1.2, 0.0], [0.5, 0.4, 0.0, 0.0, 0.3, 0.2]])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_tie_with_the_threshold_excludes_nothing(values, sign):
+    """The p-value, a step function of the centre, is above 5% at 0: its step lies exactly there."""
+    values = sign * np.array(values)
+    assert stats.flip_signs(values)[0 if sign > 0 else 1] > stats.ERROR
+    cells = dict(zip("abcdefg", values, strict=False))
+    for verdict in (judge_gains(cells, policies=3), judge_order(cells, policies=3)):
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert verdict.low <= 0 <= verdict.high
+    assert judge_wider({name: np.exp(v) for name, v in cells.items()}, policies=3).outcome is Outcome.INCONCLUSIVE
+
+
+def test_gains_with_ties_are_rarely_called_supported():
+    """Gains are symmetric around 0 and a third of the cells are equal: a definite verdict is as rare as the test's."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(300):
+        values = rng.normal(size=8).round(1) * (rng.random(8) > 0.3)
+        verdict = judge_gains(dict(enumerate(values)), policies=3)
+        exact = stats.flip_signs(values)
+        assert (verdict.outcome is Outcome.SUPPORTED) <= (exact[0] <= stats.ERROR)
+        assert (verdict.outcome is Outcome.REFUTED) <= (exact[1] <= stats.ERROR)
+        wrong += verdict.outcome is Outcome.SUPPORTED
+    assert wrong / 300 < 0.08
+
+
+def test_missing_cells_make_it_partial():
+    verdict = judge_most_cells(make_cells(0, [1.0]), missing=("a", "b"))
+    assert (verdict.outcome, verdict.missing) == (Outcome.PARTIAL, ("a", "b"))
+    assert judge_most_cells({}, missing=("a",)).low is None
+    with pytest.raises(SpecError, match="no cells"):
+        judge_most_cells({})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "missing", "outcome", "share"),
+    [
+        ([1.05] + [0.9] * 9, 0, Outcome.SUPPORTED, (0.1, 0.1)),
+        ([1.05] + [0.9] * 9, 10, Outcome.SUPPORTED, (0.05, 0.55)),
+        ([0.9] * 10, 0, Outcome.REFUTED, (0.0, 0.0)),
+        ([0.9] * 10, 10, Outcome.PARTIAL, (0.0, 0.5)),
+        ([0.9] * 9 + [1.0], 0, Outcome.INCONCLUSIVE, (0.0, 0.1)),
+    ],
+)
+def test_some_cells_return_more(ratios, missing, outcome, share):
+    verdict = judge_some_cells(make_cells(0, ratios), missing=[f"m{i}" for i in range(missing)])
+    assert (verdict.outcome, verdict.low, verdict.high) == (outcome, *map(pytest.approx, share))
+
+
+def test_equal_cells_return_no_more():
+    pair = make_cell(np.random.default_rng(0), 1.0)[:1] * 2
+    verdict = judge_some_cells(dict.fromkeys("abc", pair))
+    assert (verdict.outcome, verdict.estimate) == (Outcome.INCONCLUSIVE, 0.0)
+
+
+def test_some_cells_are_rarely_found_where_none_returns_more():
+    """Twenty equal cells: the best of them looks better, and at least one is called so in 5% of the runs."""
+    wrong = sum(judge_some_cells(make_cells(seed, [1.0] * 20)).outcome is Outcome.SUPPORTED for seed in range(150))
+    assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
+
+
+def test_cells_at_the_margin_are_rarely_called_supported():
+    """7 of 10 cells are fine and 3 lie exactly at the margin: "at least 8" is false; errors stay near 5%."""
+    wrong = sum(
+        judge_most_cells(make_cells(seed, [1.0] * 7 + [0.95] * 3)).outcome is Outcome.SUPPORTED for seed in range(150)
+    )
+    assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_fewer_than_five_tasks_decide_nothing(tasks):
+    verdict = judge_wider({f"t{i}": 9.0 for i in range(tasks)}, policies=3)
+    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
+    assert verdict.needed == f"at least 5 tasks; {tasks} are here"
+    assert verdict.estimate == pytest.approx(9.0)
+
+
+def test_five_tasks_decide_when_all_agree():
+    ratios = dict(zip("abcde", [2.0, 3.0, 5.0, 2.5, 4.0], strict=True))
+    wider, narrower = judge_wider(ratios, policies=3), judge_wider({k: 1 / v for k, v in ratios.items()}, policies=3)
+    assert (wider.outcome, narrower.outcome) == (Outcome.SUPPORTED, Outcome.REFUTED)
+    assert 1 < wider.low < wider.estimate < wider.high
+    assert narrower.low == pytest.approx(1 / wider.high)
+
+
+def test_one_task_the_other_way_leaves_five_undecided():
+    assert judge_wider(dict(zip("abcde", [2, 3, 5, 2.5, 0.9], strict=True)), policies=3).outcome is Outcome.INCONCLUSIVE
+
+
+def test_wider_errs_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    draws = [dict(enumerate(np.exp(rng.normal(0, 0.5, size=8)))) for _ in range(300)]
+    wrong = sum(judge_wider(draw, policies=3).outcome is not Outcome.INCONCLUSIVE for draw in draws)
+    assert wrong <= 48  # 5% on either side: 30 expected of 300
+
+
+def test_sentences_over_cells_know_the_highest_return():
+    """All fp32 episodes are at the cap: how far an unseen one may fall, t over three policies cannot know."""
+    rng, shape = np.random.default_rng(0), (3, 100)
+    at_cap, below = (measure_all(values) for values in (np.full(shape, 500.0), rng.uniform(465, 498, shape)))
+    pair, caps = {"ppo-cartpole-w8": (at_cap, below)}, {"ppo-cartpole-w8": 500.0}
+    assert judge_most_cells(pair).outcome is Outcome.SUPPORTED
+    assert judge_most_cells(pair, caps=caps).outcome is Outcome.INCONCLUSIVE
+    assert judge_loss((at_cap, below)).outcome is Outcome.REFUTED
+    assert judge_loss((at_cap, below), cap=500.0).outcome is Outcome.INCONCLUSIVE
+    widths = [v.high - v.low for v in (judge_mean_error(pair), judge_mean_error(pair, caps=caps))]
+    assert widths[1] > 2 * widths[0]
+    triple = dict.fromkeys(pair, (at_cap, below, at_cap))
+    widths = [v.high - v.low for v in (judge_equivalence(triple), judge_equivalence(triple, caps=caps))]
+    assert widths[1] > 2 * widths[0]
+
+
+@pytest.mark.parametrize("rule", ["most_cells", "mean_error", "loses"])
+def test_the_highest_return_comes_from_the_environment(rule):
+    rng, shape = np.random.default_rng(0), (3, 100)
+    at_cap, below = (measure_all(values) for values in (np.full(shape, 500.0), rng.uniform(465, 498, shape)))
+    against = 'against = "fp32"' if rule == "loses" else ""
+    (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme="w8", against=against))
+    (item,) = expand_claims(claim)
+    cells = {case.id: (at_cap, below, at_cap)[: 3 if against else 2] for case in item.cases[:1]}
+    assert judge_claim(item, MeasuredCells(cells, policies=3)).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("policies", [1, 4])
+def test_two_cells_of_equal_losses_decide_as_seldom_as_they_say(policies):
+    """Both lose a tenth; of the one policy the episodes, of four the policies are what the noise is between."""
+    rng, outcomes = np.random.default_rng(3), []
+    for _ in range(200):
+        kept = 0.9 + 0.03 * rng.normal(size=(2, policies, 1)) * (policies > 1)
+        base = 100 * (1 + 0.2 * rng.normal(size=(2, policies, 30)))
+        other = kept * base + 10 * rng.normal(size=base.shape)
+        cells = [tuple(map(measure_all, pair)) for pair in zip(base, other, strict=True)]
+        outcomes.append(judge_harder(*cells).outcome)
+    allowed = scipy.stats.binom.isf(1e-4, 200, 0.06)
+    assert max(outcomes.count(Outcome.SUPPORTED), outcomes.count(Outcome.REFUTED)) <= allowed
+
+
+def test_the_first_of_two_cells_is_harder():
+    rng = np.random.default_rng(0)
+    hard, easy = make_cell(rng, 0.6, policies=3), make_cell(rng, 0.95, policies=3)
+    verdict, other = judge_harder(hard, easy), judge_harder(easy, hard)
+    assert (verdict.outcome, other.outcome) == (Outcome.SUPPORTED, Outcome.REFUTED)
+    assert 0 < verdict.low < verdict.estimate < verdict.high
+    assert verdict.estimate == pytest.approx(0.35, abs=0.01)
+    assert (other.low, other.high) == pytest.approx((-verdict.high, -verdict.low))
+    assert judge_harder(hard, easy, threshold=0.3).outcome is Outcome.SUPPORTED
+    assert judge_harder(hard, easy, threshold=0.4).outcome is Outcome.REFUTED
+    text = CLAIMS.format(rule="harder", scheme="w8", against="").replace("acrobot", "breakout")
+    (item,) = expand_claims(*parse_claims("x.toml", text))
+    found = dict(zip((case.id for case in item.cases), (hard, easy), strict=True))
+    assert (item.id, judge_claim(item, MeasuredCells(found)).outcome) == ("all-x-w8", Outcome.SUPPORTED)
+    partial = judge_harder(hard, None, missing=("dqn-breakout-w8",))
+    assert (partial.outcome, partial.estimate) == (Outcome.PARTIAL, None)
+
+
+def test_a_ratio_is_held_against_its_threshold():
+    ratios = dict(zip("abcdefgh", [1.5, 1.6, 1.4, 1.55, 1.45, 1.5, 1.52, 1.48], strict=True))
+    outcomes = [judge_wider(ratios, policies=3, threshold=threshold).outcome for threshold in (1.0, 1.5, 2.0)]
+    assert outcomes == [Outcome.SUPPORTED, Outcome.INCONCLUSIVE, Outcome.REFUTED]
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_ratios_are_refused(ratio):
+    with pytest.raises(SpecError, match="positive and finite"):
+        judge_wider({"a": ratio}, policies=3)
+
+
+def test_equal_ratios_give_no_interval():
+    assert judge_wider(dict.fromkeys("abcdef", 2.0), policies=3).low is None
+
+
+CLAIMS = """
+[[claim]]
+id = "x"
+locus = "here"
+kind = "aggregate"
+rule = "{rule}"
+threshold = 0.05
+sentence = "it holds"
+schemes = ["{scheme}"]
+{against}
+cells = [{{ algo = "dqn", environments = ["cartpole", "acrobot"] }}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "scheme", "against"), [("most_cells", "w8", ""), ("wider", "rmse8", 'against = "ppo"'),
+                                    ("mean_error", "w8", ""), ("equivalence", "w8", 'against = "fp16"'),
+                                    ("harder", "w8", "")]
+)  # fmt: skip
+def test_every_rule_has_a_judge(rule, scheme, against):
+    (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
+    (item,) = expand_claims(claim)
+    cells = make_cells(0, [1.0, 0.99])
+    triples = {name: (*pair, pair[1]) for name, pair in cells.items()}
+    measured = MeasuredCells(triples if against else cells, ratios={"a": 2.0, "b": 3.0}, policies=8)
+    assert describe(judge_claim(item, measured))
+
+
+@pytest.mark.parametrize(
+    ("rule", "scheme", "against", "key"),
+    [
+        ("wider", "w8", 'against = "ppo"', "schemes"),
+        ("wider", "range", 'against = "w8"', "against"),
+        ("wider", "range", "", "rule"),
+        ("equivalence", "w8", "", "rule"),
+        ("equivalence", "w8", 'against = "fp17"', "against"),
+        ("most_cells", "w8", 'against = "fp16"', "rule"),
+        ("tracks", "w8", 'against = "w8"', "against"),
+        ("flatter", "qat8", 'against = "w8"', "against"),
+        ("idles", "w8", "", "rule"),  # of the other kind
+        ("rises", "w8", "", "schemes"),
+        ("most_cells", "w8", 'slug = "Not_One"', "slug"),
+        ("harder", "w8", 'against = "fp16"', "rule"),
+    ],
+)
+def test_what_a_rule_cannot_compare_is_refused(rule, scheme, against, key):
+    with pytest.raises(SpecError, match=f"key '{key}'"):
+        parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
+
+
+def test_a_pair_is_two_cells():
+    text = CLAIMS.format(rule="harder", scheme="w8", against="").replace('"cartpole", ', "")
+    with pytest.raises(SpecError, match="key 'cells': harder compares two cells"):
+        parse_claims("x.toml", text)
+
+
+@pytest.mark.parametrize("size", [5, 8, 12])
+def test_rank_correlations_are_spearmans(size):
+    rng = np.random.default_rng(size)
+    first, second = rng.normal(size=size), rng.integers(0, 4, size=size)
+    rho, (above, below) = stats.correlate_ranks(first, second)
+    assert rho == pytest.approx(scipy.stats.spearmanr(first, second).statistic)
+    assert above + below >= 1.0
+
+
+def test_ranks_in_perfect_order_are_as_surprising_as_their_number_allows():
+    assert stats.correlate_ranks(range(5), range(5)) == (pytest.approx(1.0), (1 / 120, 1.0))
+    assert stats.correlate_ranks(range(5), [1] * 5) == (0.0, (1.0, 1.0))
+    assert stats.correlate_ranks(range(12), range(12))[1][0] == 1 / 20_001
+    with pytest.raises(QuarlError, match="need pairs"):
+        stats.correlate_ranks([1.0], [1.0])
+
+
+def test_permutations_reject_true_nulls_in_their_share():
+    rng = np.random.default_rng(0)
+    draws = [stats.correlate_ranks(*rng.normal(size=(2, 7)))[1][0] for _ in range(400)]
+    assert np.mean(np.array(draws) <= 0.05) == pytest.approx(0.05, abs=0.03)
+
+
+def test_errors_count_an_episode_once():
+    """Atari's starts repeat: a common one must not weigh more than in the interval."""
+    names, seeds = ("x", "x", "x", "y"), (0, 1, 2, 3)
+
+    def make(*rows):
+        return Measurement(("a", "b"), seeds, names, rows, ((1,) * 4,) * 2)
+
+    reference = make((10.0, 10.0, 10.0, 100.0), (11.0, 11.0, 11.0, 101.0))
+    measured = make((0.0, 0.0, 0.0, 100.0), (0.0, 0.0, 0.0, 101.0))
+    assert find_error(reference, measured) == pytest.approx(21 / 222)
+    assert find_error(make((1.0,) * 4, (-1.0,) * 4), measured) == math.inf

@@ -1,0 +1,100 @@
+"""ActorQ's claims on made-up records: pairing, ratios, what never arrives, and verdicts either way."""
+
+import json
+
+import pytest
+
+from quarl_bench.actorq.breakdown import ACTING, LEARNING
+from quarl_bench.errors import StoreError
+from quarl_bench.judging.catalog import expand_claims
+from quarl_bench.papers.actorq.sentences import JUDGES, judge_ratio, pair_records, read_records
+from quarl_bench.papers.registry import read_catalog
+from quarl_bench.spec import Outcome
+
+
+def make_record(precision, seed, *, seconds, inference, returns, load=0.5):
+    """A run whose second policy reaches 500 at `seconds`."""
+    stages = dict.fromkeys(ACTING, 0.001) | {"inference": inference}
+    clocks = {"steps": 100, "wall": stages, "cpu": stages}
+    points = [{"mean": value, "elapsed": at, "cpu": 2 * at} for value, at in ((9.0, 1.0), (500.0, seconds))]
+    score = {"mean": sum(returns) / len(returns), "episodes": len(returns), "first_environment_seed": 0}
+    settings = {"algo": "dqn", "environment": "cartpole", "precision": precision, "seed": seed, "actors": 1}
+    learning = {"steps": 10, "wall": dict.fromkeys(LEARNING, 0.1), "cpu": dict.fromkeys(LEARNING, 0.1)}
+    return {
+        "settings": settings, "elapsed": 10.0, "steps": 100, "cpu": 20.0, "load": load, "curve": points,
+        "acting": clocks, "breakdown": learning, "server": {}, "scores": {"fp32": score | {"returns": list(returns)}},
+    }  # fmt: skip
+
+
+def make_pairs(ratio, *, noise=0.0, lose=0.0):
+    pairs = []
+    for seed in range(4):
+        wobble = 1 + noise * (-1) ** seed
+        base = [490.0 + (episode * 7 + seed) % 10 for episode in range(100)]
+        fp32 = make_record("fp32", seed, seconds=100.0 + seed, inference=1.0, returns=base)
+        ours = make_record("int8", seed, seconds=(100.0 + seed) * ratio * wobble, inference=ratio * wobble,
+                           returns=[value * (1 - lose) for value in base])  # fmt: skip
+        pairs.append((fp32, ours))
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("claim", "pairs", "outcome"),
+    [
+        ("actorq-time", make_pairs(0.4, noise=0.05), Outcome.SUPPORTED),
+        ("actorq-time", make_pairs(1.0, noise=0.05), Outcome.REFUTED),
+        ("actorq-time", make_pairs(0.66, noise=0.3), Outcome.INCONCLUSIVE),
+        ("actorq-energy", make_pairs(0.4, noise=0.05), Outcome.SUPPORTED),
+        ("actorq-step", make_pairs(0.2, noise=0.01), Outcome.SUPPORTED),
+        ("actorq-step", make_pairs(0.9, noise=0.01), Outcome.REFUTED),
+        ("actorq-return", make_pairs(0.5), Outcome.SUPPORTED),
+        ("actorq-return", make_pairs(0.5, lose=0.2), Outcome.REFUTED),
+    ],
+)
+def test_verdicts(claim, pairs, outcome):
+    (found,) = [c for c in read_catalog() if c.id == claim]
+    verdict = JUDGES[claim](pairs, found.threshold)
+    assert verdict.outcome is outcome
+    assert verdict.policies == 4
+
+
+def test_every_claim_has_a_judge_and_an_item_per_task():
+    claims = [c for c in read_catalog() if c.paper == "QuaRL, ActorQ"]
+    assert {c.id for c in claims} == set(JUDGES)
+    for claim in claims:
+        items = [(item.algo, *{case.environment for case in item.cases}) for item in expand_claims(claim)]
+        assert sorted(items) == sorted(list(claim.cells) * len(claim.schemes))
+
+
+def test_a_run_that_never_arrives_is_said_and_decides_nothing_alone():
+    pairs = make_pairs(0.4, noise=0.05)
+    pairs[0][1]["curve"][-1]["mean"] = 100.0
+    verdict = JUDGES["actorq-time"](pairs, 0.667)
+    assert verdict.outcome is not Outcome.SUPPORTED
+    assert any("1 of 4 runs never reach" in caveat for caveat in verdict.caveats)
+
+
+def test_one_pair_decides_nothing():
+    pairs = make_pairs(0.1)[:1]
+    verdict = judge_ratio([0.1], pairs, 0.667, [])
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.needed
+
+
+def test_runs_are_paired_by_seed_and_options(tmp_path):
+    for fp32, int8 in make_pairs(0.5):
+        for record in (fp32, int8):
+            s = record["settings"]
+            (tmp_path / f"{s['precision']}-{s['seed']}.json").write_text(json.dumps(record))
+    (tmp_path / "int8-3.json").unlink()
+    pairs = pair_records(read_records(tmp_path), "dqn", "cartpole", "int8")
+    assert [(a["settings"]["seed"], b["settings"]["seed"]) for a, b in pairs] == [(0, 0), (1, 1), (2, 2)]
+    assert pair_records(read_records(tmp_path), "dqn", "acrobot", "int8") == []
+    records = read_records(tmp_path)
+    other = dict(records[0], settings=records[0]["settings"] | {"batch": 7})
+    assert pair_records([*records, other], "dqn", "cartpole", "int8") == pairs
+    with pytest.raises(StoreError, match="two records of one run"):
+        pair_records([records[0].copy(), *records], "dqn", "cartpole", "int8")
+    (tmp_path / "damaged.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"damaged\.json: not the record"):
+        read_records(tmp_path)

@@ -1,0 +1,535 @@
+"""The plugin in real pytest runs: options, outcomes, rows, workers."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.policies.storage.fp32 import save_policy
+from quarl_bench.quantization.net import Linear, Net
+from tests.support.inner import run_apart, run_inside
+from tests.support.sizes import choose
+
+pytest.importorskip("pytest_regressions", reason="needs pytest-regressions: pip install 'quarl_bench[claims]'")
+
+CLAIMS = """
+[[claim]]
+id = "cell"
+locus = "here"
+kind = "case"
+rule = "retention"
+threshold = 0.05
+sentence = "it holds"
+schemes = ["w8", "w2"]
+cells = [{ algo = "ppo", environments = ["cartpole"] }]
+{known}
+
+[[claim]]
+id = "mean"
+locus = "here"
+kind = "aggregate"
+rule = "mean_error"
+threshold = 0.05
+sentence = "it holds on average"
+schemes = ["w8"]
+cells = [{ algo = "ppo", environments = ["cartpole", "atlantis"] }]
+"""
+
+BENCH = """
+import pytest
+
+@pytest.mark.claim("cell")
+def test_cell(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
+    measured = evaluate(quantized_policy)
+    metrics_regression.check(measured)
+    verdict.check(measured, reference=evaluate(policy))
+
+@pytest.mark.claim("mean")
+def test_mean(claim, cells, verdict):
+    verdict.check_cells(cells)
+"""
+
+# Returns of known distribution, so that the verdict is known without a simulation.
+SYNTHETIC = """
+import numpy as np
+import pytest
+from quarl_bench.spec import Measurement
+
+def make(factor, episodes=100, spread=10.0):
+    noise = np.random.default_rng(0).normal(size=(3, episodes))
+    other = np.random.default_rng(int(1000 * factor)).normal(size=(3, episodes))
+    returns = factor * (200 + spread * noise) + 0.1 * spread * other
+    seeds = tuple(range(episodes))
+    rows = tuple(tuple(row) for row in returns.tolist())
+    return Measurement(("a", "b", "c"), seeds, tuple(map(str, seeds)), rows, ((1,) * episodes,) * 3)
+
+@pytest.mark.claim("cell")
+def test_cell(case, verdict):
+    {before}
+    verdict.check(make({factor}, {episodes}, {spread}), reference=make(1.0, {episodes}, {spread}))
+    {after}
+"""
+
+REFUTED, SUPPORTED = {"factor": 0.5}, {"factor": 1.0}
+INCONCLUSIVE = {"factor": 0.93, "episodes": 3, "spread": 150.0}
+
+
+def make_balancer(seed):
+    """A hand-made controller that balances CartPole for all 500 steps; seeds differ in the last digits."""
+    gains = np.array([0.02, 0.2, 1.0, 0.6], np.float32) * np.float32(1 + 0.001 * seed)
+    layer = Linear(np.stack([-gains, gains]), np.zeros(2, np.float32))
+    return PolicyNet(ObservationTransform((4,)), Net((4,), (layer,)), ActionHead(HeadKind.ARGMAX))
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """A user's project with three CartPole policies, a claims file and a cache of its own."""
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(pytester.path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for seed in range(3):
+        save_policy(make_balancer(seed), pytester.path / "baselines" / "policies" / f"ppo-cartpole-seed{seed}", {})
+    write_claims(pytester)
+    pytester.makepyfile(test_bench=BENCH)
+    return pytester
+
+
+def write_claims(pytester, known=""):
+    (pytester.path / "claims.toml").write_text(CLAIMS.replace("{known}", known))
+
+
+def write_synthetic(pytester, *, before="pass", after="pass", factor=1.0, episodes=100, spread=10.0):
+    text = SYNTHETIC.format(before=before, after=after, factor=factor, episodes=episodes, spread=spread)
+    pytester.makepyfile(test_bench=text)
+
+
+def run(pytester, *arguments):
+    return run_inside(pytester, "--quarl-claims", "claims.toml", *arguments)
+
+
+def read_rows(pytester):
+    return json.loads((pytester.path / "rows.json").read_text())
+
+
+def test_the_plugin_costs_no_heavy_import():
+    code = (
+        "import quarl_bench.plugin, sys; print([m for m in ('torch', 'numpy', 'pandas', 'scipy') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_it_may_be_named_twice(pytester):
+    pytester.makepyfile("def test_ok(): pass")
+    pytester.runpytest_subprocess("-p", "quarl_bench.plugin").assert_outcomes(passed=1)
+
+
+def test_options_are_one_group_with_defaults(pytester):
+    result = pytester.runpytest_subprocess("--help")
+    result.stdout.fnmatch_lines(["quantized reinforcement learning:", "*--quarl-profile=*", "*Default: nightly*"])
+    result.stdout.fnmatch_lines(["*quarl_cache_dir (string):*"])
+    assert "claim(id, ...)" in pytester.runpytest_subprocess("--markers").stdout.str()
+
+
+@pytest.mark.parametrize("workers", choose(["2"], ["0", "3"]))
+def test_any_number_of_workers_writes_the_same_rows(project, workers):
+    run(project, "-n", "0", "--quarl-json", "serial.json")
+    files = {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")}
+    assert files
+    # The cache of the serial run must not be what makes the rows equal.
+    result = run(project, "-n", workers, "--quarl-json", "rows.json", "--quarl-cache-dir", "other")
+    assert result.ret == 0
+    serial = json.loads((project.path / "serial.json").read_text())
+    assert read_rows(project)["rows"] == serial["rows"]
+    assert [row["id"] for row in serial["rows"]] == ["ppo-cartpole-w2", "ppo-cartpole-w8", "ppo-mean-w8"]
+    run(project, "-n", choose("0", workers))
+    assert {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")} == files
+
+
+@pytest.mark.parametrize("workers", choose(["2"], ["0", "2"]))
+def test_nothing_is_trained_twice(project, workers):
+    project.makeconftest("""
+        from dataclasses import replace
+        import pytest
+        from quarl_bench.training.recipes import find_recipe
+
+        @pytest.fixture(autouse=True)
+        def short(monkeypatch):
+            shorten = lambda *names: replace(find_recipe(*names), timesteps=256, environments=1)
+            monkeypatch.setattr("quarl_bench.experiments.store.find_recipe", shorten)
+    """)
+    (project.path / "nothing" / "policies").mkdir(parents=True)
+    arguments = ("-n", workers, "--quarl-json", "rows.json", "--quarl-episodes", "2", "--quarl-baselines", "nothing")
+    arguments += ("-W", "ignore::UserWarning")  # so few steps make an odd batch
+    later = choose("0", workers)  # a run with workers starts two processes
+    skipped = run(project, *arguments, "-n", later)
+    assert skipped.parseoutcomes() == {"skipped": 2, "partial": 1}
+    skipped.stdout.fnmatch_lines(["skipped 2: no baseline for ppo-cartpole-seed0: train it with*"])
+    run(project, *arguments, "--quarl-train", "missing")
+    expected = [f"training ppo-cartpole-seed{seed}: 256 steps" for seed in range(3)]
+    assert read_rows(project)["notes"] == expected
+    run(project, *arguments, "--quarl-train", "missing", "-n", later)  # where nothing is missing any more
+    assert read_rows(project)["notes"] == []
+    # What a process has trained is not trained again in it, however often it runs.
+    run_apart(project, "--quarl-claims", "claims.toml", *arguments, "--quarl-train", "always", "-n", later)
+    assert read_rows(project)["notes"] == expected
+
+
+def test_a_row_states_what_it_rests_on(project):
+    run(project, "--quarl-json", "rows.json", "-k", "cartpole and w8")
+    data = read_rows(project)
+    assert data["schema_version"] == 1
+    assert data["settings"]["profile"] == "nightly"
+    (row,) = data["rows"]
+    assert row["measured"]["mean"] == row["reference"]["mean"] == 500.0
+    assert (row["measured"]["policies"], row["measured"]["episodes"], row["measured"]["distinct_episodes"]) == (
+        3,
+        100,
+        100,
+    )
+    assert row["environment_id"] == "CartPole-v1"
+    assert (row["source"], row["rounding"], row["verdict"]) == ("measured", "nearest", "supported")
+    assert 0.95 < row["interval"][0] < 1.0
+    assert row["versions"]["torch"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "known", "options", "outcomes", "ret"),
+    [
+        (SUPPORTED, False, (), {"passed": 2}, 0),
+        (REFUTED, False, (), {"failed": 2}, 1),
+        (INCONCLUSIVE, False, (), {"inconclusive": 2}, 0),
+        (INCONCLUSIVE, False, ("--quarl-strict",), {"failed": 2}, 1),
+        (REFUTED, True, (), {"xfailed": 2}, 0),
+        (SUPPORTED, True, (), {"failed": 2}, 1),
+        (INCONCLUSIVE, True, (), {"inconclusive": 2}, 0),
+        (REFUTED | {"before": "1 / 0"}, True, (), {"failed": 2}, 1),
+        (REFUTED | {"before": "assert False"}, True, (), {"failed": 2}, 1),
+        (SUPPORTED | {"after": "1 / 0"}, True, (), {"failed": 2}, 1),
+        *choose([], [(REFUTED, True, ("-n", "2"), {"xfailed": 2}, 0)]),
+        (INCONCLUSIVE, True, ("-n", "2"), {"inconclusive": 2}, 0),
+    ],
+)
+def test_verdicts_become_outcomes(project, numbers, known, options, outcomes, ret):
+    reasons = 'known = { "ppo-cartpole-w8" = "too wide", "ppo-cartpole-w2" = "too coarse" }' if known else ""
+    write_claims(project, reasons)
+    write_synthetic(project, **numbers)
+    result = run(project, *options)
+    assert result.parseoutcomes() == outcomes
+    assert result.ret == ret
+
+
+def test_a_refuted_claim_says_what_where_and_by_how_much(project):
+    write_synthetic(project, **REFUTED)
+    result = run(project, "-k", "w8")
+    result.stdout.re_match_lines(
+        [r".*ClaimRefuted: ppo-cartpole-w8: it holds \(here\): refuted: 0\.\d+ .*against 0\.95.*"]
+    )
+    result.stdout.fnmatch_lines(["*quarl claims*", "cell: 1 case: 1 refuted; worst ppo-cartpole-w8 refuted*"])
+
+
+def test_one_function_judges_several_claims_of_a_kind(project):
+    text = CLAIMS.replace("{known}", "")
+    case = text[: text.index("[[claim]]", 5)].replace('id = "cell"', 'id = "other"').replace('["w8", "w2"]', '["w3"]')
+    (project.path / "claims.toml").write_text(text + case)
+    head, body = 'import pytest\n\n@pytest.mark.claim("cell", "{}")\n', "def test_both(case): pass\n"
+    project.makepyfile(test_bench=head.format("other") + body)
+    run(project, "-v").stdout.fnmatch_lines(
+        ["*[[]ppo-cartpole-w8] *", "*[[]ppo-cartpole-w2] *", "*[[]ppo-cartpole-w3] *"]
+    )
+    project.makepyfile(test_bench=head.format("mean") + body)
+    run(project).stdout.fnmatch_lines(["*claim 'mean' needs the argument 'claim'*"])
+    project.makepyfile(test_bench="import pytest\n\n@pytest.mark.claim('cell')\ndef test_x(verdict):\n    pass\n")
+    run(project).stdout.fnmatch_lines(["*marked claim('cell',), but it takes neither 'case' nor 'claim'*"])
+
+
+def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):
+    """Asked before the run, the folder is there; a test removes it."""
+    write_synthetic(
+        project, after="import shutil; shutil.rmtree('results', True); open('results', 'w').close()", **SUPPORTED
+    )
+    (project.path / "results").mkdir()
+    result = run(project, "--quarl-json", "results/rows.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["cell: 2 cases: *supported*", "ERROR: results were not written: *results*"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.parametrize("arguments", [("--collect-only",), ("test_bnech.py",)])
+def test_a_run_of_nothing_keeps_earlier_results(project, arguments):
+    write_synthetic(project, **SUPPORTED)
+    run(project, "--quarl-json", "rows.json")
+    before = read_rows(project)
+    assert len(before["rows"]) == 2
+    run(project, *arguments, "--quarl-json", "rows.json")
+    assert read_rows(project) == before
+
+
+@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="needs pytest 9, which has the fixture subtests")
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_subtests_do_not_repeat_rows(project, workers):
+    write_synthetic(project, after="with subtests.test('more'): pass", **SUPPORTED)
+    bench = project.path / "test_bench.py"
+    bench.write_text(bench.read_text().replace("(case, verdict)", "(case, verdict, subtests)"))
+    result = run(project, "-n", workers, "--quarl-json", "rows.json")
+    assert [row["outcome"] for row in read_rows(project)["rows"]] == ["passed"] * 2
+    result.stdout.fnmatch_lines(["cell: 2 cases: 2 supported*"])
+
+
+def test_paths_of_an_ini_file_begin_there(project, monkeypatch):
+    write_synthetic(project, **SUPPORTED)
+    project.makeini("[pytest]\nquarl_cache_dir = .qcache\nquarl_baselines = baselines")
+    (project.path / "below").mkdir()
+    monkeypatch.chdir(project.path / "below")
+    for name in ("QUARL_ZOO", "QUARL_BOARDS"):
+        monkeypatch.setenv(name, "")  # as CI leaves a variable that nobody set
+    result = run_inside(project, "--quarl-claims=../claims.toml", "..")
+    assert result.ret == 0
+    assert (project.path / ".qcache").is_dir()
+    assert not (project.path / "below" / ".qcache").exists()
+
+
+def test_a_case_without_a_verdict_is_said(project):
+    project.makepyfile(test_bench="import pytest\n\n@pytest.mark.claim('cell')\ndef test_x(case):\n    pass\n")
+    run(project).stdout.fnmatch_lines(["note: 2 of a claim passed without a verdict, which says nothing: *"])
+
+
+def test_an_aggregate_with_missing_cells_is_partial_and_lists_them(project):
+    result = run(project, "-v", "-k", "mean", "--quarl-json", "rows.json")
+    assert result.parseoutcomes() == {"partial": 1, "deselected": 2}
+    result.stdout.fnmatch_lines(["*missing: ppo-atlantis-w8*"])
+    assert run(project, "-k", "mean", "--quarl-strict").ret == 1
+
+
+def test_required_baselines_fail_instead_of_skipping(project):
+    (project.path / "nothing" / "policies").mkdir(parents=True)
+    options = ("-k", "cell", "--quarl-baselines", "nothing")
+    assert run(project, *options).parseoutcomes()["skipped"] == 2
+    result = run(project, *options, "--quarl-require", "baselines")
+    assert result.parseoutcomes()["errors"] == 2
+    result.stdout.fnmatch_lines(["MissingBaseline: no baseline for ppo-cartpole-seed0: *"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--quarl-episodes", "0"), "*--quarl-episodes: '0' is not a whole number above 0*"),
+        (("--quarl-episodes", "many"), "*'many' is not a whole number above 0*"),
+        (("--quarl-profile", "hourly"), "*invalid choice: 'hourly'*"),
+        (("--quarl-train", "maybe"), "*invalid choice: 'maybe'*"),
+        (
+            ("--quarl-cache-dir", "claims.toml/x"),
+            "*--quarl-cache-dir: cannot write folder *claims.toml/x: Not a directory; *",
+        ),
+        (("--quarl-json", "no/such/rows.json"), "*no/such does not exist; make it*"),
+        (("--quarl-json", "."), "*--quarl-json: *: a folder; name the file to write in it*"),
+        (("--quarl-json", "/proc/x.json"), "*--quarl-json: cannot write folder /proc: *"),
+        (("--quarl-html", "/proc/x.html"), "*--quarl-html: cannot write folder /proc: *"),
+        (("--quarl-episodes", "9" * 20), "*--quarl-episodes: '99999999999999999999' is too large; give at most *"),
+        (("--quarl-baselines", "nowhere"), "*--quarl-baselines nowhere: no such folder*"),
+        (
+            ("--quarl-baselines", "baselines/policies"),
+            "*: no policies/ in it; name one with policies/<policy>/*",
+        ),
+        (("--quarl-zoo", "."), "*--quarl-zoo .: no agents in it; name one with <algo>/<Environment>_1/*.zip*"),
+        (("--quarl-claims", "no-such.toml"), "*claims file no-such.toml: *No such file*"),
+        (("--quarl-claims", "bad.toml"), "*claims file bad.toml, line 1, key 'id': is missing*"),
+        (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of smoke, nightly, paper*"),
+        (("-o", "quarl_episodes=-3"), "*quarl_episodes: '-3' is not a whole number above 0*"),
+    ],
+)
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_bad_options_end_the_run_before_it_starts(project, arguments, message, workers):
+    (project.path / "bad.toml").write_text("[[claim]]\n")
+    result = run(project, *arguments, "-n", workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR == 4
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stderr.str()
+    assert not list(project.path.glob("no*"))
+
+
+def test_a_path_that_became_the_rootdir_is_explained(project, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    project.makepyprojecttoml("[tool.pytest]\n")
+    blank = project.runpytest_subprocess("--quarl-cache-dir", str(elsewhere))
+    assert blank.ret == pytest.ExitCode.USAGE_ERROR
+    blank.stderr.fnmatch_lines([f"*write --quarl-cache-dir={elsewhere}, with an equals sign"])
+    assert project.runpytest_subprocess(f"--quarl-cache-dir={elsewhere}", "--co").ret != pytest.ExitCode.USAGE_ERROR
+
+
+def test_an_unknown_scheme_or_environment_in_a_bench_is_one_line(project):
+    project.makepyfile(
+        test_bench="""
+        import pytest
+        @pytest.mark.claim("cell")
+        def test_scheme(case, policy, quarl_cells):
+            quarl_cells.quantize(policy, "int1")
+        @pytest.mark.claim("cell")
+        def test_algorithm(case, quarl_cells):
+            from quarl_bench.spec import Case
+            quarl_cells.find_policies(Case("ppq", "cartpole", "w8"))
+    """
+    )
+    result = run(project, "-k", "w8")
+    result.stdout.fnmatch_lines(["SpecError: scheme 'int1': int<bits> takes 2..8 bits, not 1"])
+    result.stdout.fnmatch_lines(["SpecError: unknown algorithm 'ppq'; known are a2c, *"])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_corrupt_cache_entry_is_recreated_and_reported(project):
+    run(project)
+    files = sorted((project.path / "cache").rglob("*.json"))
+    files[0].write_text("{")
+    result = run(project)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["note: stored measurement was damaged and is made again: *not a measurement*"])
+    json.loads(files[0].read_text())
+
+
+def test_numpy_values_survive_workers(project):
+    project.makepyfile(
+        test_bench="""
+        import numpy as np
+        def test_record(quarl_record):
+            quarl_record({"claim": "x", "id": "x", "kind": "case", "verdict": "supported", "known": "", "line": "",
+                          "regression": "none", "interval": None, "value": np.float64(1.5), "list": np.arange(3)})
+    """
+    )
+    assert run(project, "-n", "2", "--quarl-json", "rows.json").ret == 0
+    (row,) = read_rows(project)["rows"]
+    assert (row["value"], row["list"]) == (1.5, [0, 1, 2])
+
+
+def regression_file(project):
+    return project.path / "test_bench" / "ppo-cartpole-w8.nightly.csv"
+
+
+def regression_of(project, *arguments):
+    run(project, "-k", "cartpole and w8", "--quarl-json", "rows.json", *arguments)
+    (row,) = read_rows(project)["rows"]
+    return row["outcome"], row["regression"]
+
+
+class TestRegression:
+    """Create, pass, move, regenerate: the workflow of pytest-regressions without its three traps."""
+
+    def test_workflow(self, project):
+        assert regression_of(project) == ("passed", "no-baseline")
+        run(project).stdout.fnmatch_lines(["note: 2 without stored numbers to compare with; --force-regen writes them"])
+        assert not regression_file(project).exists()
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        assert "500.000000" in regression_file(project).read_text()
+        assert regression_of(project) == ("passed", "same")
+        edit(regression_file(project), "return_mean", lambda value: value - 1)
+        result = run(project, "-k", "cartpole and w8")
+        assert result.parseoutcomes()["failed"] == 1
+        result.stdout.fnmatch_lines(["*To update values, use --force-regen option.*", "*obtained_return_mean*"])
+        run(project, "-k", "cartpole and w8", "--force-regen")
+        assert regression_of(project) == ("passed", "same")
+
+    def test_whole_numbers_have_a_tolerance_too(self, project):
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        edit(regression_file(project), "return_mean", lambda value: value - 1)
+        edit(regression_file(project), "return_se", lambda _: 2.0)
+        assert regression_of(project) == ("passed", "same")
+
+    def test_a_vanished_metric_fails(self, project):
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        edit(regression_file(project), "energy", lambda _: 1.0)
+        result = run(project, "-k", "cartpole and w8")
+        assert result.parseoutcomes()["failed"] == 1
+        assert "metrics vanished: ['energy']" in result.stdout.str()
+
+    @pytest.mark.parametrize(("column", "state"), [("torch", "versions"), ("policy", "mismatch")])
+    def test_other_versions_or_policies_are_said_and_are_no_failure(self, project, column, state):
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        edit(regression_file(project), "return_mean", lambda value: value - 100)
+        edit(regression_file(project), column, lambda _: "other")
+        assert regression_of(project) == ("passed", state)
+        if state == "versions":
+            note = "note: 1 whose stored numbers are of other versions of libraries*constraints.txt has theirs"
+            run(project, "-k", "cartpole and w8").stdout.fnmatch_lines([note])
+        run(project, "-k", "cartpole and w8", "--force-regen").stdout.fnmatch_lines(["*stored numbers are of other *"])
+        assert regression_of(project) == ("passed", "same")
+
+
+class TestOtherProcessors:
+    """Where a policy's products are rounded differently, the same seeds may be other episodes."""
+
+    @staticmethod
+    def accepts(stored, value, error, *, elsewhere, column="return_mean", calibrated=False):
+        import pandas as pd
+
+        obtained, expected = pd.DataFrame([{"return_se": error}]), pd.DataFrame([stored])
+        from quarl_bench.plugin.regression import tolerate
+
+        allowed = tolerate(obtained, expected, elsewhere=elsewhere, calibrated=calibrated)[column]
+        return bool(np.isclose([value], [stored[column]], **allowed).all())
+
+    @pytest.mark.parametrize(
+        ("column", "stored", "other", "error", "wrong"),
+        [
+            ("return_mean", {"return_mean": 2149.7539, "return_se": 18.0403382}, 2191.33098, 11.4449761, 2070.0),
+            ("return_mean", {"return_mean": 144.85, "return_se": 0.448828885}, 133.15, 8.62898268, 118.0),
+            ("agreement", {"agreement": 0.12615, "return_se": 14.4848569}, 0.1625, 14.1650585, 0.22),
+        ],
+        ids=["halfcheetahbullet-fp16", "dqn-cartpole-int8", "halfcheetahbullet-int8"],
+    )
+    def test_two_processors(self, column, stored, other, error, wrong):
+        """20 episodes of one policy on an AMD EPYC, then on an Intel Xeon."""
+        assert self.accepts(stored, other, error, elsewhere=True, column=column)
+        assert not self.accepts(stored, other, error, elsewhere=False, column=column)
+        assert not self.accepts(stored, wrong, error, elsewhere=True, column=column)
+
+    def test_another_calibration(self):
+        """100 episodes of PPO on BipedalWalker in int8, on an Intel Xeon and on an AMD EPYC; the return is the same."""
+        stored = {"agreement": 0.465312039, "return_se": 1.81409796}
+        told = {"column": "agreement", "calibrated": True}
+        assert self.accepts(stored, 0.382520228, 1.8, elsewhere=True, **told)
+        assert not self.accepts(stored, 0.382520228, 1.8, elsewhere=True, column="agreement")
+        assert not self.accepts(stored, 0.382520228, 1.8, elsewhere=False, **told)
+        assert not self.accepts(stored, 0.05, 1.8, elsewhere=True, **told)
+
+    def test_chance_alone_rarely_fails(self):
+        """Of 2,000 pairs of sets of 20 episodes 3 in 1,000 would, were the standard errors known; they are not."""
+        both = np.random.default_rng(0).normal(1000, 50, (2, 2_000, 20))
+        means, errors = both.mean(2), both.std(2, ddof=1) / np.sqrt(20)
+        accepted = [
+            self.accepts({"return_mean": mean, "return_se": error}, other, other_error, elsewhere=True)
+            for mean, other, error, other_error in zip(*means, *errors, strict=True)
+        ]
+        assert np.mean(accepted) > 0.99
+
+    def test_the_file_says_whose_it_is(self, project):
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        edit(regression_file(project), "return_mean", lambda value: value - 1)
+        edit(regression_file(project), "return_se", lambda _: 0.4)
+        assert run(project, "-k", "cartpole and w8").parseoutcomes()["failed"] == 1
+        edit(regression_file(project), "processor", lambda _: "another")
+        assert regression_of(project) == ("passed", "same")
+
+
+def edit(file, column, change):
+    import pandas as pd
+
+    frame = pd.read_csv(file)
+    values = frame[column] if column in frame else [0.0] * len(frame)
+    frame[column] = [change(value) for value in values]
+    frame.to_csv(file, index=False, float_format="%#.9g")
+
+
+def test_a_moved_number_fails_even_where_the_refutation_is_known(project):
+    write_claims(project, 'known = { "ppo-cartpole-w8" = "reason" }')
+    run(project, "-k", "cartpole and w8", "--regen-all")
+    edit(regression_file(project), "return_mean", lambda value: value - 1)
+    assert run(project, "-k", "cartpole and w8").parseoutcomes()["failed"] == 1
+
+
+def test_the_readme_scheme_names_stay_selectable(project):
+    out = run(project, "--collect-only", "-q", "-k", "ppo-cartpole-w8").stdout.str()
+    assert textwrap.dedent(out).count("ppo-cartpole-w8") == 1

@@ -1,0 +1,252 @@
+"""`assert_quantizable` and its fixtures in other people's projects, the one in docs included."""
+
+import json
+import shutil
+import sys
+
+import gymnasium
+import pytest
+import torch
+from stable_baselines3 import PPO
+
+from quarl_bench.checking.answer import benchmark_artefacts
+from quarl_bench.cli import main
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.judging.judge import ClaimRefuted
+from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.testing import Undecided, assert_quantizable, open_subject
+from tests.support.inner import run_inside
+from tests.support.places import POLICIES, ROOT
+
+EXAMPLE = ROOT / "docs" / "example_project"
+BAD = """
+import gymnasium, numpy as np, torch
+
+class Coin(gymnasium.Env):
+    max_episode_steps = 1
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.x, {}
+
+    def step(self, action):
+        # Whether to act on it is worth something in a few starts only, and nobody knows which.
+        return self.x, 1.0 + 3.0 * float(action == (self.x[0] * 1000 % 1 > 0.5)), True, False, {}
+
+net = torch.nn.Linear(1, 2)
+torch.nn.init.constant_(net.weight, 0.3)
+with torch.no_grad():
+    net.weight[0] = -0.3
+    net.bias.copy_(torch.tensor([0.0013, -0.0013]))
+"""
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(pytester.path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return pytester
+
+
+@pytest.mark.needs("litert")
+def test_the_example_project_passes(project):
+    shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
+    result = run_inside(project, "--quarl-json", "rows.json", "--quarl-html", "page.html")
+    assert result.parseoutcomes() == {"passed": 5}
+    result.stdout.fnmatch_lines(
+        ["*quarl claims*", "quantizable: 4 cases: 1 refuted, 3 supported; worst *int2 refuted*"]
+    )
+    rows = {row["id"]: row for row in json.loads((project.path / "rows.json").read_text())["rows"]}
+    assert rows["rovercontroller-roverdockv0-int8"]["verdict"] == "supported"
+    assert rows["rovercontroller-roverdockv0-int8"]["versions"]["torch"]
+    assert "rovercontroller-roverdockv0-int8" in (project.path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "outcomes", "ret"),
+    [((), {"inconclusive": 2}, 0), (("--quarl-strict",), {"failed": 2}, 1)],
+)
+def test_an_undecided_check_is_an_outcome_of_its_own(project, options, outcomes, ret):
+    (project.path / "coin.py").write_text(BAD)
+    project.makeini("[pytest]\npythonpath = .\n")
+    project.makepyfile(
+        test_release="""
+        from quarl_bench import testing
+        def test_fixture(assert_quantizable):
+            assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+        def test_function():
+            testing.assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+    """
+    )
+    result = run_inside(project, "--quarl-json", "rows.json", *options)
+    assert result.parseoutcomes() == outcomes
+    assert result.ret == ret
+    rows = json.loads((project.path / "rows.json").read_text())["rows"]
+    assert [row["verdict"] for row in rows] == ["inconclusive"] * 2
+    assert "distinct episodes" in rows[0]["needed"]
+
+
+def test_a_damaged_measurement_is_told_in_other_projects_too(project):
+    project.makepyfile(
+        test_release=f"""
+        def test_fixture(assert_quantizable):
+            assert_quantizable({str(POLICIES / "ppo-cartpole-seed0")!r}, scheme="w8", margin=0.5, episodes=3)
+    """
+    )
+    run_inside(project)
+    for file in (project.path / "cache").rglob("*.json"):
+        file.write_text("{")
+    run_inside(project).stdout.fnmatch_lines(["note: stored measurement was damaged and is made again: *"])
+
+
+def test_what_cannot_be_priced_says_why(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)  # as without the extra
+    subject = open_subject(POLICIES / "ppo-cartpole-seed0")
+    first, second = benchmark_artefacts(subject, ["int8"], ("dump", "onnx"))
+    assert first.bytes
+    assert "pip install 'quarl_bench[onnx]'" in second.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "outcomes"),
+    [((), {"skipped": 2, "inconclusive": 1}), (("--quarl-strict",), {"errors": 2, "failed": 1})],
+)
+def test_a_fixture_that_is_undecided_stops_what_needs_it(project, options, outcomes):
+    """And its row is there."""
+    (project.path / "coin.py").write_text(BAD)
+    project.makeini("[pytest]\npythonpath = .\n")
+    project.makepyfile(
+        test_release="""
+        import pytest
+
+        @pytest.fixture
+        def shipped(assert_quantizable):
+            return assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+
+        def test_one(shipped):
+            raise ValueError("this ran")
+
+        @pytest.fixture
+        def gate(shipped):
+            pass
+
+        def test_two(gate):
+            raise ValueError("this ran")
+
+        def test_three(assert_quantizable):
+            assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+    """
+    )
+    result = run_inside(project, "--quarl-json", "rows.json", *options)
+    assert result.parseoutcomes() == outcomes
+    rows = json.loads((project.path / "rows.json").read_text())["rows"]
+    assert [row["verdict"] for row in rows] == ["inconclusive"] * 3
+
+
+def test_a_failure_reads_like_a_claim(project):
+    shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
+    (project.path / "test_release.py").write_text(
+        "def test_it(assert_quantizable):\n    assert_quantizable('rover:controller', 'rover:Dock', 'int2')\n"
+    )
+    result = run_inside(project)
+    assert result.parseoutcomes() == {"failed": 1}
+    line = r".*ClaimRefuted: rovercontroller-roverdockv0-int2: int2 costs rover:controller at most 5% of the return on "
+    result.stdout.re_match_lines(
+        [line + r"rover.Dock-v0: refuted: 0\.\d+ \[.*\] against 0\.95, this policy, 1 x 100 .*"]
+    )
+
+
+def test_what_cannot_be_checked_is_one_line(project):
+    project.makepyfile("def test_it(assert_quantizable):\n    assert_quantizable('no-such-policy', scheme='int8')\n")
+    result = run_inside(project)
+    assert result.parseoutcomes() == {"failed": 1}
+    result.stdout.fnmatch_lines(["PolicyError: *no-such-policy*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"sutton_barto_reward": True}, "sutton_barto_reward=True"),
+        ({"max_episode_steps": 50}, "max_episode_steps=50"),
+        ({}, "TransformReward"),
+    ],
+)
+def test_a_live_model_is_not_played_in_another_environment(changes, name):
+    made = gymnasium.make("CartPole-v1", **changes)
+    model = PPO("MlpPolicy", made if changes else gymnasium.wrappers.TransformReward(made, abs), device="cpu")
+    with pytest.raises(PolicyError, match=f"its CartPole-v1 has {name}, which the id alone does not give"):
+        open_subject(model)
+    assert open_subject(model, "CartPole-v1").environment.id == "CartPole-v1"
+
+
+def test_a_live_model_a_policy_and_a_module(cache):
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, policy_kwargs={"net_arch": [4]}, device="cpu", seed=0)
+    subject = open_subject(model)
+    assert (subject.environment.id, subject.stored.metadata["algo"]) == ("CartPole-v1", "ppo")
+    policy = extract(model)
+    assert open_subject(policy, "cartpole").stored.sha256 == subject.stored.sha256
+    assert assert_quantizable(model, None, "fp16", episodes=8, margin=0.5).scope == "this policy"
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    assert open_subject(module, "CartPole-v1").environment == find_environment("cartpole")
+
+
+def test_dropout_is_a_matter_of_training(cache):
+    first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+    with_dropout = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Dropout(0.5), second)
+    without = torch.nn.Sequential(first, torch.nn.Tanh(), second)
+    found = [open_subject(module, "CartPole-v1").stored.sha256 for module in (with_dropout, without)]
+    assert found[0] == found[1]
+    assert with_dropout.training  # left as it was
+    normed = torch.nn.Sequential(torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4)).eval(), second)
+    normed(torch.ones(1, 4))  # its weight is the result of a computation now
+    first, second = (part.training for part in normed)
+    open_subject(normed, "CartPole-v1")
+    assert [part.training for part in normed] == [first, second] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("policy", "env", "named", "message"),
+    [
+        (3, "cartpole", {}, "int is no policy"),
+        (torch.nn.Linear(4, 2), None, {}, "a network alone"),
+        (torch.nn.Linear(3, 2), "cartpole", {}, "cannot be called on observations"),
+        (torch.nn.Linear(4, 2), 3, {}, "3 is no environment"),
+        (torch.nn.Linear(4, 2), "cartpole", {"alg": "ppo"}, "algo, normalization and arch"),
+    ],
+)
+def test_other_things_are_refused(cache, policy, env, named, message):
+    with pytest.raises((SpecError, PolicyError), match=message):
+        assert_quantizable(policy, env, **named)
+
+
+def test_outside_of_pytest_both_are_failures(cache, monkeypatch):
+    assert issubclass(Undecided, AssertionError)
+    assert issubclass(ClaimRefuted, AssertionError)
+
+
+def test_a_folder_of_the_zoo(cache, capsys):
+    if not POLICIES.is_dir():
+        pytest.skip(f"no policies in {POLICIES}")
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, policy_kwargs={"net_arch": [4]}, device="cpu", seed=0)
+    folder = cache / "ppo" / "CartPole-v1_1"
+    folder.mkdir(parents=True)
+    model.save(folder / "CartPole-v1.zip")
+    command = ["evaluate", str(folder), "--episodes", "4", "--algo", "ppo", "--normalization", "none", "--json"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["environment"] == "CartPole-v1"
+    model.save(folder / "best_model.zip")
+    assert main(command) == 0, "the zip that is called like the folder is the agent"
+    (folder / "CartPole-v1.zip").rename(folder / "other.zip")
+    assert main(command) == 2
+    assert "holds best_model.zip, other.zip; name one of them" in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""Ranges of calibration activations against formulas written out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.observers import BATCH, MOMENTUM, Range, observe
+from quarl_bench.quantization.scheme import ObserverKind
+from tests.support.strategies import SEEDS, normal
+
+SIZES = st.sampled_from([1, 2, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH, 3 * BATCH + 7])
+
+
+@given(SEEDS, SIZES)
+def test_min_max(seed: int, size: int) -> None:
+    values = normal(np.random.default_rng(seed), size, 3)
+    assert observe(values, ObserverKind.MIN_MAX) == Range(min(values.flat), max(values.flat))
+
+
+@given(SEEDS, SIZES)
+def test_moving_average_is_a_weighted_sum_of_batch_extremes(seed: int, size: int) -> None:
+    """The first of k batches weighs (1 - m)^(k-1), batch i > 0 weighs m (1 - m)^(k-1-i)."""
+    values = normal(np.random.default_rng(seed), size, 3)
+    batches = [values[start : start + BATCH] for start in range(0, size, BATCH)]
+    last = len(batches) - 1
+    weights = [(1 - MOMENTUM) ** last, *(MOMENTUM * (1 - MOMENTUM) ** (last - i) for i in range(1, last + 1))]
+    assert sum(weights) == pytest.approx(1)
+    low = sum(w * float(batch.min()) for w, batch in zip(weights, batches, strict=True))
+    high = sum(w * float(batch.max()) for w, batch in zip(weights, batches, strict=True))
+    found = observe(values, ObserverKind.MOVING_AVERAGE)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-12, abs=1e-12)
+
+
+def test_moving_average_depends_on_the_order_of_visits() -> None:
+    values = np.concatenate([np.zeros((BATCH, 1)), np.ones((BATCH, 1))]).astype(np.float32)
+    assert observe(values, ObserverKind.MOVING_AVERAGE) == Range(MOMENTUM, MOMENTUM)
+    assert observe(values[::-1], ObserverKind.MOVING_AVERAGE) == Range(1 - MOMENTUM, 1 - MOMENTUM)
+
+
+@pytest.mark.parametrize("percentile, low, high", [(50.0, 250, 750), (99.0, 5, 995), (99.8, 1, 999), (100.0, 0, 1000)])
+def test_percentile_cuts_half_the_rest_at_each_end(percentile: float, low: float, high: float) -> None:
+    values = np.random.default_rng(0).permutation(np.arange(1001.0))
+    found = observe(values, ObserverKind.PERCENTILE, percentile)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
+
+
+@given(SEEDS, SIZES, st.floats(50, 100))
+def test_percentile_interpolates_between_sorted_values(seed: int, size: int, percentile: float) -> None:
+    values = np.random.default_rng(seed).standard_normal((size, 2))
+    ordered, tail = np.sort(values, axis=None), (100 - percentile) / 200
+    positions = np.array([tail, 1 - tail]) * (ordered.size - 1)
+    found = observe(values, ObserverKind.PERCENTILE, percentile)
+    expected = np.interp(positions, np.arange(ordered.size), ordered)
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=1e-9)
+    outer = observe(values, ObserverKind.MIN_MAX)
+    assert outer.low <= found.low <= found.high <= outer.high
+
+
+@pytest.mark.parametrize("kind", ObserverKind)
+def test_empty_is_refused(kind: ObserverKind) -> None:
+    with pytest.raises(QuantizationError, match="at least one observation"):
+        observe(np.empty((0, 3), np.float32), kind)
+
+
+@pytest.mark.parametrize("kind", ObserverKind)
+@pytest.mark.parametrize("damage", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(kind: ObserverKind, damage: float) -> None:
+    values = np.ones((3, 3), np.float32)
+    values[1, 2] = damage
+    with pytest.raises(QuantizationError, match="not finite"):
+        observe(values, kind)

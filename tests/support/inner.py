@@ -1,0 +1,33 @@
+"""Runs of pytest inside a test: in its process, where each takes a third of a second, or in one of their own."""
+
+import importlib
+from contextlib import suppress
+
+import pytest
+
+# A run in this process forgets the modules that it was the first to import, and neither those written in C nor
+# flatbuffers bear to be imported twice. These bring all of them.
+for name in (
+    "torch._dynamo",
+    "stable_baselines3",
+    "quarl_bench.checking.answer",
+    "quarl_bench.report.page.html",
+    "ai_edge_litert.interpreter",
+    "ai_edge_litert.schema_py_generated",
+):
+    with suppress(ImportError):
+        importlib.import_module(name)
+
+ARGUMENTS = ("-p", "no:cacheprovider", "-p", "no:randomly")
+# An editable install names the package itself among the plugins to rewrite, which the process has long imported.
+QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+
+
+def run_inside(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """For runs that leave no trace in a process."""
+    return pytester.runpytest_inprocess(*ARGUMENTS, *arguments, *QUIET)
+
+
+def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """For runs that are interrupted, or that a process does once."""
+    return pytester.runpytest_subprocess(*ARGUMENTS, *arguments)

@@ -1,0 +1,105 @@
+"""Rows and documents as results files hold them, typed by hand once."""
+
+from quarl_bench.report.documents import Document
+
+
+def make_row(scheme, ratio, verdict, **changes):
+    measured = {"mean": 200.0 * ratio, "policies": 3, "episodes": 100, "distinct_episodes": 99, "agreement": 0.875}
+    return {
+        "nodeid": f"test_x.py::test[{scheme}]",
+        "kind": "case",
+        "id": f"ppo-cartpole-{scheme}",
+        "claim": "table2-cell",
+        "sentence": "it keeps the return",
+        "locus": "Table 2",
+        "algo": "ppo",
+        "env": "cartpole",
+        "scheme": scheme,
+        "origin": "",
+        "board": "",
+        "versions": {"torch": "2.13.0"},
+        "measured": measured,
+        "reference": measured | {"mean": 200.0, "agreement": None},
+        "paper": {"reference": 500.0, "value": 488.0},
+        "source": "measured",
+        "known": "",
+        "verdict": verdict,
+        "estimate": ratio,
+        "interval": [ratio - 0.04, ratio + 0.04],
+        "threshold": 0.95,
+        "needed": "",
+        "caveats": ["barring any rare collapse"],
+        "missing": [],
+        "line": f"{verdict}: ...",
+        "regression": "same",
+    } | changes
+
+
+CLAIM = {
+    "nodeid": "test_x.py::test_mean",
+    "kind": "claim",
+    "id": "ppo-table2-w8",
+    "claim": "table2-mean",
+    "sentence": "it holds on average",
+    "algo": "ppo",
+    "scheme": "w8",
+    "measured": {},
+    "reference": {},
+    "paper": None,
+    "verdict": "partial",
+    "estimate": None,
+    "interval": None,
+    "threshold": 0.05,
+    "missing": ["ppo-pong-w8"],
+}
+
+
+ROWS = [
+    make_row("w8", 0.99, "supported"),
+    make_row("w2", 0.30, "refuted", known="two bits are too few", regression="moved"),
+    make_row("w4", 0.96, "inconclusive", needed="about 5 policies"),
+    CLAIM,
+]
+
+
+def make_document(rows=ROWS, **changes):
+    data = {
+        "schema_version": 1,
+        "machine": {"processor": "a chip"},
+        "commit": "abc123",
+        "settings": {"profile": "nightly"},
+        "rows": rows,
+        "skipped": [{"nodeid": "test_x.py::test_y", "reason": "no baseline for y"}],
+        "notes": ["training z"],
+    }
+    return Document("results.json", data | changes)
+
+
+SWEEP = Document(
+    "sweep.json",
+    {
+        "kind": "sweep",
+        "policy": "mine",
+        "environment": "CartPole-v1",
+        "episodes": 20,
+        "rows": [
+            {"scheme": scheme, "family": family, "bits": bits, "return": value, "low": low, "high": value}
+            for scheme, family, bits, value, low in [("fp32", "fp32", 32, 9.0, None), ("w2", "w", 2, 5.0, 4.0)]
+        ],
+    },
+)
+
+
+WEIGHTS = Document(
+    "weights.json",
+    {
+        "kind": "weights",
+        "policy": "mine",
+        "scheme": "w4",
+        "rows": [{"name": "layers.0.weight", "count": 3, "kl": None, "std": 0.5}],
+        "histograms": [
+            {"name": "layers.0.weight", "low": -1, "high": 1, "counts": [1, 0, 2], "levels": [-1, 0, 0.5]},
+            {"name": "all", "low": 0, "high": 0, "counts": [0], "levels": []},
+        ],
+    },
+)

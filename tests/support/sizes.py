@@ -1,0 +1,63 @@
+"""How much the tests take: a little by default, all of it where QUARL_EXHAUSTIVE is set, as the nightly does.
+
+Every property is tested either way; sizes and repetitions are what shrinks. By default
+
+| test | takes | exhaustive |
+|---|---|---|
+| a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Atari | all, 20 and 3 |
+| it is bit-exact in LiteRT | one policy of a cell, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
+| it is so in every other backend | four policies, 2,000 states; images 20 | all, 100,000; 2,000 |
+| its float file agrees, and it saturates | one policy of a cell | all |
+| its weights have 2^n levels | one policy of a cell | all |
+| mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |
+| Atari games are those of the wrappers | three games, of five lives, three and none | seven |
+| training with a quantizer is what integers compute | 8 and 2 bits | 8, 4 and 2 |
+| a seed learns in a batch what it learns alone | 60 updates | 200 |
+| mean errors of tied cells keep their error rate | 100 draws | 300 |
+| selections are drawn again from the same policies | 100 times | 1,000 |
+| workers of xdist write the same rows | two | none and three |
+| nothing is trained twice | two workers train, one process finds it | none and two do both |
+| verdicts of workers become outcomes | inconclusive ones | refuted ones too |
+| a part that was interrupted says so | with two workers, without results with none | both with both |
+| killed trainings and benches | one kill each | two |
+| Ray loses a process | not run | three runs |
+
+A cell is an algorithm in an environment, trained in one way; widths of quantization-aware training are one cell.
+"""
+
+import os
+import re
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+EXHAUSTIVE = bool(os.environ.get("QUARL_EXHAUSTIVE"))
+Size = TypeVar("Size")
+SHARE = 4  # of the examples that hypothesis draws
+
+takes_minutes = pytest.mark.skipif(
+    not EXHAUSTIVE, reason="a whole Ray starts and loses a process; set QUARL_EXHAUSTIVE"
+)
+
+
+def choose(default: Size, exhaustive: Size) -> Size:
+    """A size, a number of repetitions, or what is taken."""
+    return exhaustive if EXHAUSTIVE else default
+
+
+def draw_examples(count: int, *others: settings, **more: object) -> settings:
+    """Hypothesis's settings for `count` examples, of which a share is drawn by default."""
+    return settings(*others, max_examples=choose(max(10, count // SHARE), count), **more)
+
+
+def pick_policies(names: list[str], *, per_environment: bool = False) -> list[str]:
+    """All of these policies, or by default the first seed of every cell, or of every environment.
+
+    Widths of quantization-aware training are one cell.
+    """
+    firsts: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: [int(part) for part in re.findall(r"seed(\d+)$", name)]):
+        cell = re.sub(r"-qat\d+$", "-qat", name.rpartition("-seed")[0])
+        firsts.setdefault(cell.split("-")[1] if per_environment else cell, name)
+    return sorted(names) if EXHAUSTIVE else sorted(firsts.values())
