@@ -42,7 +42,8 @@ def assert_quantizable(
     """
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
-    from quarl_bench.judging.judge import ClaimRefuted, describe
+    from quarl_bench.judging.modes import describe
+    from quarl_bench.judging.outcomes import ClaimRefuted
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.report.check_rows import build_check_row, name_check
     from quarl_bench.spec import Outcome

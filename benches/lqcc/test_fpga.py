@@ -22,8 +22,10 @@ from quarl_bench.backends.fpga.tools.placement import place
 from quarl_bench.backends.fpga.tools.simulation import Simulation, check
 from quarl_bench.backends.fpga.tools.synthesis import LEVELS_LIMIT, synthesize, synthesize_table
 from quarl_bench.backends.fpga.vectors import draw_inputs
-from quarl_bench.papers.lqcc.architectures import ARCHITECTURES, draw_net, draw_policy
-from quarl_bench.papers.lqcc.hardware_comparison import fit_finn, fit_memory, fit_ours, fold_finn
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, draw_net, draw_policy
+from quarl_bench.papers.lqcc.hardware.comparison import fit_memory, fit_ours, fold_finn
+from quarl_bench.papers.lqcc.judgements.designs import REFERENCE
 from quarl_bench.policies.storage.integers import INTEGERS, load_integers
 from quarl_bench.spec import Source
 
@@ -257,74 +259,34 @@ def test_hoppers_printed_throughput_is_beyond_the_clock():
     assert CLOCK / fold_finn(ARCHITECTURES["hopper"]).interval == pytest.approx(1.25e7)
 
 
-def print_cycles():
-    """By task, those of the printed latency at 100 MHz."""
-    return {f"{name}v4": ARCHITECTURES[name].paper_cycles for name in SELECTED}
+def count_cycles(claim, designs):
+    """Evidence: by task, and for the reference, the cycles of those designs for which this profile has the time."""
+    names = {environment: environment.removesuffix("v4") for _, environment in claim.claim.cells} | {
+        REFERENCE: REFERENCE
+    }
+    inputs = {
+        task: (n, draw_inputs(split(designs.find_net(n)[0]), 100)) for task, n in names.items() if designs.simulates(n)
+    }
+    cycles = {task: designs.simulate(name, q).latency[0] for task, (name, q) in inputs.items()}
+    return Evidence(own=cycles, source=Source.SIMULATED)
 
 
-def count_cycles(designs, names):
-    """By name, those of the simulated designs for which this profile has the time."""
-    inputs = {name: draw_inputs(split(designs.find_net(name)[0]), 100) for name in filter(designs.simulates, names)}
-    return {name: designs.simulate(name, q).latency[0] for name, q in inputs.items()}
+@pytest.mark.claim("lqcc-finn-latency", "lqcc-finn-speedup", "lqcc-finn-fit")
+def test_by_formulas(claim, cells, verdict):
+    verdict.check_cells(cells)
 
 
-@pytest.mark.claim("lqcc-finn-latency")
-def test_formulas_reproduce_the_latencies(claim, verdict):
-    from quarl_bench.papers.lqcc.hardware import judge_model
-
-    cycles = {f"{name}v4": fold_finn(ARCHITECTURES[name]).cycles for name in SELECTED}
-    verdict.check_result(judge_model(cycles, print_cycles(), claim.claim.threshold), Source.ESTIMATED)
-
-
-@pytest.mark.claim("lqcc-rtl-latency")
-def test_designs_are_faster_than_printed(claim, designs, verdict):
-    from quarl_bench.papers.lqcc.hardware import judge_latency
-
-    cycles = {f"{name}v4": count for name, count in count_cycles(designs, SELECTED).items()}
-    verdict.check_result(judge_latency(cycles, print_cycles(), claim.claim.threshold), Source.SIMULATED)
-
-
-@pytest.mark.claim("lqcc-finn-speedup")
-def test_formulas_reproduce_what_selection_gains(claim, verdict):
-    from quarl_bench.papers.lqcc.hardware import judge_speedup
-
-    cycles = {f"{name}v4": fold_finn(ARCHITECTURES[name]).cycles for name in SELECTED}
-    times = {task: row["times"] for (_, task), row in claim.claim.values.items()}
-    reference = fold_finn(ARCHITECTURES["reference"]).cycles
-    verdict.check_result(judge_speedup(cycles, reference, times, claim.claim.threshold), Source.ESTIMATED)
-
-
-@pytest.mark.claim("lqcc-rtl-speedup")
-def test_selected_designs_are_faster_than_the_reference(claim, designs, verdict):
-    from quarl_bench.papers.lqcc.hardware import judge_speedup
-
-    names = [environment.removesuffix("v4") for _, environment in claim.claim.cells]
-    cycles = count_cycles(designs, [*names, "reference"])
-    result = judge_speedup(
-        {f"{name}v4": cycles[name] for name in names if name in cycles},
-        cycles.get("reference"),
-        {f"{name}v4": 1.0 for name in names},
-        claim.claim.threshold,
-    )
-    verdict.check_result(result, Source.SIMULATED)
-
-
-@pytest.mark.claim("lqcc-finn-fit")
-def test_by_formulas_eight_bits_do_not_fit_and_a_core_of_four_does(claim, verdict):
-    from quarl_bench.papers.lqcc.hardware import judge_fit
-
-    eight, four = (fit_finn(ARCHITECTURES[name], PART) for name in ("eightbit", "reference"))
-    verdict.check_result(judge_fit(eight, four), Source.ESTIMATED)
+@pytest.mark.claim("lqcc-rtl-latency", "lqcc-rtl-speedup")
+def test_by_our_designs_in_simulation(claim, designs, verdict):
+    verdict.check_cells(count_cycles(claim, designs))
 
 
 @pytest.mark.claim("lqcc-rtl-fit")
 def test_in_our_designs_eight_bits_do_not_fit_and_a_core_of_four_does(claim, designs, verdict):
-    from quarl_bench.papers.lqcc.hardware import judge_fit
-
     eight = split(draw_net(ARCHITECTURES["eightbit"]))
     assert fit_memory(eight, PART).share > 2  # thresholds alone: no folding helps
-    four = split(designs.find_net("reference")[0])
-    verdict.check_result(judge_fit(fit_ours(eight, PART), fit_ours(four, PART)), Source.ESTIMATED)
+    four = split(designs.find_net(REFERENCE)[0])
+    verdict.check_cells(Evidence(own=(fit_ours(eight, PART), fit_ours(four, PART)), source=Source.ESTIMATED))
 
 
 # --- a board ---------------------------------------------------------------------------------------------------------

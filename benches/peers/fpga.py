@@ -19,7 +19,7 @@ from quarl_bench.backends.fpga.rtl.design import write_design
 from quarl_bench.backends.fpga.rtl.stage import split
 from quarl_bench.backends.fpga.tools.simulation import Simulation, check
 from quarl_bench.backends.fpga.vectors import draw_inputs
-from quarl_bench.papers.lqcc.architectures import ARCHITECTURES, draw_net
+from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, draw_net
 
 SELECTED = ("halfcheetah", "walker2d", "ant", "humanoid", "hopper")
 PART = find_part("xc7a15t")

@@ -3,16 +3,6 @@
 import pytest
 
 
-@pytest.mark.claim("spread-over-ppo")
-def test_weights_are_wider_than_those_of_ppo(claim, cells, verdict):
-    verdict.check_cells(cells)
-
-
-@pytest.mark.claim("spread-over-a2c")
-def test_weights_are_wider_than_those_of_a2c(claim, cells, verdict):
-    verdict.check_cells(cells)
-
-
-@pytest.mark.claim("spread-over-ppo-control")
-def test_weights_are_wider_at_equal_networks(claim, cells, verdict):
+@pytest.mark.claim("spread-over-ppo", "spread-over-a2c", "spread-over-ppo-control")
+def test_sentences_over_cells(claim, cells, verdict):
     verdict.check_cells(cells)

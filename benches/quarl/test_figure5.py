@@ -3,11 +3,6 @@
 import pytest
 
 
-@pytest.mark.claim("figure5-converges")
-def test_mixed_precision_does_not_harm_convergence(claim, cells, verdict):
-    verdict.check_cells(cells)
-
-
-@pytest.mark.claim("figure5-sooner")
-def test_the_middle_policy_converges_sooner(claim, cells, verdict):
+@pytest.mark.claim("figure5-converges", "figure5-sooner")
+def test_sentences_over_cells(claim, cells, verdict):
     verdict.check_cells(cells)

@@ -2,33 +2,31 @@
 
 import pytest
 
-from quarl_bench.boards.speedup import judge_growth
-
 
 @pytest.mark.claim("table4-speed")
 def test_int8_is_faster(case, board_run, times_regression, board_verdict):
     times_regression.check(board_run)
-    board_verdict.check_speed(board_run)
+    board_verdict.check(board_run)
 
 
 @pytest.mark.claim("table4-eighteenfold", "table4-fourteenfold")
 def test_int8_is_as_many_times_as_fast(case, board_run, board_verdict):
-    board_verdict.check_speed(board_run)
+    board_verdict.check(board_run)
 
 
 @pytest.mark.claim("table4-memory")
 def test_int8_is_a_quarter_of_the_size(case, board_run, board_verdict):
-    board_verdict.check_size(board_run)
+    board_verdict.check(board_run)
 
 
 @pytest.mark.claim("table4-resident")
 def test_int8_takes_a_quarter_of_the_memory(case, board_run, board_verdict):
-    board_verdict.check_memory(board_run)
+    board_verdict.check(board_run)
 
 
 @pytest.mark.claim("table4-growth")
 def test_larger_policies_gain_more(claim, board_runs, verdict):
-    verdict.check_result(judge_growth([run.compared for run in board_runs], claim.claim.threshold))
+    verdict.check_result(claim.claim.judgement.decide_boards([run.compared for run in board_runs]))
 
 
 @pytest.mark.claim("table4-success")

@@ -17,17 +17,17 @@ NO_SPREAD = 1e-9  # of logarithms: equal ratios give no interval
 DIGITS = 9  # of the ends of an interval, which are found to twelve: a tie with the threshold is then exactly one
 FEWEST_TASKS = 6  # fewer ranks cannot be surprising enough to be worth a claim
 ALGORITHMS_DIFFER = "about a typical task; algorithms differ in network size, initialisation and steps as well"
-SHARE = 0.8  # "consistently" and "in most cells" mean at least this share of them
 
 
 def judge_most_cells(
     cells: Mapping[str, tuple[Measurement, Measurement]],
     *,
     margin: float = 0.05,
+    share: float = 0.8,
     caps: Caps = NO_CAPS,
     missing: Sequence[str] = (),
 ) -> Verdict:
-    """Judge "the candidate keeps more than 1 - margin of the return in at least 80% of the cells".
+    """Judge "the candidate keeps more than 1 - margin of the return in at least a `share` of the cells".
 
     The cells are a census: the verdict is about them, not about others. Partial conjunction by Simes gives the largest
     number of cells in which retention holds, and in which it fails, each at 5%; estimate and interval are shares of
@@ -35,13 +35,13 @@ def judge_most_cells(
     no cell at all.
     """
     weights = _cell_p_values(cells, margin, caps, missing)
-    share = _find_share(weights)
+    found = _find_share(weights)
     outcome = Outcome.INCONCLUSIVE
-    if share is not None and share[0] >= SHARE:
+    if found is not None and found[0] >= share:
         outcome = Outcome.SUPPORTED
-    elif share is not None and share[1] < SHARE:
+    elif found is not None and found[1] < share:
         outcome = Outcome.REFUTED
-    return _count_cells(cells, weights, share, Outcome.PARTIAL if missing else outcome, SHARE, missing)
+    return _count_cells(cells, weights, found, Outcome.PARTIAL if missing else outcome, share, missing)
 
 
 def judge_some_cells(
@@ -152,7 +152,12 @@ def judge_wider(
 
 
 def judge_gains(
-    gains: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.0
+    gains: Mapping[str, float],
+    *,
+    policies: int,
+    missing: Sequence[str] = (),
+    threshold: float = 0.0,
+    notes: Sequence[str] = (),
 ) -> Verdict:
     """Judge "one scheme loses less than another on a typical task", by more than `threshold`.
 
@@ -173,7 +178,10 @@ def judge_gains(
         episodes=0,
         distinct_episodes=0,
         needed="" if len(values) >= 5 else f"at least 5 tasks; {len(values)} are here",
-        caveats=(f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} tasks",),
+        caveats=(
+            f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} tasks",
+            *notes,
+        ),
         missing=tuple(missing),
     )
 
@@ -188,7 +196,12 @@ def judge_order(
 
 
 def judge_tracks(
-    points: Mapping[str, tuple[float, float]], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.05
+    points: Mapping[str, tuple[float, float]],
+    *,
+    policies: int,
+    missing: Sequence[str] = (),
+    threshold: float = 0.05,
+    notes: Sequence[str] = (),
 ) -> Verdict:
     """Judge "the error grows with the spread of the weights": Spearman's rank correlation over tasks is positive.
 
@@ -213,7 +226,7 @@ def judge_tracks(
         episodes=0,
         distinct_episodes=0,
         needed="" if len(points) >= FEWEST_TASKS else f"at least {FEWEST_TASKS} tasks; {len(points)} are here",
-        caveats=(f"permutation p-value {weights[0]:.3g} over {len(points)} tasks",),
+        caveats=(f"permutation p-value {weights[0]:.3g} over {len(points)} tasks", *notes),
         missing=tuple(missing),
     )
 

@@ -16,7 +16,6 @@ from quarl_bench.judging.retention import conclude, name_scope, rule_of_three
 from quarl_bench.judging.statistics import Interval, average_strata, average_tasks
 from quarl_bench.spec import Outcome, Verdict
 
-CONVERGES, SOONER = "converges", "sooner"  # rules
 LEVEL = 0.8
 REST = 0.75  # of a run, behind which it has settled
 Curve = Sequence[Mapping[str, Any]]

@@ -9,3 +9,7 @@ RECORD: ContextVar[Callable[[dict[str, Any]], None]] = ContextVar("quarl_record"
 
 class Undecided(AssertionError):
     """The interval contains the threshold: neither supported nor refuted. The plugin makes it an outcome of its own."""
+
+
+class ClaimRefuted(AssertionError):
+    """The interval lies wholly on the wrong side of the claim's threshold."""

@@ -5,18 +5,13 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from quarl_bench.judging.retention import conclude
+from quarl_bench.judging.retention import conclude, reverse
 from quarl_bench.judging.statistics import Interval, average_tasks
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.matmul_times import ONEDNN, STOCK, WIDTHS
 from quarl_bench.training.sb3.step_times import LEAN, TASK, StepTimes, find_error
 
-IDLES, QUICKER = "idles", "quicker"  # rules of one policy: at most so many times as fast, and faster than that
-EXCEEDS, RISES = (
-    "exceeds",
-    "rises",
-)  # rules over sizes: the last gains more than the first, each more than the one before
 PAPER_CAVEATS = (
     "the paper prints 0.87x for Policy A; its own minutes, 127 and 156, are 0.81x",
     "Policies A, B and C are our reading (training/sb3/scaled_cnn.py): the appendix that describes them is not public",
@@ -28,27 +23,32 @@ def read_size(environment: str) -> str:
     return environment.removeprefix(TASK)
 
 
-def judge_step_time(times: StepTimes, environment: str, precision: str, rule: str, threshold: float) -> Verdict:
-    """Whether a step in `precision` is more, or at most, `threshold` times as fast as the better one in fp32."""
+def judge_step_time(
+    times: StepTimes, environment: str, precision: str, threshold: float, *, opposite: bool = False
+) -> Verdict:
+    """Whether a step in `precision` is more than `threshold` times as fast as the better one in fp32; or its opposite.
+
+    The opposite sentence, "at most so many times", is judged by the same interval.
+    """
     interval = mean_speedup(times.list_gains(read_size(environment), precision))
-    outcome = conclude(interval[1:], threshold, math.inf)
-    if rule == IDLES:
-        outcome = {Outcome.SUPPORTED: Outcome.REFUTED, Outcome.REFUTED: Outcome.SUPPORTED}.get(outcome, outcome)
-    return _conclude(times, outcome, interval, threshold)
+    verdict = _conclude(times, conclude(interval[1:], threshold, math.inf), interval, threshold)
+    return reverse(verdict) if opposite else verdict
 
 
-def judge_trend(times: StepTimes, environments: Sequence[str], precision: str, rule: str) -> Verdict:
-    """Whether gains grow from policy to policy, or from the first to the last; every step has to hold, each at 5%.
+def judge_trend(
+    times: StepTimes, environments: Sequence[str], precision: str, threshold: float, *, ends: bool = False
+) -> Verdict:
+    """Whether gains grow more than `threshold`-fold from policy to policy, or only between the two `ends`.
 
-    Estimate and interval are of the ratio of two gains that decides.
+    Every step has to hold, each at 5%. Estimate and interval are of the ratio of two gains that decides.
     """
     gains = [times.list_gains(read_size(name), precision) for name in environments]
-    pairs = [(gains[0], gains[-1])] if rule == EXCEEDS else [*pairwise(gains)]
+    pairs = [(gains[0], gains[-1])] if ends else [*pairwise(gains)]
     steps = [mean_speedup([b / a for a, b in zip(small, large, strict=True)]) for small, large in pairs]
     least = min(steps, key=lambda step: step.low)
-    if any(step.high < 1 for step in steps):
+    if any(step.high < threshold for step in steps):
         least = min(steps, key=lambda step: step.high)
-    return _conclude(times, conclude(least[1:], 1.0, math.inf), least, 1.0)
+    return _conclude(times, conclude(least[1:], threshold, math.inf), least, threshold)
 
 
 def mean_speedup(gains: Sequence[float]) -> Interval:

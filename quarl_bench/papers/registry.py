@@ -1,19 +1,24 @@
 """The papers by name: rooms above reach one here, and import none of its modules.
 
-A paper is a room of `papers/`. It brings claims files, and may bring `tables.py` (`view_tables`) and the headings of
-the page's galleries. Standard library only: the plugin reads the claims at collection.
+A paper is a room of `papers/`. It brings its claims as values (`claims.CLAIMS`), and may bring its own numbers
+(`numbers.toml`), what is known not to reproduce (`known.toml`), `tables.py` (`view_tables`), and the headings of the
+page's galleries. Nothing heavy is imported: the plugin reads the claims at collection.
 """
 
 import importlib
 import importlib.resources
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from quarl_bench.errors import SpecError
-from quarl_bench.judging.catalog import Claim, parse_claims
+from quarl_bench.judging.claim import Claim
 from quarl_bench.spec import ZOO
+from quarl_bench.system.imports import SEPARATOR, import_attribute
+
+HOW_TO = "docs/extending/add_claim.md shows how"
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Paper:
     """One paper. `headings` are of the galleries that redraw its figures, by what is drawn."""
 
     name: str  # of its room
-    claims: tuple[str, ...] = ("claims.toml",)
+    title: str
     headings: Mapping[str, str] = field(default_factory=dict)
     tables: bool = False  # whether it has `view_tables`
     records: bool = False  # whether its claims are about committed records, not about policies
@@ -31,10 +36,25 @@ class Paper:
         return importlib.import_module(f"{__package__}.{self.name}.{module}")
 
     def read_claims(self) -> tuple[Claim, ...]:
-        """The claims of its files, in their order."""
-        room = importlib.resources.files(__package__) / self.name
-        named = [(f"{self.name}/{file}", (room / file).read_text(encoding="utf-8")) for file in self.claims]
-        return tuple(claim for name, text in named for claim in parse_claims(name, text))
+        """Its claims, with the paper's numbers and with what is known not to reproduce, in its order."""
+        numbers, known = self._read("numbers.toml"), self._read("known.toml")
+        claims: tuple[Claim, ...] = self.open("claims").CLAIMS
+        if strange := known.keys() - {claim.id for claim in claims}:
+            raise SpecError(f"{self.name}/known.toml: {', '.join(sorted(strange))}: no claims of this paper")
+        return tuple(
+            replace(claim, paper=self.title, known=known.get(claim.id, {}), values=_find_values(claim, numbers))
+            for claim in claims
+        )
+
+    def _read(self, file: str) -> dict[str, Any]:
+        path = importlib.resources.files(__package__) / self.name / file
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _find_values(claim: Claim, numbers: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, float]]:
+    """The paper's own numbers by cell: of the claim's table, by default the one that its id begins with."""
+    table = numbers.get(claim.table or claim.id.split("-", maxsplit=1)[0], {})
+    return {(algo, environment): row for algo, rows in table.items() for environment, row in rows.items()}
 
 
 QUARL_HEADINGS = {
@@ -47,9 +67,14 @@ QUARL_HEADINGS = {
 PAPERS = {
     paper.name: paper
     for paper in (
-        Paper("quarl", ("claims.toml", "mixed_precision.toml"), QUARL_HEADINGS, tables=True),
-        Paper("lqcc", headings={"panels": "Figures of LQCC"}, tables=True),
-        Paper("actorq", records=True),
+        Paper("quarl", "QuaRL", QUARL_HEADINGS, tables=True),
+        Paper(
+            "lqcc",
+            "Learning Quantized Continuous Controllers for Integer Hardware (Kresse and Lampert 2025)",
+            {"panels": "Figures of LQCC"},
+            tables=True,
+        ),
+        Paper("actorq", "QuaRL, ActorQ", records=True),
     )
 }
 
@@ -66,22 +91,18 @@ def find_heading(kind: str) -> str:
     return next(paper.headings[kind] for paper in PAPERS.values() if kind in paper.headings)
 
 
-def read_catalog(extra: tuple[Path, ...] = (), *, elsewhere: bool = False) -> tuple[Claim, ...]:
-    """All claims of the papers and of the files `extra`; SpecError for an ill-formed file or an id given twice.
+def read_catalog(extra: tuple[str, ...] = (), *, elsewhere: bool = False) -> tuple[Claim, ...]:
+    """All claims of the papers, and of the tuples that `extra` names as `module:CLAIMS`; SpecError for an id twice.
 
-    What the papers' files know not to hold is about the committed policies, and, with policies from `elsewhere`, about
-    none but the zoo's and committed records.
+    What the papers know not to hold is about the committed policies; with policies from `elsewhere`, about none but the
+    zoo's and committed records.
     """
     claims: list[Claim] = []
     for paper in PAPERS.values():
         stays = not elsewhere or paper.records
         claims += [c if stays or c.origin == ZOO else replace(c, known={}) for c in paper.read_claims()]
-    for path in extra:
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"claims file {path}: {error}; pass a readable TOML file") from error
-        claims += parse_claims(str(path), text)
+    for name in extra:
+        claims += import_claims(name)
     seen: dict[str, Claim] = {}
     for claim in claims:
         if seen.setdefault(claim.id, claim) is not claim:
@@ -89,3 +110,15 @@ def read_catalog(extra: tuple[Path, ...] = (), *, elsewhere: bool = False) -> tu
                 f"claim {claim.id!r} is defined twice ({seen[claim.id].paper} and {claim.paper}); rename one"
             )
     return tuple(claims)
+
+
+def import_claims(name: str) -> tuple[Claim, ...]:
+    """The claims that `module:CLAIMS` names; SpecError for what is not a tuple or list of them."""
+    if name.endswith(".toml"):
+        raise SpecError(f"claims {name!r}: claims are Python values now, named as module:CLAIMS; {HOW_TO}")
+    if SEPARATOR not in name:
+        raise SpecError(f"claims {name!r}: name them as module:CLAIMS; {HOW_TO}")
+    found = import_attribute(name)
+    if not isinstance(found, tuple | list) or not all(isinstance(claim, Claim) for claim in found):
+        raise SpecError(f"claims {name!r}: no tuple of Claim; {HOW_TO}")
+    return tuple(found)

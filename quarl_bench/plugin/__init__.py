@@ -25,7 +25,6 @@ pytest_plugins = (
 )
 
 GPU = "cuda"  # a case's board
-ARGUMENTS = {"case": "case", "aggregate": "claim"}  # by kind of claim
 UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
 
@@ -61,7 +60,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 f"{metafunc.definition.nodeid}: marked claim{marker.args}, but it takes neither 'case' nor 'claim'"
             )
         return
-    from quarl_bench.judging.catalog import expand_cases, expand_claims
+    from quarl_bench.judging.claim import expand
 
     catalog = {claim.id: claim for claim in _catalog(metafunc.config)}
     if not marker.args or not set(marker.args) <= catalog.keys():
@@ -70,13 +69,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
     items: list[Any] = []
     claims = [catalog[name] for name in marker.args]
-    name = ARGUMENTS[claims[0].kind]
+    name = _name_argument(claims[0])
     for claim in claims:
-        needed = ARGUMENTS[claim.kind]
+        needed = _name_argument(claim)
         if needed not in names or needed != name:
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: claim {claim.id!r} needs the argument {needed!r}")
-        placed = _place(claim, get_settings(metafunc.config))
-        items += expand_cases(placed) if name == "case" else expand_claims(placed)
+        items += expand(_place(claim, get_settings(metafunc.config)))
     metafunc.parametrize(name, [pytest.param(item, id=item.id, marks=_mark(item)) for item in items])
 
 
@@ -201,10 +199,9 @@ def _place(claim: Any, settings: "Settings") -> Any:
     import dataclasses
 
     from quarl_bench.boards.board import LOCAL, Transport, read_boards
-    from quarl_bench.judging.rules import RULES
     from quarl_bench.plugin.settings import list_extras
 
-    if not RULES[claim.rule].boards:
+    if not claim.judgement.boards:
         return claim
     boards = claim.boards
     if settings.boards is not None:
@@ -212,6 +209,11 @@ def _place(claim: Any, settings: "Settings") -> Any:
         boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.transport is not Transport.EMULATED))
     required = (name for name in settings.require if name not in (*list_extras(), *boards))
     return dataclasses.replace(claim, boards=(*boards, *required))
+
+
+def _name_argument(claim: Any) -> str:
+    """What a test of this claim takes: `case` where every cell is an item, else `claim`."""
+    return "case" if claim.judgement.each else "claim"
 
 
 def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:

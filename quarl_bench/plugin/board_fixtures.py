@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.boards.board import Board
     from quarl_bench.boards.timing import TimingPlan
     from quarl_bench.experiments.cells import Cells
-    from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+    from quarl_bench.judging.claim import JudgedCase, JudgedClaim
     from quarl_bench.plugin.board_verdicts import BoardRun, BoardVerdict, TimesRegression
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.spec import Case

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from quarl_bench.boards.speedup import (
-    explain_memory,
-    explain_size,
-    explain_speed,
-    judge_memory,
-    judge_size,
-    judge_speed,
-)
+from quarl_bench.boards.judgements import Faster
 from quarl_bench.boards.timing import Comparison, Timing
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
@@ -21,7 +14,7 @@ from quarl_bench.report.board_rows import build_board_row
 from quarl_bench.spec import Verdict
 
 if TYPE_CHECKING:
-    from quarl_bench.judging.catalog import JudgedCase
+    from quarl_bench.judging.claim import JudgedCase
 
 SLACK = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
 IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "threads", "blocks")
@@ -59,25 +52,11 @@ class TimesRegression(StoredNumbers):
 class BoardVerdict(VerdictFixture):
     """Judges the item's case on its board. Refuted is an xfail with the explanation: the ratio is what decides it."""
 
-    def check_speed(self, run: BoardRun) -> Verdict:
-        """Judge the ratio of times."""
+    def check(self, run: BoardRun) -> Verdict:
+        """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
-        verdict = judge_speed(run.compared, judged.claim.threshold)
-        return self._explain(judged, run, verdict, explain_speed(run.compared))
-
-    def check_size(self, run: BoardRun) -> Verdict:
-        """Judge the ratio of file sizes."""
-        judged: JudgedCase = self._request.getfixturevalue("case")
-        verdict = judge_size(run.compared, judged.claim.threshold)
-        return self._explain(judged, run, verdict, explain_size(run.compared))
-
-    def check_memory(self, run: BoardRun) -> Verdict:
-        """Judge the ratio of peak resident memory."""
-        judged: JudgedCase = self._request.getfixturevalue("case")
-        verdict = judge_memory(run.compared, judged.claim.threshold)
-        return self._explain(judged, run, verdict, explain_memory(run.compared))
-
-    def _explain(self, judged: "JudgedCase", run: BoardRun, verdict: Verdict, explanation: str) -> Verdict:
+        judgement = judged.claim.require(Faster)
+        verdict, explanation = judgement.decide_board(run.compared), judgement.explain(run.compared)
         row = build_board_row(judged, run.compared, verdict, explanation=explanation, trained=run.trained)
         return self._conclude(judged, row, verdict, row["line"], excuse=explanation)
 

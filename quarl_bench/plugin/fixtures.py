@@ -11,8 +11,8 @@ from quarl_bench.system.extras import needing
 if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
     from quarl_bench.experiments.cells import Cells, PolicySet
     from quarl_bench.experiments.store import Store
-    from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
-    from quarl_bench.judging.collect import MeasuredCells
+    from quarl_bench.judging.claim import JudgedCase, JudgedClaim
+    from quarl_bench.judging.evidence import Evidence
     from quarl_bench.plugin.regression import MetricsRegression
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.plugin.verdict import VerdictCheck
@@ -103,11 +103,9 @@ def evaluate(quarl_cells: "Cells", _pass_on_notes: None) -> Callable[["PolicySet
 
 
 @pytest.fixture
-def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "MeasuredCells":
+def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "Evidence":
     """Every cell of a claim item, from the store or measured now; cells without policies are listed as missing."""
-    from quarl_bench.judging.collect import collect
-
-    return collect(quarl_cells, claim)
+    return claim.claim.judgement.collect(quarl_cells, claim)
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+from quarl_bench.judging.claim import JudgedCase, JudgedClaim
+from quarl_bench.judging.rules.training import OnTimes
 from quarl_bench.judging.step_times import (
     describe_step_time,
     explain_step_time,
-    judge_step_time,
-    judge_trend,
     read_size,
 )
 from quarl_bench.plugin.board_verdicts import SLACK
@@ -54,25 +53,22 @@ class StepTimeVerdict(VerdictFixture):
     def check(self, times: StepTimes) -> Verdict:
         """Judge the gain of one policy."""
         judged: JudgedCase = self._request.getfixturevalue("case")
-        case, claim = judged.case, judged.claim
-        verdict = judge_step_time(times, case.environment, case.scheme, claim.rule, claim.threshold)
-        return self._explain(judged, times, verdict, [case.environment], case.scheme)
+        return self._explain(judged, times, [judged.case.environment], judged.case.scheme)
 
     def check_sizes(self, times: StepTimes) -> Verdict:
         """Judge how gains grow over the policies of a claim."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         environments = [case.environment for case in judged.cases]
-        verdict = judge_trend(times, environments, judged.scheme, judged.claim.rule)
-        return self._explain(judged, times, verdict, environments, judged.scheme)
+        return self._explain(judged, times, environments, judged.scheme)
 
     def _explain(
         self,
         judged: JudgedCase | JudgedClaim,
         times: StepTimes,
-        verdict: Verdict,
         environments: list[str],
         precision: str,
     ) -> Verdict:
+        verdict = judged.claim.require(OnTimes).decide_times(environments, precision, times)
         notes = explain_step_time(times, environments, precision)
         row = build_step_time_row(judged, times, verdict, environments, precision, notes)
         return self._conclude(judged, row, verdict, describe_step_time(verdict), excuse="; ".join(notes))

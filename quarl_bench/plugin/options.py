@@ -39,7 +39,8 @@ def add_options(parser: pytest.Parser) -> None:
     add("baselines", "Folder of committed policies.", default="<rootdir>/baselines", metavar="PATH")
     add("zoo", "Folder of stable-baselines3 agents that others trained.", default="$QUARL_ZOO", metavar="PATH")
     add("boards", "File of boards (TOML) for cases marked `hardware`.", default="$QUARL_BOARDS", metavar="FILE")
-    add("claims", "One more claims file (TOML); repeatable.", default="none", action="append", metavar="PATH")
+    add("claims", "More claims, a tuple of a module of yours; repeatable.", default="none", action="append",
+        metavar="MODULE:CLAIMS")  # fmt: skip
     add("json", "Write rows as JSON.", default="not written", metavar="PATH")
     add("html", "Write a report as one HTML page.", default="not written", metavar="PATH")
     add("compare", "Results file (JSON) of the last run: say what moved, and fail on changed verdicts.", default="none",

@@ -24,7 +24,7 @@ from quarl_bench.system.processor import read_processor
 if TYPE_CHECKING:
     from pytest_datadir.plugin import LazyDataDir
 
-    from quarl_bench.judging.catalog import JudgedCase
+    from quarl_bench.judging.claim import JudgedCase
 
 PROCESSOR = "processor"  # the column; files from before it count as another one's
 CHANCE = 3  # standard errors of a difference that chance is allowed

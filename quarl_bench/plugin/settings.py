@@ -24,7 +24,6 @@ PATH_OPTIONS = (
     "--quarl-baselines",
     "--quarl-zoo",
     "--quarl-boards",
-    "--quarl-claims",
     "--quarl-json",
     "--quarl-html",
     "--quarl-compare",
@@ -46,7 +45,7 @@ class Settings:
     elsewhere: bool  # baselines that are not the committed ones
     zoo: Path | None
     boards: Path | None
-    claims: tuple[Path, ...]
+    claims: tuple[str, ...]
     json: Path | None
     html: Path | None
     compare: Path | None
@@ -98,7 +97,7 @@ def read_settings(config: pytest.Config) -> Settings:
         elsewhere=profile == "paper" or baselines.resolve() != committed.resolve(),
         zoo=_find_zoo(config),
         boards=boards,
-        claims=tuple(Path(path) for path in config.getoption("quarl_claims") or ()),
+        claims=tuple(config.getoption("quarl_claims") or ()),
         json=_choose_file(config, "json"),
         html=_choose_file(config, "html"),
         compare=_find_results(config),

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
-from quarl_bench.judging.judge import ClaimRefuted, describe, judge_case, judge_claim
+from quarl_bench.judging.claim import JudgedCase, JudgedClaim
+from quarl_bench.judging.modes import describe
+from quarl_bench.judging.outcomes import ClaimRefuted
+from quarl_bench.judging.rules.cells import Keeps
 from quarl_bench.plugin.state import REGRESSION
 from quarl_bench.report.rows import build_case_row, build_claim_row
-from quarl_bench.spec import Measurement, Outcome, Source, Verdict
+from quarl_bench.spec import Measurement, Outcome, Verdict
 
 
 class VerdictFixture:
@@ -31,7 +33,7 @@ class VerdictFixture:
         """Record the row and raise what pytest is to show. With an `excuse` a refutation is an xfail of that reason."""
         node = self._request.node
         self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
-        line = f"{judged.id}: {judged.claim.sentence} ({judged.claim.locus}): {line}"
+        line = f"{judged.id}: {judged.claim.says} ({judged.claim.where}): {line}"
         if result.outcome in (Outcome.INCONCLUSIVE, Outcome.PARTIAL):
             if self._strict:
                 pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
@@ -62,7 +64,7 @@ class VerdictCheck(VerdictFixture):
         The row of a case that loses says which layers lose what, where the cell's fp32 `policies` are given.
         """
         judged: JudgedCase = self._request.getfixturevalue("case")
-        found = judge_case(judged, reference, measured)
+        found = judged.claim.require(Keeps).decide_case(judged, reference, measured)
         result = replace(found, caveats=(*found.caveats, *caveats))
         row = build_case_row(judged, reference, measured, result)
         if policies is not None and result.high is not None and result.high < result.threshold:
@@ -70,25 +72,19 @@ class VerdictCheck(VerdictFixture):
         return self._conclude(judged, row | _show(panels), result, describe(result))
 
     def check_cells(self, cells: Any) -> Verdict:
-        """Judge the item's sentence over `cells`, the fixture of that name."""
+        """Judge the item's sentence over `cells`, the fixture of that name or other evidence of the item."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
-        result = judge_claim(judged, cells)
-        return self._conclude(judged, build_claim_row(judged, cells, result), result, describe(result))
-
-    def check_result(
-        self, result: Verdict, source: Source = Source.MEASURED, *, panels: Sequence[Any] = (), runs: Any = None
-    ) -> Verdict:
-        """Take a verdict that was reached elsewhere: on runs that others published, on a design's numbers.
-
-        Where it was reached on our own `runs`, the row says on which policies it rests.
-        """
-        from quarl_bench.judging.collect import MeasuredCells
-
-        judged: JudgedClaim = self._request.getfixturevalue("claim")
-        row = build_claim_row(judged, MeasuredCells(), result) | {"source": str(source)} | _show(panels)
-        if runs is not None:
-            row["policies"] = runs.policies
+        judgement = judged.claim.judgement
+        result = judgement.decide(judged, cells)
+        row = build_claim_row(judged, cells, result) | _show(judgement.show(judged, cells))
         return self._conclude(judged, row, result, describe(result))
+
+    def check_result(self, result: Verdict) -> Verdict:
+        """Take a verdict that the bench reached, on what no fixture collects."""
+        from quarl_bench.judging.evidence import Evidence
+
+        judged: JudgedClaim = self._request.getfixturevalue("claim")
+        return self._conclude(judged, build_claim_row(judged, Evidence(), result), result, describe(result))
 
 
 def _show(panels: Sequence[Any]) -> dict[str, Any]:

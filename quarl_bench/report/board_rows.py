@@ -5,7 +5,7 @@ from typing import Any
 
 from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
 from quarl_bench.boards.timing import Comparison, Timing, count_since_boot
-from quarl_bench.judging.catalog import JudgedCase
+from quarl_bench.judging.claim import JudgedCase
 from quarl_bench.report.rows import identify_case
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.views.rows import Row
@@ -25,7 +25,7 @@ def build_board_row(
         notes += [describe_timing(timing) for timing in (compared.first, compared.second)]
     notes += [f"on this board since its boot: {name}" for name in count_since_boot(compared.after)]
     notes += [explanation] if verdict.outcome is not Outcome.REFUTED else []
-    if judged.claim.rule == "faster" and paper is not None:
+    if judged.claim.judgement.name == "faster" and paper is not None:
         ratio = paper["fp32"] / paper["int8"]
         notes += [f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x", *PAPER_CAVEATS]
     return {
@@ -38,8 +38,8 @@ def build_board_row(
         "faults": list(compared.faults),
         "paper": None if paper is None else {"reference": paper["fp32"], "value": paper["int8"], "unit": "ms"},
         "source": str(compared.board.source),
-        "sentence": judged.claim.sentence,
-        "locus": judged.claim.locus,
+        "sentence": judged.claim.says,
+        "locus": judged.claim.where,
         "known": explanation if verdict.outcome is Outcome.REFUTED else "",
         "verdict": str(verdict.outcome),
         "estimate": verdict.estimate,

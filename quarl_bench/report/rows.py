@@ -5,12 +5,13 @@ from dataclasses import asdict
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.experiments.measurement_key import name_preprocessing, runtime_versions
-from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
-from quarl_bench.judging.collect import MeasuredCells
-from quarl_bench.judging.judge import case_p_values, describe
+from quarl_bench.judging.claim import JudgedCase, JudgedClaim
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.judging.modes import describe
 from quarl_bench.judging.pairs import find_error
+from quarl_bench.judging.rules.cells import Keeps
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import Measurement, Source, Verdict
+from quarl_bench.spec import Measurement, Verdict
 from quarl_bench.views.rows import Row
 
 
@@ -27,7 +28,7 @@ def build_case_row(judged: JudgedCase, reference: Measurement, measured: Measure
         "measured": summarise(measured),
         "reference": summarise(reference),
         "paper": judged.paper_values,
-        "p_values": list(case_p_values(judged, reference, measured)),
+        "p_values": list(judged.claim.require(Keeps).find_p_values(judged, reference, measured)),
         "source": str(measured.source),
     } | _judged(judged, verdict)
 
@@ -38,7 +39,7 @@ def identify_case(judged: JudgedCase) -> Row:
     return {
         "id": judged.id,
         "claim": judged.claim.id,
-        "rule": judged.claim.rule,
+        "rule": judged.claim.judgement.name,
         "algo": case.algo,
         "env": case.environment,
         "scheme": case.scheme,
@@ -47,38 +48,42 @@ def identify_case(judged: JudgedCase) -> Row:
     }
 
 
-def build_claim_row(judged: JudgedClaim, cells: MeasuredCells, verdict: Verdict) -> Row:
+def build_claim_row(judged: JudgedClaim, cells: Evidence, verdict: Verdict) -> Row:
     """The row of one sentence over many cells; `errors` are relative losses of mean returns, per cell."""
     measurements = cells.measurements
     sources = sorted({str(m.source) for group in measurements.values() for m in group})
     errors = {name: find_error(m[0], m[1]) for name, m in measurements.items()}
     errors = {name: error for name, error in errors.items() if math.isfinite(error)}
-    return {
-        "kind": "claim",
-        "id": judged.id,
-        "claim": judged.claim.id,
-        "rule": judged.claim.rule,
-        "algo": judged.algo,
-        "env": "",
-        "scheme": judged.scheme,
-        "origin": judged.claim.origin,
-        "board": "",
-        "measured": {name: summarise(group[1]) for name, group in measurements.items()},
-        "reference": {name: summarise(group[0]) for name, group in measurements.items()},
-        "errors": errors,
-        "mean_absolute_error": sum(map(abs, errors.values())) / len(errors) if errors else None,
-        "ratios": cells.ratios,
-        "orders": cells.orders,
-        "histograms": {
-            environment: {name: asdict(histogram) for name, histogram in found.items()}
-            for environment, found in cells.histograms.items()
-        },
-        "curves": cells.curves,
-        "runs": cells.runs,
-        "states": judged.claim.against if cells.curves else "",
-        "paper": None,
-        "source": sources[0] if sources else str(Source.MEASURED),
-    } | _judged(judged, verdict)
+    return (
+        {
+            "kind": "claim",
+            "id": judged.id,
+            "claim": judged.claim.id,
+            "rule": judged.claim.judgement.name,
+            "algo": judged.algo,
+            "env": "",
+            "scheme": judged.scheme,
+            "origin": judged.claim.origin,
+            "board": "",
+            "measured": {name: summarise(group[1]) for name, group in measurements.items()},
+            "reference": {name: summarise(group[0]) for name, group in measurements.items()},
+            "errors": errors,
+            "mean_absolute_error": sum(map(abs, errors.values())) / len(errors) if errors else None,
+            "ratios": cells.ratios,
+            "orders": cells.orders,
+            "histograms": {
+                environment: {name: asdict(histogram) for name, histogram in found.items()}
+                for environment, found in cells.histograms.items()
+            },
+            "curves": cells.curves,
+            "runs": cells.runs,
+            "states": cells.states if cells.curves else "",
+            "paper": None,
+            "source": sources[0] if sources else str(cells.source),
+        }
+        | ({"policies": cells.hashes} if cells.hashes else {})
+        | _judged(judged, verdict)
+    )
 
 
 def summarise(measurement: Measurement) -> Row:
@@ -117,4 +122,4 @@ def state_verdict(verdict: Verdict) -> Row:
 
 def _judged(judged: JudgedCase | JudgedClaim, verdict: Verdict) -> Row:
     claim = judged.claim
-    return {"sentence": claim.sentence, "locus": claim.locus, "known": judged.known} | state_verdict(verdict)
+    return {"sentence": claim.says, "locus": claim.where, "known": judged.known} | state_verdict(verdict)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from quarl_bench.judging.catalog import Claim, expand_cases, expand_claims
+from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.views.rows import Row
 
@@ -37,9 +37,9 @@ def list_unjudged(rows: Sequence[Row], skipped: Iterable[str]) -> tuple[Unjudged
         missing = [name for name in _list_ids(claim) if (claim.id, name) not in judged]
         if missing:
             explained = sum(name in names for name in missing)
-            entries.append(Unjudged(claim.id, claim.sentence, claim.locus, explained, len(missing) - explained))
+            entries.append(Unjudged(claim.id, claim.says, claim.where, explained, len(missing) - explained))
     return tuple(entries)
 
 
 def _list_ids(claim: Claim) -> Iterator[str]:
-    yield from (judged.id for judged in (expand_cases(claim) if claim.kind == "case" else expand_claims(claim)))
+    yield from (judged.id for judged in expand(claim))

@@ -12,7 +12,7 @@ from quarl_bench.distributed import engine, grid
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths, Train
-from quarl_bench.papers.lqcc.own_runs import Runs, average
+from quarl_bench.papers.lqcc.runs.own import Runs, average
 from quarl_bench.spec import Case
 from tests.support.engine import run_alone
 from tests.support.places import ROOT

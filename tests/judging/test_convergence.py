@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quarl_bench.judging.collect import collect
+from quarl_bench.judging.judge import judge_claim
 
 from quarl_bench.errors import SpecError
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths
-from quarl_bench.judging.catalog import expand_claims
-from quarl_bench.judging.collect import collect
+from quarl_bench.judging.claim import expand_claims
 from quarl_bench.judging.convergence import (
     find_level,
     find_time,
@@ -18,7 +19,6 @@ from quarl_bench.judging.convergence import (
     judge_sooner,
     read_curves,
 )
-from quarl_bench.judging.judge import judge_claim
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.report.documents import Document

@@ -10,7 +10,7 @@ from stable_baselines3.common.envs import FakeImageEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from quarl_bench.errors import SpecError
-from quarl_bench.judging.catalog import expand_cases, expand_claims
+from quarl_bench.judging.claim import expand_cases, expand_claims
 from quarl_bench.judging.step_times import (
     EXCEEDS,
     IDLES,

@@ -87,7 +87,7 @@ def compare(
     """Judge the `other` policy (itself, its hash, its scheme) against the `base` one (itself, its scheme)."""
     from quarl_bench.evaluation.rollouts import TEST_SEEDS, collect_observations, measure
     from quarl_bench.evaluation.state_agreement import compare_states
-    from quarl_bench.judging.judge import describe
+    from quarl_bench.judging.modes import describe
     from quarl_bench.judging.retention import judge_retention
     from quarl_bench.policies.clipping import count_clipped
     from quarl_bench.report.rows import summarise

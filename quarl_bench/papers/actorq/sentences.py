@@ -5,7 +5,8 @@ name; a ratio of CPU seconds is disturbed less than one of wall clock.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,16 @@ from quarl_bench.actorq.comparison import BASE, find_target, name_twins
 from quarl_bench.actorq.evaluator import find_time
 from quarl_bench.actorq.record import RECORD, Record, read_acting, read_record
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.errors import StoreError
+from quarl_bench.errors import MissingBaseline, StoreError
 from quarl_bench.judging import statistics as stats
+from quarl_bench.judging.claim import JudgedClaim
+from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.retention import conclude, judge_retention, name_scope
 from quarl_bench.spec import Measurement, Outcome, Verdict, name_seeds
 
 Pair = tuple[Record, Record]  # the run in the precision that is compared with, and the one that is judged
 FEWEST = 3  # pairs that a plan asks for
-STEP = ("environment", "inference")
-PULL = ("pull", "decompress", "deserialize")
-LOAD = ("load",)
+VARIABLE = "QUARL_ACTORQ_RUNS"  # names the folder of the records
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -101,14 +102,17 @@ def judge_return(pairs: Sequence[Pair], margin: float) -> Verdict:
     return judge_retention(reference, candidate, margin=margin, cap=cap)
 
 
-JUDGES: dict[str, Callable[[Sequence[Pair], float], Verdict]] = {
-    "actorq-time": judge_time,
-    "actorq-return": judge_return,
-    "actorq-step": lambda pairs, threshold: judge_stages(pairs, STEP, threshold),
-    "actorq-pull": lambda pairs, threshold: judge_stages(pairs, PULL, threshold),
-    "actorq-load": lambda pairs, threshold: judge_stages([pair[::-1] for pair in pairs], LOAD, threshold),
-    "actorq-energy": lambda pairs, threshold: judge_time(pairs, threshold, "cpu"),
-}
+def collect_pairs(item: JudgedClaim) -> Evidence:
+    """The pairs of an item's runs in $QUARL_ACTORQ_RUNS; MissingBaseline, with the command, where there are none."""
+    (cell,) = item.cases
+    folder = os.environ.get(VARIABLE)
+    pairs = [] if not folder else pair_records(read_records(Path(folder)), cell.algo, cell.environment, cell.scheme)
+    if not pairs:
+        raise MissingBaseline(
+            f"no paired runs of {cell.algo} {cell.environment} in {folder or VARIABLE}: make them with "
+            f"`quarl actorq {cell.algo} {cell.environment} --precision fp32,{cell.scheme} --seeds 0..2`"
+        )
+    return Evidence(own=pairs)
 
 
 def _measure(records: Sequence[Record]) -> Measurement:

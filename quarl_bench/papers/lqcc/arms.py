@@ -5,7 +5,6 @@ Training seeds of two arms cannot be paired, so intervals are Welch's t over pol
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ from quarl_bench.papers.lqcc.parity import (
     from_interval,
     partial,
 )
-from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.papers.lqcc.runs.tasks import limit_to
+from quarl_bench.spec import Verdict
 
 Curves = Sequence[Sequence[Mapping[str, Any]]]  # per training seed, points with timesteps and mean
 
@@ -72,13 +72,15 @@ def judge_same_learning(
     return from_interval(conclude(found[1:], -margin, margin), found, margin, min(map(len, pair)))
 
 
-def judge_normalization(tasks: Mapping[str, tuple[Summary, Summary]], missing: Sequence[str] = ()) -> Verdict:
-    """Judge "normalized observations return more than raw ones, on average over these tasks"; raw come first.
+def judge_normalization(
+    tasks: Mapping[str, tuple[Summary, Summary]], threshold: float, missing: Sequence[str] = ()
+) -> Verdict:
+    """Judge "normalized observations return more than raw ones, by more than `threshold`, on average"; raw come first.
 
     Estimate and interval are shares of each task's raw return, by stratified Welch. Partial with tasks `missing`.
     """
     if not tasks:
-        return partial(0.0, missing)
+        return partial(threshold, missing)
     pairs = list(tasks.values())
     found = average_estimates(
         [compare_summaries(*pair).estimate for pair in pairs],
@@ -86,22 +88,24 @@ def judge_normalization(tasks: Mapping[str, tuple[Summary, Summary]], missing: S
     )
     lines = [f"{task}: {_describe(*pair)}" for task, pair in tasks.items()]
     policies = min(group.policies for pair in pairs for group in pair)
-    verdict = from_interval(conclude(found[1:], 0.0, math.inf), found, 0.0, policies, ["these tasks only", *lines])
-    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
+    outcome = conclude(found[1:], threshold, math.inf)
+    return limit_to(from_interval(outcome, found, threshold, policies, ["these tasks only", *lines]), missing)
 
 
-def judge_higher(tasks: Mapping[str, tuple[Returns, Returns, Returns]], missing: Sequence[str] = ()) -> Verdict:
-    """Judge "the second arm returns more than the third, on average over these tasks", in shares of the first's return.
+def judge_higher(
+    tasks: Mapping[str, tuple[Returns, Returns, Returns]], threshold: float, missing: Sequence[str] = ()
+) -> Verdict:
+    """Judge "the second arm returns more than the third by more than `threshold` of the first's return", on average.
 
     Stratified Welch; partial with tasks `missing`.
     """
     if not tasks:
-        return partial(0.0, missing)
+        return partial(threshold, missing)
     found = average_differences({task: (unit, [more], [less]) for task, (unit, more, less) in tasks.items()})
     lines = [f"{task}: {less.mean():.4g} and {more.mean():.4g}" for task, (_, more, less) in tasks.items()]
     policies = min(returns.size for arms in tasks.values() for returns in arms)
-    verdict = from_interval(conclude(found[1:], 0.0, math.inf), found, 0.0, policies, ["these tasks only", *lines])
-    return replace(verdict, outcome=Outcome.PARTIAL, missing=tuple(missing)) if missing else verdict
+    outcome = conclude(found[1:], threshold, math.inf)
+    return limit_to(from_interval(outcome, found, threshold, policies, ["these tasks only", *lines]), missing)
 
 
 def _average_both(

@@ -13,11 +13,10 @@ import numpy as np
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging import statistics as stats
-from quarl_bench.judging.catalog import Claim
-from quarl_bench.judging.census import SHARE, count_certain
+from quarl_bench.judging.census import count_certain
+from quarl_bench.judging.claim import Claim
 from quarl_bench.judging.retention import conclude
 from quarl_bench.papers.lqcc.parity import (
-    VARIANTS,
     Parity,
     Returns,
     average_differences,
@@ -27,8 +26,7 @@ from quarl_bench.papers.lqcc.parity import (
     partial,
     replay_rule,
 )
-from quarl_bench.papers.lqcc.selection import BITS, Configuration, Selection, resample, select, vary_rule
-from quarl_bench.papers.lqcc.tasks import (
+from quarl_bench.papers.lqcc.runs.tasks import (
     Tasks,
     collect_returns,
     count_fewest,
@@ -37,14 +35,15 @@ from quarl_bench.papers.lqcc.tasks import (
     limit_to,
     sweep_bits,
 )
+from quarl_bench.papers.lqcc.selection import BITS, Configuration, Selection, resample, select, vary_rule
 from quarl_bench.spec import Outcome, Verdict
 
 FEW = range(2, 5)  # bits at which section 3.1 sees differences
 FLAT = range(3, 8)  # output bits that do not matter
 
 
-def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
-    """Judge "quantized policies match fp32 in most cells" over all tasks and `bits` of a scope."""
+def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int], threshold: float) -> Verdict:
+    """Judge "quantized policies match fp32 in a share `threshold` of the cells", over tasks and `bits` of a scope."""
 
     def judge(ready: Tasks) -> Verdict:
         return _judge_cells(
@@ -57,14 +56,15 @@ def judge_parity(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
                     },
                 )
                 for task, (reference, find) in ready.items()
-            }
+            },
+            threshold,
         )
 
-    return _judge_ready(tasks, sweep_bits(scope, bits), SHARE, judge)
+    return _judge_ready(tasks, sweep_bits(scope, bits), threshold, judge)
 
 
-def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
-    """Judge "the selected configurations match fp32" on those tasks that were run; partial without the others."""
+def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration], threshold: float) -> Verdict:
+    """Judge "the selected configurations match fp32 in a share `threshold` of the tasks"; partial without some."""
     found = {task: (tasks[task][0], tasks[task][1](configuration)) for task, configuration in chosen.items()}
     ready = {
         task: (base, {task: other})
@@ -72,11 +72,11 @@ def judge_selected(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict
         if other is not None and min(base.size, other.size) > 1
     }
     missing = [f"{task}: {name}" for task in sorted(chosen) for name in find_gaps(*tasks[task], [chosen[task]])]
-    return limit_to(_judge_cells(ready), missing) if ready else partial(SHARE, missing)
+    return limit_to(_judge_cells(ready, threshold), missing) if ready else partial(threshold, missing)
 
 
-def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]]) -> Verdict:
-    """Of fp32's returns and those of named cells, by task: the paper's rule, exact; supported from 80% of the cells.
+def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]], threshold: float) -> Verdict:
+    """Of fp32's returns and those of named cells, by task: the paper's rule, exact; supported from `threshold` of them.
 
     The sentences are about the means of these runs, and ten policies hardly ever decide where a true mean lies beside
     a band one SD wide. What an interval says of the difference stands in the caveats, and in how many cells it is
@@ -102,12 +102,14 @@ def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]]) -> 
         caveats.append(f"an interval says below fp32 in {len(below)}: {', '.join(below)}")
     share = 1 - len(outside) / n
     policies = min(returns.size for pair in cells.values() for returns in pair)
-    outcome = Outcome.SUPPORTED if share >= SHARE else Outcome.REFUTED
-    return replay_rule(outcome, share, SHARE, policies, caveats)
+    outcome = Outcome.SUPPORTED if share >= threshold else Outcome.REFUTED
+    return replay_rule(outcome, share, threshold, policies, caveats)
 
 
-def judge_bottleneck(tasks: Tasks, other: str, worst: str = "input", bits: Sequence[int] = FEW) -> Verdict:
-    """Judge "at equal bits the scope `other` keeps more of fp32's return than the scope `worst` does".
+def judge_bottleneck(
+    tasks: Tasks, other: str, worst: str = "input", bits: Sequence[int] = FEW, threshold: float = 0.0
+) -> Verdict:
+    """Judge "at equal bits the scope `other` keeps more than `threshold` more of fp32's return than `worst` does".
 
     Estimate and interval are the mean over tasks and bits of that advantage, as a share of the fp32 return.
     """
@@ -130,9 +132,9 @@ def judge_bottleneck(tasks: Tasks, other: str, worst: str = "input", bits: Seque
         if against:
             cells = f"{len(against)} of {len(groups) * len(bits)} cells"
             caveats.append(f"the {worst} does better in {cells}: {', '.join(against)}")
-        return from_interval(conclude(found[1:], 0.0, math.inf), found, 0.0, count_fewest(ready), caveats)
+        return from_interval(conclude(found[1:], threshold, math.inf), found, threshold, count_fewest(ready), caveats)
 
-    return _judge_ready(tasks, [*sweep_bits(other, bits), *sweep_bits(worst, bits)], 0.0, judge)
+    return _judge_ready(tasks, [*sweep_bits(other, bits), *sweep_bits(worst, bits)], threshold, judge)
 
 
 def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
@@ -156,10 +158,10 @@ def judge_output(tasks: Tasks, margin: float = 0.05) -> Verdict:
     return _judge_ready(tasks, sweep_bits("output", (*FLAT, 8)), margin, judge)
 
 
-def judge_cost(tasks: Tasks, few: Configuration, many: Configuration | None = None) -> Verdict:
-    """Judge "`few` returns less than `many`, by default 8 bits everywhere", on average over tasks.
+def judge_cost(tasks: Tasks, few: Configuration, many: Configuration | None = None, threshold: float = 0.0) -> Verdict:
+    """Judge "`few` returns less than `many`, by default 8 bits everywhere", by more than `threshold`, over tasks.
 
-    Estimate and interval are that difference, as a share of the fp32 return.
+    Estimate and interval are `few` minus `many`, as a share of the fp32 return.
     """
     against = many or Configuration()
 
@@ -169,16 +171,17 @@ def judge_cost(tasks: Tasks, few: Configuration, many: Configuration | None = No
             for task, (reference, find) in ready.items()
         }
         found = average_differences(groups)
-        return from_interval(conclude((-found.high, -found.low), 0.0, math.inf), found, 0.0, count_fewest(ready), [])
+        outcome = conclude((-found.high, -found.low), threshold, math.inf)
+        return from_interval(outcome, found, -threshold or 0.0, count_fewest(ready), [])
 
-    return _judge_ready(tasks, (few, against), 0.0, judge)
+    return _judge_ready(tasks, (few, against), -threshold or 0.0, judge)
 
 
-def judge_input_bits(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdict:
+def judge_input_bits(tasks: Tasks, chosen: Mapping[str, Configuration], threshold: float) -> Verdict:
     """Judge "with the chosen core and width fewer input bits match fp32 than with 8 bits and full width".
 
     By the paper's rule, exact: the estimate is the share of those tasks in which some input matches either way, and
-    the sentence holds from 80% of them.
+    the sentence holds from `threshold` of them.
     """
     rule, before, after = Parity(), sweep_bits("input", BITS), {}
     for task, configuration in chosen.items():
@@ -194,16 +197,16 @@ def judge_input_bits(tasks: Tasks, chosen: Mapping[str, Configuration]) -> Verdi
     }
     both = {task: (first, last) for task, (first, last) in fewest.items() if first is not None and last is not None}
     if not both:
-        return partial(SHARE, missing)
+        return partial(threshold, missing)
     share = sum(last < first for first, last in both.values()) / len(both)
     caveats = [f"{task}: {first or 'none'} to {last or 'none'} bits" for task, (first, last) in fewest.items()]
-    outcome = Outcome.SUPPORTED if share >= SHARE else Outcome.REFUTED
+    outcome = Outcome.SUPPORTED if share >= threshold else Outcome.REFUTED
     policies = count_fewest({task: tasks[task] for task in both})
-    return limit_to(replay_rule(outcome, share, SHARE, policies, caveats), missing)
+    return limit_to(replay_rule(outcome, share, threshold, policies, caveats), missing)
 
 
-def judge_gain(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
-    """Judge "with these bits in this scope the return is above fp32's", on average over tasks and bits."""
+def judge_gain(tasks: Tasks, scope: str, bits: Sequence[int], threshold: float = 0.0) -> Verdict:
+    """Judge "with these bits in this scope the return is above fp32's by more than `threshold` of it", on average."""
 
     def judge(ready: Tasks) -> Verdict:
         groups = {
@@ -213,20 +216,20 @@ def judge_gain(tasks: Tasks, scope: str, bits: Sequence[int]) -> Verdict:
         found = average_differences(groups)
         above = sum(cell.mean() > reference.mean() for reference, cells, _ in groups.values() for cell in cells)
         caveats = [f"the mean is above fp32's in {above} of {len(groups) * len(bits)} cells"]
-        return from_interval(conclude(found[1:], 0.0, math.inf), found, 0.0, count_fewest(ready), caveats)
+        return from_interval(conclude(found[1:], threshold, math.inf), found, threshold, count_fewest(ready), caveats)
 
-    return _judge_ready(tasks, sweep_bits(scope, bits), 0.0, judge)
+    return _judge_ready(tasks, sweep_bits(scope, bits), threshold, judge)
 
 
-def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
-    """Judge "the rule selects what Table 1 prints" by replaying it: exact, without an interval.
+def judge_table(tasks: Tasks, printed: Mapping[str, Configuration], threshold: float) -> Verdict:
+    """Judge "the rule selects what Table 1 prints in a share `threshold` of the tasks" by replaying it: exact.
 
     Estimate is the share of tasks. Caveats say what the interval says about each selected configuration. What the rule
     asked for has to be there, and no more: a step ends at its first match.
     """
     selections, missing = replay({task: tasks[task] for task in printed})
     if not selections:
-        return partial(1.0, missing)
+        return partial(threshold, missing)
     equal = [found.is_printed(printed[task]) for task, found in selections.items()]
     share = float(np.mean(equal))
     differences = {task: found.chosen.difference for task, found in selections.items()}
@@ -245,19 +248,20 @@ def judge_table(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
 
         lines.append(f"with policies drawn again from these, the same is selected: {shares}")
     policies = min(found.chosen.found.policies for found in selections.values())
-    outcome = Outcome.SUPPORTED if all(equal) else Outcome.REFUTED
-    return limit_to(replay_rule(outcome, share, 1.0, policies, lines), missing)
+    outcome = Outcome.SUPPORTED if share >= threshold else Outcome.REFUTED
+    return limit_to(replay_rule(outcome, share, threshold, policies, lines), missing)
 
 
-def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Verdict:
-    """Judge "of all variants of the rule only the one-sided one with the sample SD selects what Table 1 prints".
+def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration], threshold: float) -> Verdict:
+    """Judge "of all variants of the rule the one-sided one with the sample SD, and at most a share `threshold` of them,
+    selects what Table 1 prints".
 
     Exact; estimate is the share of variants that do. Caveats say which variant changes which task.
     """
     chosen = {task: tasks[task] for task in printed}
     missing = replay(chosen)[1]
     if missing:
-        return partial(1 / len(VARIANTS), missing)
+        return partial(threshold, missing)
     changes = vary_rule(chosen, printed)
     share = sum(not others for others in changes.values()) / len(changes)
     caveats = [
@@ -265,9 +269,9 @@ def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration]) -> Ver
         + (", ".join(f"{task} ({_tell(other)})" for task, other in others.items()) or "no task")
         for rule, others in changes.items()
     ]
-    alone = [rule for rule, others in changes.items() if not others] == [Parity()]
-    outcome = Outcome.SUPPORTED if alone else Outcome.REFUTED
-    return replay_rule(outcome, share, 1 / len(changes), count_fewest(tasks), caveats)
+    selecting = [rule for rule, others in changes.items() if not others]
+    outcome = Outcome.SUPPORTED if Parity() in selecting and share <= threshold else Outcome.REFUTED
+    return replay_rule(outcome, share, threshold, count_fewest(tasks), caveats)
 
 
 def read_printed(claim: Claim) -> dict[str, Configuration]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from quarl_bench.judging.catalog import Claim
+from quarl_bench.judging.claim import Claim
 from quarl_bench.papers.lqcc.figures import OURS
 from quarl_bench.views.rows import Row, Rows, list_notes
 from quarl_bench.views.table import OPEN, TableView, format_number, format_spread, judge_cell
@@ -60,10 +60,10 @@ def _view_sentences(claims: Mapping[str, Claim], found: Rows) -> TableView:
     lines = []
     for name, claim in claims.items():
         own = claims.get(f"{name}-own")
-        if claim.origin == AUTHORS_ORIGIN and own is not None and claim.locus.startswith("section"):
+        if claim.origin == AUTHORS_ORIGIN and own is not None and claim.where.startswith("section"):
             for scheme in claim.schemes:
                 rows = [found.find(each.id, algo="sac", scheme=scheme) for each in (claim, own)]
-                lines.append((claim.sentence, scheme, *(_tell(row) for row in rows)))
+                lines.append((claim.says, scheme, *(_tell(row) for row in rows)))
     head = ("sentence", "scheme", "on the authors' runs", "on ours")
     note = "Of every sentence that both judge: verdict, estimate and limits; partial where ours lack configurations."
     return TableView("LQCC, sections 3.1 and 3.2", note, head, tuple(lines))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from quarl_bench.judging.catalog import Claim
+from quarl_bench.judging.claim import Claim
 from quarl_bench.views.rows import Row, Rows
 from quarl_bench.views.table import OPEN, TableView, format_number, format_percent, format_range, judge_cell
 

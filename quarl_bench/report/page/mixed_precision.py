@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from quarl_bench.judging.catalog import JudgedCase, JudgedClaim
+from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.statistics import average_tasks
 from quarl_bench.judging.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
 from quarl_bench.report.page.plots import INK, MARKERS, SERIES, fix_style, tidy
@@ -37,7 +37,7 @@ def build_step_time_row(
         "kind": "timing",
         "id": judged.id,
         "claim": judged.claim.id,
-        "rule": judged.claim.rule,
+        "rule": judged.claim.judgement.name,
         "algo": cell.algo,
         "env": cell.environment if isinstance(judged, JudgedCase) else "",
         "scheme": precision,
@@ -60,8 +60,8 @@ def build_step_time_row(
         "paper": None if single is None else {"reference": single["fp32"], "value": single["mixed"], "unit": "min"},
         "paper_gains": {name: row["fp32"] / row["mixed"] for name, row in paper.items()},
         "source": str(Source.MEASURED),
-        "sentence": judged.claim.sentence,
-        "locus": judged.claim.locus,
+        "sentence": judged.claim.says,
+        "locus": judged.claim.where,
         "known": "; ".join(notes) if refuted else "",
         **state_verdict(verdict),
         "caveats": [*([] if refuted else notes), *minutes, *PAPER_CAVEATS],

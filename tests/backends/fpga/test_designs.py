@@ -21,9 +21,9 @@ from quarl_bench.backends.fpga.tools.netlist import count_cells, find_longest_pa
 from quarl_bench.backends.fpga.tools.vivado import read_reports
 from quarl_bench.backends.fpga.vectors import draw_inputs
 from quarl_bench.errors import DeploymentError, SpecError
-from quarl_bench.papers.lqcc.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
-from quarl_bench.papers.lqcc.hardware import judge_fit, judge_latency, judge_model, judge_speedup
-from quarl_bench.papers.lqcc.hardware_comparison import Fit
+from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
+from quarl_bench.papers.lqcc.hardware.comparison import Fit
+from quarl_bench.papers.lqcc.hardware.latency import judge_fit, judge_latency, judge_model, judge_speedup
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation
 from quarl_bench.quantization.requantize import Requantization

@@ -26,7 +26,7 @@ from quarl_bench.backends.fpga.tools.yowasp import Tool
 from quarl_bench.backends.fpga.vectors import draw_inputs
 from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreError
-from quarl_bench.papers.lqcc.architectures import ARCHITECTURES, Architecture, draw_net, draw_policy
+from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, draw_policy
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet

@@ -6,7 +6,7 @@ import pytest
 
 from quarl_bench.actorq.breakdown import ACTING, LEARNING
 from quarl_bench.errors import StoreError
-from quarl_bench.judging.catalog import expand_claims
+from quarl_bench.judging.claim import expand_claims
 from quarl_bench.papers.actorq.sentences import JUDGES, judge_ratio, pair_records, read_records
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.spec import Outcome

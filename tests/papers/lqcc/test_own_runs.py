@@ -11,7 +11,7 @@ from quarl_bench.errors import MissingBaseline, StoreError
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.papers.lqcc.arms import average_curves
-from quarl_bench.papers.lqcc.own_runs import Runs, read_curves
+from quarl_bench.papers.lqcc.runs.own import Runs, read_curves
 from quarl_bench.papers.lqcc.selection import Configuration
 from quarl_bench.papers.lqcc.sentences import judge_parity, judge_selected
 from quarl_bench.spec import Case, Outcome, PolicySpec

@@ -18,7 +18,7 @@ from quarl_bench.cli import main
 from quarl_bench.errors import QuarlError, SpecError, StoreError
 from quarl_bench.papers.lqcc import selection
 from quarl_bench.papers.lqcc.parity import VARIANTS, Parity, average_differences, band_p_values, compare
-from quarl_bench.papers.lqcc.published import TASKS, read_published
+from quarl_bench.papers.lqcc.runs.published import TASKS, read_published
 from quarl_bench.papers.lqcc.search import Search
 from quarl_bench.papers.lqcc.selection import (
     BITS,

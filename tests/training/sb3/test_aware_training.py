@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from quarl_bench.judging.collect import collect
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, SpecError, StoreError
 from quarl_bench.evaluation.exploration import collect_random_states, measure_variance
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths, Train
-from quarl_bench.judging.catalog import JudgedClaim
-from quarl_bench.judging.collect import collect
+from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.policies.storage.folder import load_stored

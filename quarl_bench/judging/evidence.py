@@ -1,60 +1,83 @@
-"""From a claim item to what its rule judges: measurements per cell, or weight spreads per task, from the store."""
+"""From a claim's item to what its judgement decides on: measurements per cell, weights or curves, from the store."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.experiments.cells import FP32, MOST, Cells, PolicySet
-from quarl_bench.judging.catalog import JudgedClaim
+from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.convergence import Curve, read_curves
 from quarl_bench.judging.exploration import FULL_PRECISION_BITS, Arm, compare_arms, order_arms, read_arm
-from quarl_bench.judging.rules import RULES, AxisKind
+from quarl_bench.judging.pairs import ANCHOR, align, is_anchored, pair_up
 from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.quantization.weight_statistics import Histogram, WeightStatistics, list_histograms, measure_weights
-from quarl_bench.spec import Case, Measurement
+from quarl_bench.spec import Case, Measurement, Source
 
 RELATIVE_RMSE_SCHEME = "w8"
 ABSENT = (MissingBaseline, MissingExtra, SpecError)  # SpecError: no recipe yet for a cell of the paper
+Measured = Mapping[str, tuple[Measurement, ...]]  # by cell: fp32, the scheme, and what it is compared with
 
 
 @dataclass(frozen=True)
-class MeasuredCells:
-    """What a claim item judges: measurements, fp32 first, or a number per cell.
+class Evidence:
+    """What an item's judgement decides on: measurements, fp32 first, or a number per cell.
 
     `ratios` are of this algorithm's spread over the other's, or of fp32's peakedness over an arm's; `orders` are rank
-    correlations of bits and peakedness; `curves` holds, per cell and arm, the points that they were computed from.
-    `runs` are learning curves per cell and precision of training, fp32's first, one per training seed.
-    `histograms` shows, per task and algorithm, all weights of the first policy.
+    correlations of bits and peakedness; `curves` holds, per cell and arm, the points that they were computed from, in
+    the states called `states`. `runs` are learning curves per cell and precision of training, fp32's first, one per
+    training seed. `histograms` shows, per task and algorithm, all weights of the first policy. `own` is what a paper's
+    judgement collected for itself, `beside` what the page shows beside it, `hashes` the policies it rests on, by case.
     """
 
     measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)  # argmax; `sampled` is inside
-    spreads: dict[str, float] = field(default_factory=dict)  # of the fp32 weights, per cell, where the rule asks
+    spreads: dict[str, float] = field(default_factory=dict)  # of the fp32 weights, per cell, where it is asked for
     ratios: dict[str, float] = field(default_factory=dict)
     orders: dict[str, float] = field(default_factory=dict)
     curves: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    states: str = ""
     runs: dict[str, dict[str, list[Curve]]] = field(default_factory=dict)
     histograms: dict[str, dict[str, Histogram]] = field(default_factory=dict)
+    own: Any = None
+    beside: Any = None
+    hashes: dict[str, list[str]] = field(default_factory=dict)
+    source: Source = Source.MEASURED
     policies: int = 0
     missing: tuple[str, ...] = ()
 
+    def split_modes(self) -> list[Measured]:
+        """The measurements with argmax actions and, where some cell has them, with sampled ones."""
+        modes: list[Measured] = [self.measurements]
+        if any(measurement.sampled for group in self.measurements.values() for measurement in group):
+            modes.append({name: tuple(m.sampled or m for m in group) for name, group in self.measurements.items()})
+        return modes
 
-def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
-    """Measure every cell of `judged` that has policies, training them if that is allowed; list the others."""
-    if judged.claim.rule == "wider":
-        return _collect_spreads(cells, judged)
-    if judged.claim.rule == "count":
-        return _count(cells, judged)
-    rule = RULES[judged.claim.rule]
-    if rule.curves:
-        return (_collect_curves if rule.against is AxisKind.STATES else _collect_runs)(cells, judged)
+    def find_caps(self, item: JudgedClaim) -> dict[str, float | None]:
+        """The highest possible returns of the cells that were measured, None where there is none."""
+        cases = (case for case in item.cases if case.id in self.measurements)
+        return {case.id: find_environment(case.environment).cap for case in cases}
+
+    def pair_runs(self, scheme: str) -> tuple[dict[str, tuple[list[Curve], list[Curve]]], dict[str, float]]:
+        """By cell the curves in fp32 and under `scheme`, and the highest returns, of which levels are shares."""
+        runs = {name: (arms[FP32], arms[scheme]) for name, arms in self.runs.items()}
+        return runs, {name: _require_cap(name.partition("-")[2]) for name in runs}
+
+
+def collect_returns(cells: Cells, item: JudgedClaim, statistic: str = "") -> Evidence:
+    """Measure every cell of `item` that has policies, training them if that is allowed; list the others.
+
+    Per cell: fp32, the item's scheme, and the one it is compared with. With a `statistic` also the spread of weights.
+    """
     measurements: dict[str, tuple[Measurement, ...]] = {}
     spreads: dict[str, float] = {}
     missing: list[str] = []
-    tracks = judged.claim.rule == "tracks"
-    schemes = (FP32, judged.scheme, *((judged.against,) if judged.against else ()))
-    for case in judged.cases:
+    schemes = (FP32, item.scheme, *((item.against,) if item.against else ()))
+    for case in item.cases:
         policies = _find(cells, case, missing)
         if policies is None:
             continue
@@ -64,10 +87,28 @@ def collect(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
             missing.append(case.id)
             continue
         measurements[case.id] = tuple(cells.measure(each) for each in quantized)
-        if tracks:
-            spreads[case.id] = measure_spread(policies, judged.claim.against)
+        if statistic:
+            spreads[case.id] = measure_spread(policies, statistic)
     fewest = min((len(group[0].policies) for group in measurements.values()), default=0)
-    return MeasuredCells(measurements, spreads, policies=fewest, missing=tuple(missing))
+    return Evidence(measurements, spreads, policies=fewest, missing=tuple(missing))
+
+
+def average_tasks(values: Mapping[str, float]) -> dict[str, float]:
+    """By task, the mean over the cells `<algo>-<task>...`: algorithms on one task are no two draws of a task."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for name, value in values.items():
+        groups[name.split("-")[1]].append(value)
+    return {task: float(np.mean(group)) for task, group in groups.items()}
+
+
+def name_flaws(measured: Measured) -> tuple[Measured, tuple[str, ...]]:
+    """The cells whose mean fp32 return is a unit of an error, and a line for each of the others.
+
+    Relative errors mean nothing where fp32's return is near 0.
+    """
+    reasons = {name: _find_flaw(group[0]) for name, group in measured.items()}
+    notes = tuple(f"left out: {name} has {reason}" for name, reason in reasons.items() if reason)
+    return {name: group for name, group in measured.items() if not reasons[name]}, notes
 
 
 def measure_spread(policies: PolicySet, statistic: str) -> float:
@@ -75,32 +116,33 @@ def measure_spread(policies: PolicySet, statistic: str) -> float:
     return float(np.mean([_read(_pool(policy.net), statistic) for policy in policies.policies]))
 
 
-def _count(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+def list_present(cells: Cells, item: JudgedClaim) -> Evidence:
     """Which cases have policies; nothing is measured."""
     missing: list[str] = []
-    for case in judged.cases:
+    for case in item.cases:
         try:
             cells.quantize(cells.find_policies(case), case.scheme)
         except ABSENT:
             missing.append(case.id)
-    return MeasuredCells(missing=tuple(missing))
+    return Evidence(missing=tuple(missing))
 
 
-def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
-    found = MeasuredCells()
+def collect_spreads(cells: Cells, item: JudgedClaim, than: str, than_origin: str = "") -> Evidence:
+    """In every task the ratio of a statistic of the weights, that of the item's scheme, over algorithm `than`'s."""
+    found = Evidence()
     missing: list[str] = []
     counts: list[int] = []
-    for case in judged.cases:
+    for case in item.cases:
         wide, narrow = (
             _find(cells, Case(algo, case.environment, FP32, origin), missing)
             for algo, origin in (
                 (case.algo, case.origin),
-                (judged.claim.against, judged.claim.against_origin or case.origin),
+                (than, than_origin or case.origin),
             )
         )
         if wide is not None and narrow is not None:
             counts += [len(wide.members), len(narrow.members)]
-            spreads = [measure_spread(policies, judged.scheme) for policies in (wide, narrow)]
+            spreads = [measure_spread(policies, item.scheme) for policies in (wide, narrow)]
             found.ratios[case.environment] = spreads[0] / spreads[1]
             found.histograms[case.environment] = {
                 " ".join(filter(None, (s.case.algo, s.case.origin))): _draw_histogram(s) for s in (wide, narrow)
@@ -108,21 +150,20 @@ def _collect_spreads(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
     return replace(found, policies=min(counts, default=0), missing=tuple(missing))
 
 
-def _collect_curves(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+def collect_exploration(cells: Cells, item: JudgedClaim, states: str) -> Evidence:
     """Per cell, the learning curves of fp32 and of the judged arms; a cell counts when all of them are there."""
-    found = MeasuredCells()
     missing: list[str] = []
     counts: list[int] = []
-    whole, states = judged.claim.rule == "ordered", judged.claim.against
-    for algo, environment in dict.fromkeys((case.algo, case.environment) for case in judged.cases):
-        wanted = [case for case in judged.cases if (case.algo, case.environment) == (algo, environment)]
+    found = Evidence(states=states)
+    for algo, environment in dict.fromkeys((case.algo, case.environment) for case in item.cases):
+        wanted = [case for case in item.cases if (case.algo, case.environment) == (algo, environment)]
         others = {case: arm for case in wanted if (arm := _find_arm(cells, case, missing)) is not None}
         seeds = min((len(arm.curves) for arm in others.values()), default=MOST)
         plain = _find_arm(cells, Case(algo, environment, FP32), missing, seeds)
         if plain is None or len(others) < len(wanted):
             continue
         name = f"{algo}-{environment}"
-        if whole:
+        if item.claim.judgement.whole:
             bits = {Scheme.parse(case.scheme).bit_width: arm for case, arm in others.items()}
             found.orders[name] = order_arms(bits | {FULL_PRECISION_BITS: plain}, states)
         else:
@@ -133,11 +174,11 @@ def _collect_curves(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
     return replace(found, policies=min(counts, default=0), missing=tuple(missing))
 
 
-def _collect_runs(cells: Cells, judged: JudgedClaim) -> MeasuredCells:
+def collect_runs(cells: Cells, item: JudgedClaim) -> Evidence:
     """Per cell, the learning curves in fp32 and in the judged precision, of the training seeds that both have."""
-    found = MeasuredCells()
+    found = Evidence()
     missing: list[str] = []
-    for case in judged.cases:
+    for case in item.cases:
         arms = {FP32: "", case.scheme: case.scheme}
         sets = {name: _find(cells, Case(case.algo, case.environment, FP32, arms[name]), missing) for name in arms}
         curves = {
@@ -170,6 +211,23 @@ def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:
     except ABSENT:
         missing.append(case.id)
         return None
+
+
+def _find_flaw(reference: Measurement) -> str:
+    """Why the mean return is no unit of an error; empty where it is one."""
+    (base,) = align(reference)
+    if base.shape[1] < 2:
+        return "one distinct episode"
+    anchored = is_anchored(pair_up(base, base, base))
+    return "" if anchored else f"an fp32 return within {ANCHOR:g} standard errors of 0, or a few more"
+
+
+def _require_cap(environment: str) -> float:
+    """The highest return, of which levels of a learning curve are shares."""
+    cap = find_environment(environment).cap
+    if cap is None or cap <= 0:
+        raise SpecError(f"{environment}: convergence is judged as a share of the highest return; state its cap above 0")
+    return cap
 
 
 def _pool(net: object) -> WeightStatistics:

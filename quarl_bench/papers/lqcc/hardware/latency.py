@@ -6,10 +6,40 @@ policies. Watts and joules need a vendor's tools and are not judged.
 
 from collections.abc import Mapping
 
-from quarl_bench.papers.lqcc.hardware_comparison import Fit
-from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.backends.fpga.explore.part import PARTS
+from quarl_bench.judging.claim import JudgedClaim
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES
+from quarl_bench.papers.lqcc.hardware.comparison import Fit, fit_finn, fold_finn
+from quarl_bench.papers.lqcc.judgements.designs import REFERENCE
+from quarl_bench.spec import Outcome, Source, Verdict
 
 SCOPE = "these designs"
+VERSION = "v4"  # of the tasks, behind an architecture's name
+PART = PARTS["xc7a15t"]
+
+
+def print_cycles(item: JudgedClaim) -> dict[str, int]:
+    """By task of the item the cycles of the printed latency at 100 MHz."""
+    return {case.environment: ARCHITECTURES[name_design(case.environment)].paper_cycles for case in item.cases}
+
+
+def count_finn(item: JudgedClaim) -> Evidence:
+    """Cycles by FINN's formulas: of every task of the item, and of the reference."""
+    names = [*(case.environment for case in item.cases), REFERENCE]
+    cycles = {name: fold_finn(ARCHITECTURES[name_design(name)]).cycles for name in names}
+    return Evidence(own=cycles, source=Source.ESTIMATED)
+
+
+def fit_formulas() -> Evidence:
+    """How FINN's formulas fit the 8-bit design, and that with a core of 4 bits."""
+    fits = tuple(fit_finn(ARCHITECTURES[name], PART) for name in ("eightbit", REFERENCE))
+    return Evidence(own=fits, source=Source.ESTIMATED)
+
+
+def name_design(environment: str) -> str:
+    """`hopperv4` -> hopper, the name of its architecture."""
+    return environment.removesuffix(VERSION)
 
 
 def judge_latency(cycles: Mapping[str, int], printed: Mapping[str, int], threshold: float) -> Verdict:
@@ -45,15 +75,15 @@ def judge_speedup(
     return _conclude(shares, missing, threshold, caveats, least=True)
 
 
-def judge_fit(eight: Fit, four: Fit) -> Verdict:
+def judge_fit(eight: Fit, four: Fit, threshold: float) -> Verdict:
     """Judge "the 8-bit design does not fit, that with a core of 4 bits does".
 
-    Estimate and interval are the 8-bit design's share of its scarcest resource; above 1 it does not fit.
+    Estimate and interval are the 8-bit design's share of its scarcest resource; above `threshold` it does not fit.
     """
-    outcome = Outcome.SUPPORTED if four.fits and not eight.fits else Outcome.REFUTED
+    outcome = Outcome.SUPPORTED if four.share <= threshold < eight.share else Outcome.REFUTED
     shares = f"8 bits take {eight.share:.0%} of the {eight.resource}"
     caveats = (f"{shares}, a core of 4 bits {four.share:.0%} of the {four.resource}",)
-    return Verdict(outcome, eight.share, eight.share, eight.share, 1.0, SCOPE, 2, 0, 0, caveats=caveats)
+    return Verdict(outcome, eight.share, eight.share, eight.share, threshold, SCOPE, 2, 0, 0, caveats=caveats)
 
 
 def _conclude(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.experiments.cells import FP32, Cells, PolicySet, check_budgets
-from quarl_bench.judging.collect import ABSENT
+from quarl_bench.judging.evidence import ABSENT
 from quarl_bench.papers.lqcc.parity import Returns
+from quarl_bench.papers.lqcc.runs.tasks import Tasks
 from quarl_bench.papers.lqcc.selection import WIDTHS, Configuration, Finder
-from quarl_bench.papers.lqcc.tasks import Tasks
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case
 

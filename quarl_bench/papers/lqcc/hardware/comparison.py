@@ -11,7 +11,7 @@ from quarl_bench.backends.fpga.explore.explorer import explore
 from quarl_bench.backends.fpga.explore.finn import Dataflow, build_dataflow, fold
 from quarl_bench.backends.fpga.explore.part import Part
 from quarl_bench.backends.fpga.rtl.stage import Stage
-from quarl_bench.papers.lqcc.architectures import Architecture
+from quarl_bench.papers.lqcc.hardware.architectures import Architecture
 
 
 @dataclass(frozen=True)

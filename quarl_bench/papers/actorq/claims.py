@@ -1,0 +1,77 @@
+"""ActorQ's claims (QuaRL's third system; the code's README of 2021 and the TMLR version of 2022), on paired runs.
+
+Thresholds are shares of what the fp32 run takes, so that 1.5 times as fast is at most 1/1.5 of its time.
+"""
+
+from quarl_bench.judging.claim import Claim, over
+from quarl_bench.papers.actorq.judgements import (
+    LOAD,
+    PULL,
+    STEP,
+    LearnsAsWell,
+    ReachesSooner,
+    StageTakes,
+    TakesLess,
+    TwinTakes,
+)
+
+CARTPOLE = over("dqn", "cartpole")
+CHEETAH = over("d4pg", "cheetahrundmc")
+
+CLAIMS = (
+    Claim(
+        "actorq-time",
+        where="README, ActorQ: 1.5x-2.5x",
+        says="with int8 actors training reaches 95% of the fp32 run's best return in at most 1/1.5 of its time",
+        judgement=ReachesSooner(0.667),
+        schemes=("int8",),
+        cells=CARTPOLE,
+        slug="actortime",
+    ),
+    Claim(
+        "actorq-return",
+        where="README, ActorQ: no loss in reward",
+        says="what is learned from int8 actors keeps 95% of the return of what is learned from fp32 ones",
+        judgement=LearnsAsWell(0.05),
+        schemes=("int8",),
+        cells=(*CARTPOLE, *over("d4pg", "mountaincarcontinuous"), *over("a2c", "cartpole")),
+        slug="actorreturn",
+    ),
+    Claim(
+        "actorq-step",
+        where="README, training breakdown: step",
+        says="an int8 actor's step (environment and inference) takes at most 1/1.5 of an fp32 one's at 2048,2048,2048",
+        judgement=StageTakes(0.667, STEP),
+        schemes=("int8",),
+        cells=CHEETAH,
+        slug="actorstep",
+    ),
+    Claim(
+        "actorq-pull",
+        where="README, training breakdown: pull and deserialize",
+        says="an actor in so few bits pulls and deserializes its weights in at most 95% of an fp32 one's time",
+        judgement=StageTakes(0.95, PULL),
+        schemes=("fp16", "int8"),
+        cells=CHEETAH,
+        slug="actorpull",
+    ),
+    Claim(
+        "actorq-load",
+        where="README, training breakdown: load state dict",
+        says="loading fp16 weights is expensive: an fp32 actor loads its in at most half of an fp16 one's time",
+        judgement=TwinTakes(0.5, LOAD),
+        schemes=("fp16",),
+        cells=CHEETAH,
+        slug="actorload",
+    ),
+    Claim(
+        "actorq-energy",
+        where="TMLR abstract: carbon 1.9x-3.76x less",
+        says="in CPU seconds, a proxy of energy, int8 actors reach 95% of the fp32 run's best return at 1/1.9 "
+        "of the cost",
+        judgement=TakesLess(0.526),
+        schemes=("int8",),
+        cells=CARTPOLE,
+        slug="actorenergy",
+    ),
+)

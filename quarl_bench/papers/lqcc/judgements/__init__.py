@@ -1,0 +1,1 @@
+"""LQCC's judgements, as values: on tasks, on arms of policies, on designs."""
