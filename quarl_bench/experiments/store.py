@@ -84,11 +84,16 @@ class StorePaths:
 
 @cache
 def code_epoch(*parts: str) -> str:
-    """Hash of the package's source files under `parts` (files or folders): what a stored number was made with."""
+    """Hash of the package's source files under `parts` (files or folders): what a stored number was made with.
+
+    A part that is not there raises FileNotFoundError: a module that moved would leave the hash unnoticed.
+    """
     root = Path(str(importlib.resources.files("quarl_bench")))
     digest = hashlib.sha256()
     for part in parts:
         path = root / part
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: named as code that decides stored numbers, and not there")
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.suffix in (".py", ".toml"):
                 digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
@@ -262,5 +267,5 @@ def _read_measurement(path: Path, key: dict[str, Any]) -> Measurement:
         if entry["key"] != key:
             raise StoreError(f"{path}: holds another key")
         return Measurement.from_dict(entry["measurement"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise StoreError(f"{path}: not a measurement ({error!r})") from error

@@ -54,10 +54,10 @@ def test_a_file_expands_to_policies_and_to_lqcc_configurations(tmp_path):
     assert (tasks[0].cores, tasks[0].memory, tasks[-1].cores) == (2, 500_000_000, 1)
 
 
-def test_lqccs_grid_has_its_size(tmp_path):
+def test_a_grid_of_many_seeds_has_its_size(tmp_path):
     """240 configurations of 10 seeds, a task each."""
     names = [f'"i{bits}c{core}o8h{width}"' for bits in range(3, 9) for core in range(3, 7) for width in (16, 64)]
-    lines = f'[[task]]\nalgo = "sac"\nseeds = {list(range(10))}\nlqcc = true\nschemes = [{", ".join(names)}]\n'
+    lines = f'[[task]]\nalgo = "sac"\nseeds = {list(range(10))}\nmulti_seed = true\nschemes = [{", ".join(names)}]\n'
     tasks = ("antv4", "halfcheetahv4", "hopperv4", "humanoidv4", "walker2dv4")
     found = grid.read_tasks(write(tmp_path, lines + f"environments = {list(tasks)}\n"))
     assert len(found) == 240
@@ -137,9 +137,11 @@ def test_a_bench_finds_what_a_task_has_measured(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == written
 
 
-def test_lqcc_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
+def test_multi_seed_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
     plan = grid.GridPlan(tmp_path / "cache", tmp_path / "baselines", episodes=2, games=2)
-    tasks = [grid.GridTask("sac", "pendulum", (0, 1), (name,), lqcc=True, steps=5040) for name in ("fp32", "i4c3o8h16")]
+    tasks = [
+        grid.GridTask("sac", "pendulum", (0, 1), (name,), multi_seed=True, steps=5040) for name in ("fp32", "i4c3o8h16")
+    ]
     means = [grid.run_task(task, plan) for task in tasks]
     names = [f"sac-pendulum-{part}lqcc-seed{seed}" for part in ("", "i4c3o8h16-") for seed in (0, 1)]
     assert [name for row in means for name, _, _ in row] == names

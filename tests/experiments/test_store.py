@@ -13,7 +13,7 @@ import tomllib
 import pytest
 
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
-from quarl_bench.experiments.measurement_key import EVALUATION_CODE, LIBRARIES
+from quarl_bench.experiments.measurement_key import EVALUATION_CODE, EVALUATION_LOOP, LIBRARIES
 from quarl_bench.experiments.store import AWARE_CODE, TRAINING_CODE, Store, StorePaths, Train, code_epoch
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.spec import PolicySpec
@@ -181,24 +181,51 @@ def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
 
 
 def test_the_epoch_depends_on_the_code_it_names():
-    assert code_epoch("quant") == code_epoch("quant") != code_epoch("policy")
-    assert len({code_epoch("quant"), code_epoch("quant", "net.py"), code_epoch("net.py")}) == 3
+    net = "quantization/net.py"
+    assert code_epoch("quantization") == code_epoch("quantization") != code_epoch("policies")
+    assert len({code_epoch("quantization"), code_epoch("quantization", net), code_epoch(net)}) == 3
+
+
+def test_code_that_moved_is_missed():
+    with pytest.raises(FileNotFoundError, match=r"quant.*not there"):
+        code_epoch("quant")
+
+
+def list_loaded(module):
+    """Modules of the package that importing `module` loads, without those that decide no number."""
+    line = f"import sys, {module}; print(*(m for m in sys.modules if m.startswith('quarl_bench.')))"
+    loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
+    found = {name.removeprefix("quarl_bench.") for name in loaded}
+    rooms = {name.rpartition(".")[0] for name in found}
+    return {name for name in found - rooms if not name.startswith(("system.", "policies.storage")) and "." in name}
+
+
+def name_modules(*files):
+    """`quantization/net.py` -> quantization.net."""
+    return {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
 
 
 def test_the_epoch_names_all_that_quantizes_a_policy():
-    """Other training code stands beside it in quant/ and may change without measuring everything again."""
-    line = "import sys, quarl_bench.policies.policy; print(*sorted(m for m in sys.modules if '.quant.' in m))"
-    loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
-    named = {name.removesuffix(".py").replace("/", ".") for name in EVALUATION_CODE}
-    assert {module.removeprefix("quarl_bench.") for module in loaded} == {n for n in named if n.startswith("quant.")}
+    """Other training code stands beside it in quantization/ and may change without measuring everything again."""
+    loaded = list_loaded("quarl_bench.policies.policy")
+    assert loaded
+    named = name_modules(*EVALUATION_CODE)
+    rooms = ("quantization.", "policies.")
+    assert loaded == {name for name in named if name.startswith(rooms)}
+
+
+def test_the_epoch_names_all_that_plays_a_policy():
+    loaded = list_loaded("quarl_bench.evaluation.rollouts")
+    assert "evaluation.episodes" in loaded
+    assert loaded <= name_modules(*EVALUATION_CODE, *EVALUATION_LOOP)
 
 
 def test_the_epoch_names_all_that_trains_a_policy():
-    line = "import sys, quarl_bench.training.schemes; print(*sorted(m for m in sys.modules if 'quarl_bench.rl.' in m))"
-    loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
-    named = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in TRAINING_CODE}
-    aware = {name.removesuffix(".py").replace("/", ".") for name in AWARE_CODE}
-    assert {module.removeprefix("quarl_bench.") for module in loaded} <= named | aware
+    """What rounds is in the epoch of quantization-aware runs, whose folder is named whole."""
+    loaded = list_loaded("quarl_bench.training.schemes")
+    assert "training.sb3.run" in loaded
+    aware = {name for name in loaded if name.startswith("quantization.")}
+    assert loaded - aware <= name_modules(*TRAINING_CODE, *AWARE_CODE)
 
 
 def test_every_library_of_an_environment_counts():

@@ -9,13 +9,16 @@ import scipy.stats
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.average import judge_equivalence, judge_mean_error
-from quarl_bench.judging.catalog import expand_claims, parse_claims
 from quarl_bench.judging.census import judge_gains, judge_most_cells, judge_order, judge_some_cells, judge_wider
-from quarl_bench.judging.collect import MeasuredCells
-from quarl_bench.judging.judge import describe, judge_claim
+from quarl_bench.judging.claim import over
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.judging.modes import describe
 from quarl_bench.judging.pairs import find_error
 from quarl_bench.judging.retention import judge_harder, judge_loss
+from quarl_bench.judging.rules.returns import Equivalent, Harder, Loses, MeanError, MostCells
+from quarl_bench.judging.rules.training import Wider
 from quarl_bench.spec import Measurement, Outcome
+from tests.support.claims import make_item
 
 
 def measure_all(returns):
@@ -166,15 +169,16 @@ def test_sentences_over_cells_know_the_highest_return():
     assert widths[1] > 2 * widths[0]
 
 
-@pytest.mark.parametrize("rule", ["most_cells", "mean_error", "loses"])
-def test_the_highest_return_comes_from_the_environment(rule):
+TWO_TASKS = over("dqn", "cartpole acrobot")
+
+
+@pytest.mark.parametrize("judgement", [MostCells(0.05), MeanError(0.05), Loses(0.05, "fp32")])
+def test_the_highest_return_comes_from_the_environment(judgement):
     rng, shape = np.random.default_rng(0), (3, 100)
     at_cap, below = (measure_all(values) for values in (np.full(shape, 500.0), rng.uniform(465, 498, shape)))
-    against = 'against = "fp32"' if rule == "loses" else ""
-    (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme="w8", against=against))
-    (item,) = expand_claims(claim)
-    cells = {case.id: (at_cap, below, at_cap)[: 3 if against else 2] for case in item.cases[:1]}
-    assert judge_claim(item, MeasuredCells(cells, policies=3)).outcome is Outcome.INCONCLUSIVE
+    item = make_item(judgement, cells=TWO_TASKS)
+    cells = {case.id: (at_cap, below, at_cap)[: 3 if item.against else 2] for case in item.cases[:1]}
+    assert judgement.decide(item, Evidence(cells, policies=3)).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("policies", [1, 4])
@@ -201,10 +205,9 @@ def test_the_first_of_two_cells_is_harder():
     assert (other.low, other.high) == pytest.approx((-verdict.high, -verdict.low))
     assert judge_harder(hard, easy, threshold=0.3).outcome is Outcome.SUPPORTED
     assert judge_harder(hard, easy, threshold=0.4).outcome is Outcome.REFUTED
-    text = CLAIMS.format(rule="harder", scheme="w8", against="").replace("acrobot", "breakout")
-    (item,) = expand_claims(*parse_claims("x.toml", text))
+    item = make_item(Harder(0.0), cells=over("dqn", "cartpole breakout"))
     found = dict(zip((case.id for case in item.cases), (hard, easy), strict=True))
-    assert (item.id, judge_claim(item, MeasuredCells(found)).outcome) == ("all-x-w8", Outcome.SUPPORTED)
+    assert (item.id, Harder(0.0).decide(item, Evidence(found)).outcome) == ("all-x-w8", Outcome.SUPPORTED)
     partial = judge_harder(hard, None, missing=("dqn-breakout-w8",))
     assert (partial.outcome, partial.estimate) == (Outcome.PARTIAL, None)
 
@@ -225,60 +228,16 @@ def test_equal_ratios_give_no_interval():
     assert judge_wider(dict.fromkeys("abcdef", 2.0), policies=3).low is None
 
 
-CLAIMS = """
-[[claim]]
-id = "x"
-locus = "here"
-kind = "aggregate"
-rule = "{rule}"
-threshold = 0.05
-sentence = "it holds"
-schemes = ["{scheme}"]
-{against}
-cells = [{{ algo = "dqn", environments = ["cartpole", "acrobot"] }}]
-"""
-
-
 @pytest.mark.parametrize(
-    ("rule", "scheme", "against"), [("most_cells", "w8", ""), ("wider", "rmse8", 'against = "ppo"'),
-                                    ("mean_error", "w8", ""), ("equivalence", "w8", 'against = "fp16"'),
-                                    ("harder", "w8", "")]
-)  # fmt: skip
-def test_every_rule_has_a_judge(rule, scheme, against):
-    (claim,) = parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
-    (item,) = expand_claims(claim)
+    "judgement", [MostCells(0.05), Wider(1.05, "ppo"), MeanError(0.05), Equivalent(0.05, "fp16"), Harder(0.05)]
+)
+def test_every_judgement_decides(judgement):
+    schemes = ("rmse8",) if isinstance(judgement, Wider) else ("w8",)
+    item = make_item(judgement, schemes=schemes, cells=TWO_TASKS)
     cells = make_cells(0, [1.0, 0.99])
     triples = {name: (*pair, pair[1]) for name, pair in cells.items()}
-    measured = MeasuredCells(triples if against else cells, ratios={"a": 2.0, "b": 3.0}, policies=8)
-    assert describe(judge_claim(item, measured))
-
-
-@pytest.mark.parametrize(
-    ("rule", "scheme", "against", "key"),
-    [
-        ("wider", "w8", 'against = "ppo"', "schemes"),
-        ("wider", "range", 'against = "w8"', "against"),
-        ("wider", "range", "", "rule"),
-        ("equivalence", "w8", "", "rule"),
-        ("equivalence", "w8", 'against = "fp17"', "against"),
-        ("most_cells", "w8", 'against = "fp16"', "rule"),
-        ("tracks", "w8", 'against = "w8"', "against"),
-        ("flatter", "qat8", 'against = "w8"', "against"),
-        ("idles", "w8", "", "rule"),  # of the other kind
-        ("rises", "w8", "", "schemes"),
-        ("most_cells", "w8", 'slug = "Not_One"', "slug"),
-        ("harder", "w8", 'against = "fp16"', "rule"),
-    ],
-)
-def test_what_a_rule_cannot_compare_is_refused(rule, scheme, against, key):
-    with pytest.raises(SpecError, match=f"key '{key}'"):
-        parse_claims("x.toml", CLAIMS.format(rule=rule, scheme=scheme, against=against))
-
-
-def test_a_pair_is_two_cells():
-    text = CLAIMS.format(rule="harder", scheme="w8", against="").replace('"cartpole", ', "")
-    with pytest.raises(SpecError, match="key 'cells': harder compares two cells"):
-        parse_claims("x.toml", text)
+    measured = Evidence(triples if item.against else cells, ratios={"a": 2.0, "b": 3.0}, policies=8)
+    assert describe(judgement.decide(item, measured))
 
 
 @pytest.mark.parametrize("size", [5, 8, 12])

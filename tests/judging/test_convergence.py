@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quarl_bench.judging.collect import collect
-from quarl_bench.judging.judge import judge_claim
 
 from quarl_bench.errors import SpecError
 from quarl_bench.experiments.cells import Cells, Protocol
@@ -119,14 +117,14 @@ def test_curves_travel_from_manifests_to_the_page(tmp_path):
     cells = Cells(Store(StorePaths(tmp_path / "cache", tmp_path / "baselines")), Protocol(3, 5), tmp_path)
     claims = {claim.id: claim for claim in read_catalog()}
     (sooner,), (converges,) = (expand_claims(claims[f"figure5-{name}"]) for name in ("sooner", "converges"))
-    found = collect(cells, sooner)
+    found = sooner.claim.judgement.collect(cells, sooner)
     assert list(found.runs) == ["dqn-catchb"]
     assert {name: len(curves) for name, curves in found.runs["dqn-catchb"].items()} == {"fp32": 3, "bf16": 3}
-    verdict = judge_claim(sooner, found)
+    verdict = sooner.claim.judgement.decide(sooner, found)
     assert verdict.policies == 3
-    every = collect(cells, converges)
+    every = converges.claim.judgement.collect(cells, converges)
     assert len(every.runs) == 2
-    partial = judge_claim(converges, every)
+    partial = converges.claim.judgement.decide(converges, every)
     assert partial.outcome is Outcome.PARTIAL
     assert partial.missing == ("dqn-catchc-fp32", "dqn-catchc-fp32-bf16")
     parts = ((sooner, found, verdict), (converges, every, partial))

@@ -11,10 +11,9 @@ from quarl_bench.errors import QuantizationError, SpecError
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths, Train
-from quarl_bench.judging.catalog import expand_claims, parse_claims
-from quarl_bench.judging.collect import collect
+from quarl_bench.judging.claim import over
 from quarl_bench.judging.exploration import compare_arms, order_arms, read_arm
-from quarl_bench.judging.judge import judge_claim
+from quarl_bench.judging.rules.training import Flatter
 from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.fp32 import save_policy
@@ -24,6 +23,7 @@ from quarl_bench.spec import Outcome
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.models import make_model
 from quarl_bench.training.sb3.vector import make_vector
+from tests.support.claims import make_item
 from tests.support.stores import make_policy
 from tests.support.training import Run, few_episodes, make_recipe  # noqa: F401 (a fixture)
 
@@ -70,41 +70,20 @@ def test_curves_without_a_variance_are_refused(about):
         read_arm([about], "ppo-cartpole")
 
 
-CLAIM = """
-[[claim]]
-id = "flat"
-locus = "here"
-kind = "aggregate"
-rule = "{rule}"
-threshold = 0.05
-sentence = "it flattens"
-schemes = ["fp32"]
-against = "fixed"
-origin = "layernorm"
-pooled = true
-cells = [{{ algo = "ppo", environments = ["cartpole", "acrobot"] }}]
-"""
-
-
 def test_cells_come_from_the_manifests_and_missing_ones_are_named(tmp_path):
-    (claim,) = parse_claims("x.toml", CLAIM.format(rule="flatter"))
-    (judged,) = expand_claims(claim)
-    assert judged.id == "all-flat-fp32"
+    cells, flatter = over("ppo", "cartpole acrobot"), Flatter(0.05, "fixed")
+    judged = make_item(flatter, schemes=("fp32",), origin="layernorm", pooled=True, cells=cells)
+    assert judged.id == "all-x-fp32"
     for name, value in (("ppo-cartpole-seed0", 0.4), ("ppo-cartpole-layernorm-seed0", 0.1)):
         save_policy(make_policy(), tmp_path / "policies" / name, make_manifest([value] * 4))
     store = Store(StorePaths(tmp_path / "cache", tmp_path), Train.NEVER)
-    found = collect(Cells(store, Protocol(1, 2), tmp_path), judged)
+    found = flatter.collect(Cells(store, Protocol(1, 2), tmp_path), judged)
     assert found.ratios == {"ppo-cartpole": pytest.approx(4.0)}
     assert set(found.curves["ppo-cartpole"]) == {"fp32", "layernorm"}
     assert found.missing == ("ppo-acrobot-fp32-layernorm", "ppo-acrobot-fp32")
-    verdict = judge_claim(judged, found)
+    verdict = flatter.decide(judged, found)
     assert verdict.outcome is Outcome.PARTIAL
     assert build_claim_row(judged, found, verdict)["curves"] == found.curves
-
-
-def test_what_is_explored_in_is_checked():
-    with pytest.raises(SpecError, match="set of states: fixed, visited"):
-        parse_claims("x.toml", CLAIM.format(rule="ordered").replace('"fixed"', '"ppo"'))
 
 
 def make_normed(**changes):

@@ -7,30 +7,32 @@ import pytest
 
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths, Train
-from quarl_bench.judging.catalog import JudgedCase, JudgedClaim, parse_claims
-from quarl_bench.judging.collect import MeasuredCells
-from quarl_bench.judging.judge import case_p_values, describe, judge_case, judge_claim
+from quarl_bench.judging.claim import JudgedCase, JudgedClaim, over
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.judging.modes import describe
+from quarl_bench.judging.rules.cells import Drops, Keeps
+from quarl_bench.judging.rules.returns import Count, Gains, Loses, MeanError, Tracks
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.report.rows import build_case_row
 from quarl_bench.spec import Case, Measurement, Outcome, PolicySpec, is_sampled
+from tests.support.claims import make_claim
 from tests.support.stores import FakeTrainer, make_policy
 
-CLAIM = parse_claims(
-    "claims",
-    """
-[[claim]]
-id = "keep"
-locus = "here"
-kind = "case"
-rule = "retention"
-threshold = 0.05
-sentence = "it keeps"
-schemes = ["w8"]
-cells = [{ algo = "ppo", environments = ["breakout"] }]
-""",
-)[0]
+CLAIM = make_claim(Keeps(0.05), cells=over("ppo", "breakout"))
 JUDGED = JudgedCase(CLAIM, Case("ppo", "breakout", "w8"))
 POLICIES, EPISODES = 3, 60
+
+
+def judge_case(judged, reference, measured):
+    return judged.claim.require(Keeps).decide_case(judged, reference, measured)
+
+
+def case_p_values(judged, reference, measured):
+    return judged.claim.require(Keeps).find_p_values(judged, reference, measured)
+
+
+def judge_claim(item, evidence):
+    return item.claim.judgement.decide(item, evidence)
 
 
 def measure(mean, seed, *, sampled=False):
@@ -85,7 +87,7 @@ def test_two_ways_of_acting_make_no_more_errors_than_one():
 
 
 def test_a_drop_is_the_opposite_of_retention():
-    drops = replace(JUDGED, claim=replace(CLAIM, rule="drops"))
+    drops = replace(JUDGED, claim=replace(CLAIM, judgement=Drops(0.05)))
     for argmax, sampled, outcome in (
         (50, 50, Outcome.SUPPORTED),
         (100, 50, Outcome.REFUTED),
@@ -108,17 +110,17 @@ def test_weights_need_both_to_support_and_either_to_refute():
 
 
 def test_an_average_over_cells_is_judged_both_ways():
-    claim = JudgedClaim(replace(CLAIM, kind="aggregate", rule="mean_error", slug="mean"), "ppo", "w8", (JUDGED.case,))
+    claim = JudgedClaim(replace(CLAIM, judgement=MeanError(0.05)), "ppo", "w8", (JUDGED.case,))
     plain = (measure(100, 5), measure(100, 6))
     for sampled, outcome in ((100, Outcome.SUPPORTED), (60, Outcome.REFUTED)):
-        cells = MeasuredCells({"games": make_pair(100, sampled), "other": plain}, policies=POLICIES)
+        cells = Evidence({"games": make_pair(100, sampled), "other": plain}, policies=POLICIES)
         assert judge_claim(claim, cells).outcome is outcome
-    assert judge_claim(claim, MeasuredCells({"other": plain}, policies=POLICIES)).caveats[0].startswith("says nothing")
+    assert judge_claim(claim, Evidence({"other": plain}, policies=POLICIES)).caveats[0].startswith("says nothing")
 
 
 def test_errors_relative_to_nothing_are_left_out():
     """And algorithms on one task are averaged: they are no two draws of a task."""
-    claim = replace(CLAIM, kind="aggregate", rule="gains", slug="gains", against="int", threshold=0.0)
+    claim = replace(CLAIM, judgement=Gains(0.0, "int"))
     judged = JudgedClaim(claim, "all", "w8", (JUDGED.case,))
     tasks = {
         f"{algo}-t{i}-w8": tuple(measure(mean, i) for mean in (100, 99, 90))
@@ -126,9 +128,9 @@ def test_errors_relative_to_nothing_are_left_out():
         for i in range(6)
     }
     some = {**tasks, "a2c-t0-w8": tuple(measure(mean, 0) for mean in (0.1, 99, 90))}
-    whole = judge_claim(judged, MeasuredCells(tasks, policies=POLICIES))
+    whole = judge_claim(judged, Evidence(tasks, policies=POLICIES))
     assert (whole.outcome, whole.caveats) == (Outcome.SUPPORTED, ("better in 6, equal in 0 of 6 tasks",))
-    found = judge_claim(judged, MeasuredCells(some, policies=POLICIES))
+    found = judge_claim(judged, Evidence(some, policies=POLICIES))
     assert found.estimate == pytest.approx(whole.estimate)
     assert found.caveats[-1].startswith("left out: a2c-t0-w8 has an fp32 return within 5 standard errors of 0")
 
@@ -181,24 +183,24 @@ class TestPolicies:
 
 @pytest.mark.parametrize(("factor", "outcome"), [(0.6, Outcome.SUPPORTED), (1.0, Outcome.REFUTED)])
 def test_a_loss_is_retention_refuted(factor, outcome):
-    claim = replace(CLAIM, kind="aggregate", rule="loses", against="fp16", slug="rescue")
+    claim = replace(CLAIM, judgement=Loses(0.05, "fp16"))
     judged = JudgedClaim(claim, "dqn", "w8", (JUDGED.case,))
     reference, candidate = measure(100, 0), measure(100 * factor, 1)
-    verdict = judge_claim(judged, MeasuredCells({"cell": (measure(100, 9), candidate, reference)}, policies=POLICIES))
+    verdict = judge_claim(judged, Evidence({"cell": (measure(100, 9), candidate, reference)}, policies=POLICIES))
     assert verdict.outcome is outcome
     assert verdict.estimate == pytest.approx(factor, abs=0.01)
-    assert judge_claim(judged, MeasuredCells(missing=("cell",))).outcome is Outcome.PARTIAL
+    assert judge_claim(judged, Evidence(missing=("cell",))).outcome is Outcome.PARTIAL
 
 
 def make_tracking(order, missing=()):
-    claim = replace(CLAIM, kind="aggregate", rule="tracks", against="rmse8", slug="tracks")
+    claim = replace(CLAIM, judgement=Tracks(0.05, "rmse8"))
     names = [f"task{i}" for i in range(len(order))]
     measured = {
         name: (measure(100, i), measure(100 - 5 * rank, i))
         for i, (name, rank) in enumerate(zip(names, order, strict=True))
     }
     spreads = {name: float(i) for i, name in enumerate(names)}
-    cells = MeasuredCells(measured, spreads, policies=POLICIES, missing=missing)
+    cells = Evidence(measured, spreads, policies=POLICIES, missing=missing)
     return judge_claim(JudgedClaim(claim, "dqn", "w8", ()), cells)
 
 
@@ -225,8 +227,8 @@ def test_tracking_is_partial_with_a_cell_missing():
     [(2.0, 0, Outcome.SUPPORTED), (3.0, 0, Outcome.REFUTED), (3.0, 1, Outcome.PARTIAL), (1.0, 1, Outcome.SUPPORTED)],
 )
 def test_a_count_of_cases(threshold, missing, outcome):
-    claim = replace(CLAIM, kind="aggregate", rule="count", threshold=threshold)
+    claim = replace(CLAIM, judgement=Count(threshold))
     cases = tuple(Case("ppo", f"task{i}", "w8") for i in range(3))
-    verdict = judge_claim(JudgedClaim(claim, "all", "all", cases), MeasuredCells(missing=("a",) * missing))
+    verdict = judge_claim(JudgedClaim(claim, "all", "all", cases), Evidence(missing=("a",) * missing))
     assert (verdict.outcome, verdict.estimate) == (outcome, 3.0 - missing)
     assert f"{3 - missing} of 3 cases" in describe(verdict) + verdict.caveats[0]

@@ -12,10 +12,6 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.claim import expand_cases, expand_claims
 from quarl_bench.judging.step_times import (
-    EXCEEDS,
-    IDLES,
-    QUICKER,
-    RISES,
     explain_kernels,
     explain_step_time,
     judge_step_time,
@@ -66,18 +62,18 @@ def test_a_gain_is_over_the_faster_fp32():
 
 
 @pytest.mark.parametrize(
-    ("gain", "rule", "threshold", "outcome"),
+    ("gain", "opposite", "threshold", "outcome"),
     [
-        (0.81, IDLES, 1.1, Outcome.SUPPORTED),
-        (1.3, IDLES, 1.1, Outcome.REFUTED),
-        (1.1, IDLES, 1.1, Outcome.INCONCLUSIVE),
-        (1.61, QUICKER, 1.0, Outcome.SUPPORTED),
-        (0.81, QUICKER, 1.0, Outcome.REFUTED),
-        (1.0, QUICKER, 1.0, Outcome.INCONCLUSIVE),
+        (0.81, True, 1.1, Outcome.SUPPORTED),
+        (1.3, True, 1.1, Outcome.REFUTED),
+        (1.1, True, 1.1, Outcome.INCONCLUSIVE),
+        (1.61, False, 1.0, Outcome.SUPPORTED),
+        (0.81, False, 1.0, Outcome.REFUTED),
+        (1.0, False, 1.0, Outcome.INCONCLUSIVE),
     ],
 )
-def test_one_policy(gain, rule, threshold, outcome):
-    verdict = judge_step_time(make_step_times((gain, 1, 1)), "ponga", "bf16", rule, threshold)
+def test_one_policy(gain, opposite, threshold, outcome):
+    verdict = judge_step_time(make_step_times((gain, 1, 1)), "ponga", "bf16", threshold, opposite=opposite)
     assert verdict.outcome is outcome
     assert verdict.low < verdict.estimate < verdict.high
     assert verdict.estimate == pytest.approx(gain, rel=1e-3)
@@ -98,15 +94,15 @@ def test_the_trend_over_sizes(gains, rises, exceeds):
     for size, order in zip("abc", ((0, 1, 2, 3), (1, 2, 3, 0), (2, 0, 1, 3)), strict=True):
         times.steps[f"{size}-lean"][:] = [times.steps[f"{size}-lean"][i] for i in order]
     names = ["ponga", "pongb", "pongc"]
-    assert judge_trend(times, names, "bf16", RISES).outcome is rises
-    assert judge_trend(times, names, "bf16", EXCEEDS).outcome is exceeds
+    assert judge_trend(times, names, "bf16", 1.0).outcome is rises
+    assert judge_trend(times, names, "bf16", 1.0, ends=True).outcome is exceeds
 
 
 def test_void_times_decide_nothing():
     times = make_step_times((0.8, 1.0, 1.6), others=2 * QUIET)
     for verdict in (
-        judge_step_time(times, "ponga", "bf16", IDLES, 1.1),
-        judge_trend(times, ["ponga", "pongc"], "bf16", RISES),
+        judge_step_time(times, "ponga", "bf16", 1.1, opposite=True),
+        judge_trend(times, ["ponga", "pongc"], "bf16", 1.0),
     ):
         assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
         assert "void: other processes used 0.20 cores" in verdict.needed
@@ -208,7 +204,7 @@ def test_rows_and_the_page(others):
     rows = []
     for judged in [next(expand_cases(find_claim("table5-small"))), next(expand_claims(find_claim("table5-rises")))]:
         names = ["ponga"] if hasattr(judged, "case") else [case.environment for case in judged.cases]
-        verdict = judge_trend(times, ["ponga", "pongc"], "bf16", RISES)
+        verdict = judge_trend(times, ["ponga", "pongc"], "bf16", 1.0)
         rows.append(build_step_time_row(judged, times, verdict, names, "bf16", explain_step_time(times, names, "bf16")))
     assert rows[0]["paper"] == {"reference": 127, "value": 156, "unit": "min"}
     assert any("0.81x" in note for note in rows[0]["caveats"])

@@ -19,27 +19,18 @@ from tests.support.sizes import choose
 pytest.importorskip("pytest_regressions", reason="needs pytest-regressions: pip install 'quarl_bench[claims]'")
 
 CLAIMS = """
-[[claim]]
-id = "cell"
-locus = "here"
-kind = "case"
-rule = "retention"
-threshold = 0.05
-sentence = "it holds"
-schemes = ["w8", "w2"]
-cells = [{ algo = "ppo", environments = ["cartpole"] }]
-{known}
+from quarl_bench.judging.claim import Claim, over
+from quarl_bench.judging.rules.cells import Keeps
+from quarl_bench.judging.rules.returns import MeanError
 
-[[claim]]
-id = "mean"
-locus = "here"
-kind = "aggregate"
-rule = "mean_error"
-threshold = 0.05
-sentence = "it holds on average"
-schemes = ["w8"]
-cells = [{ algo = "ppo", environments = ["cartpole", "atlantis"] }]
+CARTPOLE = over("ppo", "cartpole")
+CLAIMS = (
+    Claim("cell", "here", "it holds", Keeps(0.05), ("w8", "w2"), CARTPOLE, known={known}),
+    Claim("mean", "here", "it holds on average", MeanError(0.05), ("w8",), over("ppo", "cartpole atlantis")),
+    Claim("other", "here", "it holds", Keeps(0.05), ("w3",), CARTPOLE),
+)
 """
+NAMED = ("--quarl-claims", "own_claims:CLAIMS")
 
 BENCH = """
 import pytest
@@ -99,8 +90,8 @@ def project(pytester, monkeypatch):
     return pytester
 
 
-def write_claims(pytester, known=""):
-    (pytester.path / "claims.toml").write_text(CLAIMS.replace("{known}", known))
+def write_claims(pytester, known="{}"):
+    (pytester.path / "own_claims.py").write_text(CLAIMS.replace("{known}", known))
 
 
 def write_synthetic(pytester, *, before="pass", after="pass", factor=1.0, episodes=100, spread=10.0):
@@ -109,7 +100,7 @@ def write_synthetic(pytester, *, before="pass", after="pass", factor=1.0, episod
 
 
 def run(pytester, *arguments):
-    return run_inside(pytester, "--quarl-claims", "claims.toml", *arguments)
+    return run_inside(pytester, *NAMED, *arguments)
 
 
 def read_rows(pytester):
@@ -176,7 +167,7 @@ def test_nothing_is_trained_twice(project, workers):
     run(project, *arguments, "--quarl-train", "missing", "-n", later)  # where nothing is missing any more
     assert read_rows(project)["notes"] == []
     # What a process has trained is not trained again in it, however often it runs.
-    run_apart(project, "--quarl-claims", "claims.toml", *arguments, "--quarl-train", "always", "-n", later)
+    run_apart(project, *NAMED, *arguments, "--quarl-train", "always", "-n", later)
     assert read_rows(project)["notes"] == expected
 
 
@@ -216,8 +207,8 @@ def test_a_row_states_what_it_rests_on(project):
     ],
 )
 def test_verdicts_become_outcomes(project, numbers, known, options, outcomes, ret):
-    reasons = 'known = { "ppo-cartpole-w8" = "too wide", "ppo-cartpole-w2" = "too coarse" }' if known else ""
-    write_claims(project, reasons)
+    reasons = {"ppo-cartpole-w8": "too wide", "ppo-cartpole-w2": "too coarse"} if known else {}
+    write_claims(project, repr(reasons))
     write_synthetic(project, **numbers)
     result = run(project, *options)
     assert result.parseoutcomes() == outcomes
@@ -234,9 +225,6 @@ def test_a_refuted_claim_says_what_where_and_by_how_much(project):
 
 
 def test_one_function_judges_several_claims_of_a_kind(project):
-    text = CLAIMS.replace("{known}", "")
-    case = text[: text.index("[[claim]]", 5)].replace('id = "cell"', 'id = "other"').replace('["w8", "w2"]', '["w3"]')
-    (project.path / "claims.toml").write_text(text + case)
     head, body = 'import pytest\n\n@pytest.mark.claim("cell", "{}")\n', "def test_both(case): pass\n"
     project.makepyfile(test_bench=head.format("other") + body)
     run(project, "-v").stdout.fnmatch_lines(
@@ -285,10 +273,11 @@ def test_paths_of_an_ini_file_begin_there(project, monkeypatch):
     write_synthetic(project, **SUPPORTED)
     project.makeini("[pytest]\nquarl_cache_dir = .qcache\nquarl_baselines = baselines")
     (project.path / "below").mkdir()
+    monkeypatch.syspath_prepend(project.path)
     monkeypatch.chdir(project.path / "below")
     for name in ("QUARL_ZOO", "QUARL_BOARDS"):
         monkeypatch.setenv(name, "")  # as CI leaves a variable that nobody set
-    result = run_inside(project, "--quarl-claims=../claims.toml", "..")
+    result = run_inside(project, *NAMED, "..")
     assert result.ret == 0
     assert (project.path / ".qcache").is_dir()
     assert not (project.path / "below" / ".qcache").exists()
@@ -323,8 +312,8 @@ def test_required_baselines_fail_instead_of_skipping(project):
         (("--quarl-profile", "hourly"), "*invalid choice: 'hourly'*"),
         (("--quarl-train", "maybe"), "*invalid choice: 'maybe'*"),
         (
-            ("--quarl-cache-dir", "claims.toml/x"),
-            "*--quarl-cache-dir: cannot write folder *claims.toml/x: Not a directory; *",
+            ("--quarl-cache-dir", "own_claims.py/x"),
+            "*--quarl-cache-dir: cannot write folder *own_claims.py/x: Not a directory; *",
         ),
         (("--quarl-json", "no/such/rows.json"), "*no/such does not exist; make it*"),
         (("--quarl-json", "."), "*--quarl-json: *: a folder; name the file to write in it*"),
@@ -337,15 +326,14 @@ def test_required_baselines_fail_instead_of_skipping(project):
             "*: no policies/ in it; name one with policies/<policy>/*",
         ),
         (("--quarl-zoo", "."), "*--quarl-zoo .: no agents in it; name one with <algo>/<Environment>_1/*.zip*"),
-        (("--quarl-claims", "no-such.toml"), "*claims file no-such.toml: *No such file*"),
-        (("--quarl-claims", "bad.toml"), "*claims file bad.toml, line 1, key 'id': is missing*"),
+        (("--quarl-claims", "no_such:CLAIMS"), "*'no_such:CLAIMS': importing 'no_such' failed (ModuleNotFoundError*"),
+        (("--quarl-claims", "bad.toml"), "*claims 'bad.toml': claims are Python values now*add_claim.md shows how*"),
         (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of smoke, nightly, paper*"),
         (("-o", "quarl_episodes=-3"), "*quarl_episodes: '-3' is not a whole number above 0*"),
     ],
 )
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_bad_options_end_the_run_before_it_starts(project, arguments, message, workers):
-    (project.path / "bad.toml").write_text("[[claim]]\n")
     result = run(project, *arguments, "-n", workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR == 4
     result.stderr.fnmatch_lines([message])

@@ -163,7 +163,7 @@ def _open_policy(options: argparse.Namespace) -> "tuple[IntegerPolicy, str]":
 
     name = str(options.policy)
     if name.startswith(RANDOM):
-        architectures = find_paper("lqcc").open("architectures")
+        architectures = find_paper("lqcc").open("hardware.architectures")
         _refuse_given(options, "draws its own integers", ("scheme", "environment", "algo", "normalization", "arch"))
         return architectures.draw_policy(architectures.find_architecture(name.removeprefix(RANDOM))), "random weights"
     found = open_integers(options)

@@ -95,7 +95,7 @@ def _draw(paper: "Paper", options: argparse.Namespace, selection: Any) -> None:
 
 
 def _replay(paper: "Paper", options: argparse.Namespace, rule: Any, steps: Any) -> tuple[Any, dict[str, Any]]:
-    published, search, rules = (paper.open(module) for module in ("published", "search", "selection"))
+    published, search, rules = (paper.open(module) for module in ("runs.published", "search", "selection"))
     if options.steps or options.precision != "fp32" or options.workers > 1:
         raise SpecError("--steps, --precision, --workers: published runs are trained; leave them out, or pass --seeds")
     names = (options.algo, options.environment)

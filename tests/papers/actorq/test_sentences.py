@@ -7,7 +7,8 @@ import pytest
 from quarl_bench.actorq.breakdown import ACTING, LEARNING
 from quarl_bench.errors import StoreError
 from quarl_bench.judging.claim import expand_claims
-from quarl_bench.papers.actorq.sentences import JUDGES, judge_ratio, pair_records, read_records
+from quarl_bench.papers.actorq.judgements import OnPairs
+from quarl_bench.papers.actorq.sentences import judge_ratio, judge_time, pair_records, read_records
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.spec import Outcome
 
@@ -53,14 +54,14 @@ def make_pairs(ratio, *, noise=0.0, lose=0.0):
 )
 def test_verdicts(claim, pairs, outcome):
     (found,) = [c for c in read_catalog() if c.id == claim]
-    verdict = JUDGES[claim](pairs, found.threshold)
+    verdict = found.judgement.judge(pairs)
     assert verdict.outcome is outcome
     assert verdict.policies == 4
 
 
 def test_every_claim_has_a_judge_and_an_item_per_task():
     claims = [c for c in read_catalog() if c.paper == "QuaRL, ActorQ"]
-    assert {c.id for c in claims} == set(JUDGES)
+    assert all(isinstance(claim.judgement, OnPairs) for claim in claims)
     for claim in claims:
         items = [(item.algo, *{case.environment for case in item.cases}) for item in expand_claims(claim)]
         assert sorted(items) == sorted(list(claim.cells) * len(claim.schemes))
@@ -69,7 +70,7 @@ def test_every_claim_has_a_judge_and_an_item_per_task():
 def test_a_run_that_never_arrives_is_said_and_decides_nothing_alone():
     pairs = make_pairs(0.4, noise=0.05)
     pairs[0][1]["curve"][-1]["mean"] = 100.0
-    verdict = JUDGES["actorq-time"](pairs, 0.667)
+    verdict = judge_time(pairs, 0.667)
     assert verdict.outcome is not Outcome.SUPPORTED
     assert any("1 of 4 runs never reach" in caveat for caveat in verdict.caveats)
 

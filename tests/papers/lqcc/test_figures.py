@@ -68,7 +68,7 @@ def test_summaries_give_the_interval_of_their_returns():
     rng = np.random.default_rng(0)
     base, other = rng.normal(100, 10, 10), rng.normal(90, 30, 8)
     assert compare_summaries(Summary.of(base), Summary.of(other)) == pytest.approx(compare(base, other))
-    verdict = judge_normalization({"one": (Summary.of(base), Summary.of(other))})
+    verdict = judge_normalization({"one": (Summary.of(base), Summary.of(other))}, 0.0)
     theirs = scipy_stats.ttest_ind(other, base, equal_var=False).confidence_interval(0.9)
     assert (verdict.low, verdict.high) == pytest.approx([side / base.mean() for side in theirs])
 
@@ -77,10 +77,10 @@ def test_table_6_favours_normalized_observations():
     (claim,) = (claim for claim in read_catalog() if claim.id == "lqcc-normalization")
     tasks = read_normalization(claim)
     assert tasks["humanoidv4"] == (Summary(4700, 1400, 10), Summary(6300, 500, 10))
-    verdict = judge_normalization(tasks)
+    verdict = judge_normalization(tasks, 0.0)
     assert verdict.outcome is Outcome.SUPPORTED
     assert verdict.estimate == pytest.approx(np.mean([0.1 / 5, 0.3 / 2.4, -0.5 / 11.6, 0.7 / 4.3, 1.6 / 4.7]))
-    partial = judge_normalization({"hopperv4": tasks["hopperv4"]}, ["antv4: raw and normalized"])
+    partial = judge_normalization({"hopperv4": tasks["hopperv4"]}, 0.0, ["antv4: raw and normalized"])
     assert (partial.outcome, partial.missing) == (Outcome.PARTIAL, ("antv4: raw and normalized",))
     assert partial.estimate == pytest.approx(0.125)
 

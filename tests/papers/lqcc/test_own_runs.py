@@ -42,9 +42,9 @@ def test_what_was_trained_is_found_and_the_rest_is_missing(cells):
     assert not np.array_equal(reference, find(Configuration(3)))
     assert find(Configuration(2)) is None
     assert tasks["hopperv4"][0].size == 0
-    verdict = judge_parity({"pendulum": tasks["pendulum"]}, "core", (2, 3))
+    verdict = judge_parity({"pendulum": tasks["pendulum"]}, "core", (2, 3), 0.8)
     assert (verdict.outcome, verdict.missing) == (Outcome.PARTIAL, ("pendulum: i8c2o8",))
-    some = judge_selected(tasks, dict.fromkeys(tasks, Configuration(3)))
+    some = judge_selected(tasks, dict.fromkeys(tasks, Configuration(3)), 0.8)
     assert some.missing == ("hopperv4: fp32", "hopperv4: i8c3o8")
     assert some.policies == 2
     fp32 = [stored.stored.sha256 for stored in cells.find_policies(Case("sac", "pendulum", "fp32", "lqcc")).members]
@@ -58,7 +58,7 @@ def test_a_configuration_without_fp32_is_found_and_only_fp32_is_missing(cells):
     runs = Runs(cells)
     tasks = runs.find("sac", ["pendulum"], "lqcc")
     assert tasks["pendulum"][1](Configuration(3)).shape == (2,)
-    assert judge_selected(tasks, {"pendulum": Configuration(3)}).missing == ("pendulum: fp32",)
+    assert judge_selected(tasks, {"pendulum": Configuration(3)}, 0.8).missing == ("pendulum: fp32",)
 
 
 def test_seeds_need_not_begin_at_0_and_are_paired(cells):

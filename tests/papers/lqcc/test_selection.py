@@ -22,7 +22,6 @@ from quarl_bench.papers.lqcc.runs.published import TASKS, read_published
 from quarl_bench.papers.lqcc.search import Search
 from quarl_bench.papers.lqcc.selection import (
     BITS,
-    RESAMPLES,
     WIDTHS,
     Configuration,
     list_steps,
@@ -176,9 +175,9 @@ def test_resampled_policies_select_the_same_where_nothing_is_close():
     clear, close = find(clear=True), find(clear=False)
     far = resample(select(base, clear), base, clear)
     assert far.configuration.scheme == "i4c3o8h64"
-    assert (far.stability.same, far.stability.open) == (RESAMPLES, 0)
+    assert (far.stability.same, far.stability.open) == (selection.RESAMPLES, 0)
     near = resample(select(base, close), base, close)
-    assert near.stability.same < 0.7 * RESAMPLES
+    assert near.stability.same < 0.7 * selection.RESAMPLES
     ran = {decision.configuration for decision in near.decisions}
     some = resample(select(base, close), base, {configuration: close(configuration) for configuration in ran}.get)
     assert some.stability.open > 0
@@ -245,7 +244,7 @@ def test_scopes_are_schemes():
 def test_table_1_is_reproduced_on_five_of_five_tasks(tasks, printed):
     found = {task: select(*runs, full=True) for task, runs in tasks.items()}
     assert {task: chosen.configuration for task, chosen in found.items()} == printed
-    verdict = judge_table(tasks, printed)
+    verdict = judge_table(tasks, printed, 1.0)
     assert verdict.outcome is Outcome.SUPPORTED
     assert "5 of 5 selected average below fp32 (sign flips p = 0.031)" in verdict.caveats
     assert any("antv4" in line and "below fp32" in line for line in verdict.caveats)
@@ -260,7 +259,7 @@ def test_each_variant_of_the_rule_changes_its_own_task(tasks, printed):
         Parity(two_sided=True): {"hopperv4"},
         Parity(two_sided=True, sample=False): {"humanoidv4", "hopperv4"},
     }
-    verdict = judge_sensitivity(tasks, printed)
+    verdict = judge_sensitivity(tasks, printed, 0.25)
     assert (verdict.outcome, verdict.estimate) == (Outcome.SUPPORTED, 0.25)
     humanoid, hopper = "humanoidv4 (i7c3o8h16)", "hopperv4 (i8c3o8; 10 it asks for were not run)"
     assert verdict.caveats[:4] == (
@@ -269,34 +268,34 @@ def test_each_variant_of_the_rule_changes_its_own_task(tasks, printed):
         f"two-sided, sample SD: selects otherwise for {hopper}",
         f"two-sided, population SD: selects otherwise for {humanoid}, {hopper}",
     )
-    wrong = judge_sensitivity(tasks, printed | {"hopperv4": Configuration(3)})
+    wrong = judge_sensitivity(tasks, printed | {"hopperv4": Configuration(3)}, 0.25)
     assert wrong.outcome is Outcome.REFUTED  # then the two-sided rule would be the right one
 
 
 @needs_runs
 def test_verdicts_show_both_the_rule_and_the_interval(tasks, printed):
-    verdict = judge_parity(tasks, "core", range(3, 9))
+    verdict = judge_parity(tasks, "core", range(3, 9), 0.8)
     assert (verdict.outcome, verdict.estimate) == (Outcome.SUPPORTED, pytest.approx(25 / 30))
     outside = ", ".join(f"humanoidv4 at {bits}" for bits in range(4, 9))
     assert verdict.caveats[0] == f"the rule matches 25 of 30 cells, not {outside}"
     assert "humanoidv4 at 7" in verdict.caveats[3]
-    selected = judge_selected(tasks, printed)
+    selected = judge_selected(tasks, printed, 0.8)
     assert selected.caveats[0] == "the rule matches 5 of 5 cells"
     assert selected.caveats[1].startswith("on average -11.9% [-18.4%, -5.4%]")
     assert selected.caveats[1].endswith(" of fp32, below it in 5 of 5")
     assert selected.caveats[2].startswith("certainly above the floor of fp32's band in ")
     assert selected.caveats[3] == "an interval says below fp32 in 1: antv4 (-15%)"
-    assert judge_parity(tasks, "input", [2]).outcome is Outcome.REFUTED
-    some = judge_selected({**tasks, "antv4": (np.empty(0), lambda _: None)}, printed)
+    assert judge_parity(tasks, "input", [2], 0.8).outcome is Outcome.REFUTED
+    some = judge_selected({**tasks, "antv4": (np.empty(0), lambda _: None)}, printed, 0.8)
     assert (some.outcome, some.missing) == (Outcome.PARTIAL, ("antv4: fp32", "antv4: i3c2o8h64"))
     assert some.estimate == 1.0
     assert judge_output(tasks).low < judge_output(tasks).estimate
     unrun = {task: (reference, lambda _: None) for task, (reference, _) in tasks.items()}
-    partial_verdict = judge_parity(unrun, "core", [3])
+    partial_verdict = judge_parity(unrun, "core", [3], 0.8)
     assert partial_verdict.outcome is Outcome.PARTIAL
     assert partial_verdict.missing == tuple(f"{task}: i8c3o8" for task in TASKS)
     nothing = {task: (np.empty(0), find) for task, (_, find) in tasks.items()}
-    assert judge_table(nothing, printed).missing == tuple(f"{task}: fp32" for task in TASKS)
+    assert judge_table(nothing, printed, 1.0).missing == tuple(f"{task}: fp32" for task in TASKS)
 
 
 def test_published_files_are_checked(tmp_path):
@@ -364,17 +363,17 @@ def test_the_table_needs_what_the_rule_asks_for_and_no_more(tasks, printed):
 
     enough = {task: limit(task, asked[task]) for task in TASKS}
     assert sum(map(len, asked.values())) < 5 * (len(BITS) + len(WIDTHS) + len(BITS)) / 2
-    least, whole = judge_table(enough, printed), judge_table(tasks, printed)
+    least, whole = judge_table(enough, printed, 1.0), judge_table(tasks, printed, 1.0)
     assert replace(least, caveats=least.caveats[:-1]) == replace(whole, caveats=whole.caveats[:-1])
     assert whole.caveats[-1].startswith("with policies drawn again from these, the same is selected: humanoidv4 ")
     assert least.caveats[-1].endswith("% open)"), "resampling asks for more than the rule does"
     some = judge_table(
-        enough | {"antv4": limit("antv4", set()), "hopperv4": (np.empty(0), tasks["hopperv4"][1])}, printed
+        enough | {"antv4": limit("antv4", set()), "hopperv4": (np.empty(0), tasks["hopperv4"][1])}, printed, 1.0
     )
     assert (some.outcome, some.estimate, some.missing[-1]) == (Outcome.PARTIAL, 1.0, "hopperv4: fp32")
     assert some.missing[0] == "antv4: i8c2o8"
     assert len(some.caveats) == len(whole.caveats) - 2
-    assert judge_sensitivity(enough | {"antv4": limit("antv4", set())}, printed).estimate is None
+    assert judge_sensitivity(enough | {"antv4": limit("antv4", set())}, printed, 0.25).estimate is None
 
 
 @needs_runs
@@ -382,7 +381,7 @@ def test_sentences_are_judged_on_the_tasks_that_are_whole(tasks):
     two = {task: tasks[task] for task in ("hopperv4", "antv4")}
     gap = {"walker2dv4": (tasks["walker2dv4"][0], lambda _: None)}
     for judge in (
-        partial(judge_parity, scope="core", bits=range(3, 9)),
+        partial(judge_parity, scope="core", bits=range(3, 9), threshold=0.8),
         partial(judge_bottleneck, other="core"),
         judge_output,
         partial(judge_cost, few=Configuration(3, 256, 3, 3)),
@@ -403,14 +402,14 @@ def test_input_bits_are_compared_where_some_match_either_way():
         return fp32, lambda one: fp32 if one.input >= (before if one.core == 8 else after) else short
 
     tasks = {"less": make(5, 3), "more": make(3, 5), "never": make(9, 4)}
-    found = judge_input_bits(tasks, dict.fromkeys(tasks, chosen))
+    found = judge_input_bits(tasks, dict.fromkeys(tasks, chosen), 0.8)
     assert (found.outcome, found.estimate) == (Outcome.REFUTED, 0.5)
     assert found.caveats == ("less: 5 to 3 bits", "more: 3 to 5 bits", "never: none to 4 bits")
-    assert judge_input_bits({"less": tasks["less"]}, {"less": chosen}).outcome is Outcome.SUPPORTED
+    assert judge_input_bits({"less": tasks["less"]}, {"less": chosen}, 0.8).outcome is Outcome.SUPPORTED
     gaps = tasks | {"more": (fp32, lambda one: None if one == chosen else fp32)}
-    some = judge_input_bits(gaps, dict.fromkeys(tasks, chosen))
+    some = judge_input_bits(gaps, dict.fromkeys(tasks, chosen), 0.8)
     assert (some.outcome, some.estimate, some.missing) == (Outcome.PARTIAL, 1.0, ("more: i4c2o8h16",))
-    assert judge_input_bits({"more": gaps["more"]}, {"more": chosen}).estimate is None
+    assert judge_input_bits({"more": gaps["more"]}, {"more": chosen}, 0.8).estimate is None
 
 
 def test_fewer_bits_or_narrower_layers_cost_return():

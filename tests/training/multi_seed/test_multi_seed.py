@@ -369,7 +369,7 @@ def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
         ("sac pendulum --output o --scheme i9c2o8", "input"),
         ("sac pendulum --seeds 0 --output o --scheme i8c2o8 --width 16", "i8c2o8h16"),
         ("sac pendulum --seeds 0 --output o --width 99999", "width"),
-        ("sac pendulum --seed 0 --steps 300000 --output o", "pass --seeds too"),
+        ("sac pendulum --seed 0 --steps 300000 --output o", "pass --seeds, as --seeds 0..9"),
         ("sac pendulum --raw --output o", "pass --seeds too"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from quarl_bench.judging.collect import collect
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, SpecError, StoreError
@@ -204,7 +203,8 @@ class TestCells:
             save_policy(make_policy(), tmp_path / "baselines" / "policies" / f"ppo-{environment}-seed0", {})
         claim = next(claim for claim in read_catalog() if claim.id == "figure2-drops")
         cases = (Case("ppo", "cartpole", SCHEME), Case("ppo", "acrobot", SCHEME))
-        found = collect(self.make_cells(tmp_path), JudgedClaim(claim, "all", SCHEME, cases))
+        item = JudgedClaim(claim, "all", SCHEME, cases)
+        found = claim.judgement.collect(self.make_cells(tmp_path), item)
         assert list(found.measurements) == [cases[0].id]
         assert found.missing == (cases[1].id,)
 
