@@ -233,8 +233,8 @@ def test_images_have_a_scale_per_channel(precision):
     ours = ours - ours.mean(1, keepdim=True)
     expected = torch.as_tensor(outputs - outputs.mean(1, keepdims=True))
     step = float(quantized.net.layers[-1].output.scale)
-    # Mixed precision rounds products that integers do not: some outputs fall on a neighbouring step. They come back from
-    # logarithms of probabilities in float32, so that whole steps are whole to a unit in the last place of these.
+    # Mixed precision rounds products that integers do not: some outputs fall on a neighbouring step. They come back
+    # from logarithms of probabilities in float32: whole steps are whole to a unit in the last place of these.
     assert (ours - expected).abs().max() <= (1e-5 if precision == "fp32" else 2 * step + ulp)
 
 
