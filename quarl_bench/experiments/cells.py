@@ -13,11 +13,12 @@ from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, colle
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
 from quarl_bench.experiments.measurement_key import DEPLOYED, build_key, count_calibration, is_own_backend
 from quarl_bench.experiments.store import Store, Train
+from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, is_sampled
+from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared

@@ -32,6 +32,7 @@ from quarl_bench.training.recipes import Recipe, check_algorithm, find_recipe
 
 TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
     "quantization/net.py",
+    "policies/algorithm.py",
     "policies/head.py",
     "policies/images.py",
     "policies/sources/torch_layers.py",
@@ -47,6 +48,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "evaluation/episodes.py",
     "evaluation/rollouts.py",
     "evaluation/exploration.py",
+    "training/algorithms.py",
     "training/sb3/mixed_precision.py",
     "training/sb3/models.py",
     "evaluation/gumbel.py",

@@ -10,9 +10,10 @@ from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.judging.catalog import JudgedCase, JudgedClaim, parse_claims
 from quarl_bench.judging.collect import MeasuredCells
 from quarl_bench.judging.judge import case_p_values, describe, judge_case, judge_claim
+from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.report.rows import build_case_row
-from quarl_bench.spec import Case, Measurement, Outcome, PolicySpec, is_sampled
+from quarl_bench.spec import Case, Measurement, Outcome, PolicySpec
 from tests.support.stores import FakeTrainer, make_policy
 
 CLAIM = parse_claims(

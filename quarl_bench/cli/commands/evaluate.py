@@ -135,9 +135,9 @@ def print_runtime(policy: "Policy", scheme: str) -> list[str]:
 
 def _refuse_unsampled(options: argparse.Namespace, stored: "StoredPolicy", where: Path) -> None:
     from quarl_bench.errors import PolicyError
-    from quarl_bench.evaluation.state_agreement import SOFTMAX
+    from quarl_bench.policies.algorithm import is_actor_critic
 
-    if options.sampled and not (stored.policy.head.discrete and stored.metadata.get("algo") in SOFTMAX):
+    if options.sampled and not (stored.policy.head.discrete and is_actor_critic(stored.metadata.get("algo"))):
         raise PolicyError(
             f"--sampled: {where} has no logits of a softmax to draw from; A2C's and PPO's policies with discrete "
             "actions have"
