@@ -1,7 +1,8 @@
 """The papers by name: rooms above reach one here, and import none of its modules.
 
-A paper is a room of `papers/`. It brings claims files, and may bring `tables.py` (`view_tables`) and the headings of
-the page's galleries. Standard library only: the plugin reads the claims at collection.
+A paper is a room of `papers/`, or a package of others, an entry point of `quarl_bench.papers`. It brings claims, and may
+bring `tables.py` (`view_tables`) and the headings of the page's galleries. Standard library only: the plugin reads the
+claims at collection.
 """
 
 import importlib
@@ -14,27 +15,33 @@ from types import ModuleType
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.catalog import Claim, parse_claims
 from quarl_bench.spec import ZOO
+from quarl_bench.system.registry import Registry
 
 
 @dataclass(frozen=True)
 class Paper:
     """One paper. `headings` are of the galleries that redraw its figures, by what is drawn."""
 
-    name: str  # of its room
-    claims: tuple[str, ...] = ("claims.toml",)
+    name: str
+    package: str  # its room: its claims files and its modules
+    claims: tuple[str | Claim, ...] = ("claims.toml",)  # files, or the claims themselves
     headings: Mapping[str, str] = field(default_factory=dict)
     tables: bool = False  # whether it has `view_tables`
     records: bool = False  # whether its claims are about committed records, not about policies
 
     def open(self, module: str) -> ModuleType:
         """A module of the paper's own, by name; what the paper does alone is asked of it."""
-        return importlib.import_module(f"{__package__}.{self.name}.{module}")
+        return importlib.import_module(f"{self.package}.{module}")
 
     def read_claims(self) -> tuple[Claim, ...]:
-        """The claims of its files, in their order."""
-        room = importlib.resources.files(__package__) / self.name
-        named = [(f"{self.name}/{file}", (room / file).read_text(encoding="utf-8")) for file in self.claims]
-        return tuple(claim for name, text in named for claim in parse_claims(name, text))
+        """Its claims, in their order."""
+        return tuple(claim for each in self.claims for claim in self._read(each))
+
+    def _read(self, claims: str | Claim) -> tuple[Claim, ...]:
+        if isinstance(claims, Claim):
+            return (claims,)
+        text = (importlib.resources.files(self.package) / claims).read_text(encoding="utf-8")
+        return parse_claims(f"{self.name}/{claims}", text)
 
 
 QUARL_HEADINGS = {
@@ -44,21 +51,22 @@ QUARL_HEADINGS = {
     "memory": "Memory over time (QuaRL, Figure 4)",
     "mixed_precision": "Mixed precision (QuaRL, Table 5 and Figure 5)",
 }
-PAPERS = {
-    paper.name: paper
-    for paper in (
-        Paper("quarl", ("claims.toml", "mixed_precision.toml"), QUARL_HEADINGS, tables=True),
-        Paper("lqcc", headings={"panels": "Figures of LQCC"}, tables=True),
-        Paper("actorq", records=True),
-    )
-}
+QUARL = Paper(
+    "quarl", f"{__package__}.quarl", ("claims.toml", "mixed_precision.toml"), headings=QUARL_HEADINGS, tables=True
+)
+LQCC = Paper("lqcc", f"{__package__}.lqcc", headings={"panels": "Figures of LQCC"}, tables=True)
+ACTORQ = Paper("actorq", f"{__package__}.actorq", records=True)
+PAPERS = Registry(
+    "paper",
+    "quarl_bench.papers",
+    Paper,
+    {paper.name: f"{__name__}:{paper.name.upper()}" for paper in (QUARL, LQCC, ACTORQ)},
+)
 
 
 def find_paper(name: str) -> Paper:
     """The paper called `name`; SpecError with the known ones otherwise."""
-    if name not in PAPERS:
-        raise SpecError(f"unknown paper {name!r}; known are {', '.join(PAPERS)}")
-    return PAPERS[name]
+    return PAPERS.find(name)
 
 
 def find_heading(kind: str) -> str:

@@ -200,16 +200,17 @@ def _place(claim: Any, settings: "Settings") -> Any:
     """A claim about boards, on this machine and on the boards of the board file; without one, on those it names."""
     import dataclasses
 
-    from quarl_bench.boards.board import LOCAL, Transport, read_boards
+    from quarl_bench.boards.board import LOCAL, read_boards
     from quarl_bench.judging.rules import RULES
     from quarl_bench.plugin.settings import list_extras
+    from quarl_bench.spec import Source
 
     if not RULES[claim.rule].boards:
         return claim
     boards = claim.boards
     if settings.boards is not None:
         listed = read_boards(settings.boards).values()
-        boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.transport is not Transport.EMULATED))
+        boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.source is not Source.EMULATED))
     required = (name for name in settings.require if name not in (*list_extras(), *boards))
     return dataclasses.replace(claim, boards=(*boards, *required))
 

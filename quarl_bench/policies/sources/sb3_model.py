@@ -124,6 +124,12 @@ def find_for(model: BaseAlgorithm) -> Algorithm:
     raise PolicyError(f"{type(model).__name__} is not one of {', '.join(name.upper() for name in ALGORITHMS)}")
 
 
+def name_algorithm(model: BaseAlgorithm) -> str:
+    """What a live model is called: its algorithm, or after its class where that is its own."""
+    found = find_class(type(model))
+    return type(model).__name__.lower() if found is None else found.name
+
+
 def read_network(algorithm: Algorithm, network: Any) -> ActingNetwork:
     """What an algorithm's acting network, or a target of it, is made of."""
     found: ActingNetwork = load(algorithm.network)(network)
