@@ -1,7 +1,7 @@
 """The papers by name: rooms above reach one here, and import none of its modules.
 
-A paper is a room of `papers/`, or a package of others, an entry point of `quarl_bench.papers`. It brings claims, and may
-bring `tables.py` (`view_tables`) and the headings of the page's galleries. Standard library only: the plugin reads the
+A paper is a room of `papers/`, or an entry point of others' in `quarl_bench.papers`. It brings claims, and may bring
+`tables.py` (`view_tables`) and the headings of the page's galleries. Standard library only: the plugin reads the
 claims at collection.
 """
 

@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
     config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
     config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
+    config.addinivalue_line("filterwarnings", "default::quarl_bench.system.registry.EntryPointWarning")
     configured, controls = is_configured(config), not hasattr(config, "workerinput")
     if configured and get_settings(config).claims:
         _catalog(config)  # an ill-formed file ends the run before collection

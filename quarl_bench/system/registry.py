@@ -4,7 +4,6 @@ Ours are named as `module:attribute` and imported when they are asked for. Other
 group, and no metadata is read before a name is looked for or the names are listed. Standard library only.
 """
 
-import difflib
 import importlib
 import warnings
 from collections.abc import Iterator, Mapping
@@ -72,6 +71,8 @@ class Registry(Generic[Value]):
 
     def explain_unknown(self, name: str) -> str:
         """A line on a name that is not there."""
+        import difflib  # a misspelling is rare
+
         aliases = [alias for value in self.loaded.values() for alias in getattr(value, "aliases", ())]
         near = difflib.get_close_matches(name, [*self.names, *aliases], 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
