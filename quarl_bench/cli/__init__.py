@@ -75,11 +75,11 @@ def _tell_in_one_line() -> Iterator[None]:
         warnings.simplefilter("default", EntryPointWarning)
         show = warnings.showwarning
 
-        def tell(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        def tell(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
             if issubclass(category, EntryPointWarning):
                 print(f"note: {message}", file=sys.stderr)
             else:
-                show(message, category, *rest)
+                show(message, category, *rest, **named)
 
         warnings.showwarning = tell
         yield

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import QuarlError, StoreError
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
-from quarl_bench.experiments.measurement_key import DEPLOYED, build_key, count_calibration, is_own_backend
+from quarl_bench.experiments.measurement_key import DEPLOYED, build_key, count_calibration
 from quarl_bench.experiments.store import Store, Train
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet, deployable
@@ -122,7 +123,6 @@ class Cells:
             raise QuarlError(f"unknown board {board!r}; known is {LOCAL} (this machine)")
         from quarl_bench.backends.deployed import load_artefact
         from quarl_bench.backends.export import export_policy
-        from quarl_bench.backends.registry import find_backend
 
         name = find_backend(backend).name
         case = Case(policies.case.algo, policies.case.environment, policies.case.scheme, policies.case.origin, board)
@@ -250,7 +250,7 @@ def measure_member(
     def play() -> Measurement:
         return measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled)
 
-    if backend and not is_own_backend(backend):
+    if backend and backend not in BACKENDS.own:
         return play()
     key = build_key(member.stored.sha256, environment, seeds, scheme=scheme, board=board, backend=backend)
     return store.measurement(key | {"sampled": sampled}, play)

@@ -4,6 +4,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
+from quarl_bench.backends.registry import find_backend
 from quarl_bench.environments.atari import PRESET
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS
@@ -98,16 +99,7 @@ def runtime_versions(case: Case) -> dict[str, str]:
     return _list_versions(find_environment(case.environment), case.board, "")
 
 
-def is_own_backend(name: str) -> bool:
-    """Whether the code of a backend is this package's, and so part of the key."""
-    from quarl_bench.backends.registry import BACKENDS
-
-    return name in BACKENDS.own
-
-
 def _list_versions(environment: Environment, board: str, backend: str) -> dict[str, str]:
-    from quarl_bench.backends.registry import find_backend
-
     names = ["torch", "numpy", "gymnasium", *LIBRARIES.get(environment.extra, ())]
     names += find_backend(backend or DEPLOYED).distributions if board else []
     return {name: _read_version(name) for name in names}

@@ -45,9 +45,7 @@ Opened = tuple[StoredPolicy, Environment | None]
 def _is_module(named: PolicySource) -> bool:
     if named.live is not None:
         return isinstance(named.live, torch.nn.Module)
-    text = str(named.policy)
-    named_so = SEPARATOR in text and not text.startswith(HUB_ADDRESS) and not named.policy.exists()
-    return named_so and named.arch is None
+    return SEPARATOR in str(named.policy) and not (_is_address(named) or named.arch or named.policy.exists())
 
 
 def _open_module(named: PolicySource) -> Opened:
@@ -56,10 +54,6 @@ def _open_module(named: PolicySource) -> Opened:
         raise SpecError(f"{where}: {ALONE}; pass {'--environment' if live is None else 'its environment'}")
     environment, statistics = resolve_environment(named.environment), _read_statistics(named.normalization)
     return _adopt_module(_import_module(where) if live is None else live, environment, statistics, where)
-
-
-def _is_weights(named: PolicySource) -> bool:
-    return named.live is None and named.arch is not None
 
 
 def _open_weights(named: PolicySource) -> Opened:
@@ -225,7 +219,7 @@ def _choose_statistics(normalization: str | Normalization | None) -> Path | str 
 
 
 MODULE = Reader("module", _is_module, _open_module, alone=True)  # of torch: live, or module:attribute
-WEIGHTS = Reader("weights", _is_weights, _open_weights, alone=True)  # and their architecture
+WEIGHTS = Reader("weights", lambda named: named.live is None and bool(named.arch), _open_weights, alone=True)
 HUB = Reader("hub", _is_address, _open_address)
 MODEL = Reader("model", _is_model, _open_model)  # of stable-baselines3, live
 NET = Reader("net", lambda named: isinstance(named.live, PolicyNet | StoredPolicy), _open_net)

@@ -11,19 +11,23 @@ RECIPES = "quarl_bench.training.recipes"
 ACTOR = ("actor", "actor_target")
 
 
-def _is_ppo(settings: Settings) -> bool:
-    return {"clip_range", "n_epochs"} <= settings.keys()
-
-
-def _is_a2c(settings: Settings) -> bool:
-    return "gae_lambda" in settings and not {"target_kl", "n_epochs"} & settings.keys()
-
-
 def _is_ddpg(settings: Settings) -> bool:
     """Which is a TD3 that does without what TD3 adds."""
     return settings.get("policy_delay") == 1 and settings.get("target_noise_clip") == 0
 
 
+_ACTOR_CRITIC = SavedForm(
+    module="stable_baselines3.common.policies",
+    parts=(
+        *("log_std", "mlp_extractor", "action_net", "value_net", "features_extractor"),
+        *("pi_features_extractor", "vf_features_extractor", "sde_features_extractor"),
+    ),
+    extractors=("pi_features_extractor", "features_extractor"),
+    hidden=("mlp_extractor.shared_net", "mlp_extractor.policy_net"),
+    output="action_net",
+    activation="tanh",
+    is_own=lambda settings: "gae_lambda" in settings and not {"target_kl", "n_epochs"} & settings.keys(),
+)
 A2C = Algorithm(
     name="a2c",
     model="stable_baselines3:A2C",
@@ -37,26 +41,14 @@ A2C = Algorithm(
     },
     half={"MlpPolicy": f"{MIXED}:MixedMlpActorCriticPolicy", "mixed": f"{MIXED}:MixedActorCriticPolicy"},
     normed="quarl_bench.training.sb3.layer_norm:NormedActorCriticPolicy",
-    saved=SavedForm(
-        module="stable_baselines3.common.policies",
-        parts=(
-            *("log_std", "mlp_extractor", "action_net", "value_net", "features_extractor"),
-            *("pi_features_extractor", "vf_features_extractor", "sde_features_extractor"),
-        ),
-        extractors=("pi_features_extractor", "features_extractor"),
-        hidden=("mlp_extractor.shared_net", "mlp_extractor.policy_net"),
-        output="action_net",
-        activation="tanh",
-        is_own=_is_a2c,
-    ),
+    saved=_ACTOR_CRITIC,
 )
-assert A2C.saved is not None  # noqa: S101  (for the type checker)
 PPO = replace(
     A2C,
     name="ppo",
     model="stable_baselines3:PPO",
     recipes=f"{RECIPES}:ppo.toml",
-    saved=replace(A2C.saved, is_own=_is_ppo),
+    saved=replace(_ACTOR_CRITIC, is_own=lambda settings: {"clip_range", "n_epochs"} <= settings.keys()),
 )
 DQN = Algorithm(
     name="dqn",

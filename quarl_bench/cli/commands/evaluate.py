@@ -13,7 +13,6 @@ from quarl_bench.cli.printing import describe_returns, print_result
 from quarl_bench.system.counts import read_episodes, read_natural
 
 if TYPE_CHECKING:
-    from quarl_bench.backends.base import Backend
     from quarl_bench.environments.registry import Environment
     from quarl_bench.policies.policy import Policy
     from quarl_bench.policies.storage.fp32 import StoredPolicy
@@ -53,12 +52,14 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
+    from quarl_bench.backends.registry import find_backend
     from quarl_bench.errors import SpecError
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
     if options.backend is not None:
-        options.backend = open_backend(options.backend)
+        options.backend = find_backend(options.backend)
+        options.backend.identify()  # a missing runtime or compiler says so before anything is played
     integers = find_integers(options)
     if integers is not None:
         return play_integers(options, *integers)
@@ -78,15 +79,6 @@ def run(options: argparse.Namespace) -> int:
     return compare(options, environment, (stored, own), quantized, notes)
 
 
-def open_backend(name: str) -> "Backend":
-    """The backend of --backend, whose runtime is there."""
-    from quarl_bench.backends.registry import find_backend
-
-    backend = find_backend(name)
-    backend.identify()  # a missing runtime or compiler says so before anything is played
-    return backend
-
-
 def deploy(
     options: argparse.Namespace,
     policy: "Policy",
@@ -102,35 +94,22 @@ def deploy(
         return policy
     states = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)
     with tempfile.TemporaryDirectory(prefix="quarl-evaluate-") as folder:
-        return export_policy(
-            policy,
-            Path(folder) / "artefact",
-            states,
-            scheme=scheme,
-            source_sha256=stored.sha256,
-            backend=options.backend.name,
-        )
+        where, name = Path(folder) / "artefact", options.backend.name
+        return export_policy(policy, where, states, scheme=scheme, source_sha256=stored.sha256, backend=name)
 
 
-def describe_runtime(policy: "Policy") -> dict[str, Any]:
-    """What plays a deployed policy, as JSON types; nothing of a simulated one."""
+def describe_player(policy: "Policy", scheme: str) -> tuple[dict[str, Any], list[str]]:
+    """What plays a deployed policy, as JSON types and as a line; nothing of a simulated one."""
     from quarl_bench.backends.deployed import DeployedPolicy
 
     if not isinstance(policy, DeployedPolicy):
-        return {}
-    runtime = policy.artefact.runtime
-    return {"backend": {"name": policy.artefact.backend, "golden_pairs": len(policy.artefact.golden.actions)}
-            | {part: getattr(runtime, part) for part in ("version", "kernel")} | {"runtime": runtime.name}}  # fmt: skip
-
-
-def print_runtime(policy: "Policy", scheme: str) -> list[str]:
-    """The same as a line."""
-    found = describe_runtime(policy).get("backend")
-    if found is None:
-        return []
-    runtime = f"{found['runtime']} {found['version']}, kernel {found['kernel']}"
-    pairs = f"{found['golden_pairs']} golden pairs re-run"
-    return [f"  {scheme} is played by its {found['name']} artefact, in {runtime}; {pairs}"]
+        return {}, []
+    made, runtime = policy.artefact, policy.artefact.runtime
+    where = f"in {runtime.name} {runtime.version}, kernel {runtime.kernel}"
+    line = (
+        f"  {scheme} is played by its {made.backend} artefact, {where}; {len(made.golden.actions)} golden pairs re-run"
+    )
+    return {"backend": {"name": made.backend, "runtime": asdict(runtime)}}, [line]
 
 
 def _refuse_unsampled(options: argparse.Namespace, stored: "StoredPolicy", where: Path) -> None:
@@ -173,13 +152,13 @@ def compare(
         "verdict": verdict.as_dict(),
         "clipped": counter.as_dict(),
     }
-    result |= describe_runtime(policy)
+    player, told = describe_player(policy, scheme)
     (agreement,) = measured.agreement or (0.0,)
     how = "sampled actions" if options.sampled else "deterministic"
     alike = f"same action in {agreement:.2%}"
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
-        *print_runtime(policy, scheme),
+        *told,
         *(f"  note: {note}" for note in notes),
         f"  {own:<9} return {describe_returns(reference.returns[0])}",
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
@@ -194,7 +173,7 @@ def compare(
         result["states"] = asdict(found)
         kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"
         lines.append(f"  in {found.states} states of the fp32 policy: same action in {found.agreement:.2%}; {kl}")
-    print_result(options, result, "\n".join(lines))
+    print_result(options, result | player, "\n".join(lines))
     return 0
 
 
@@ -246,14 +225,14 @@ def play_alone(
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
     measured = measure([(sha256, counted)], environment, seeds, sampled=options.sampled)
     how = "sampled actions" if options.sampled else "deterministic"
+    player, told = describe_player(policy, scheme)
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
-        *print_runtime(policy, scheme),
+        *told,
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}",
     ]
     if counter.seen:
         lines.append(f"  note: {counter.describe()}")
     result = {"scheme": scheme, "environment": environment.id, "measured": summarise(measured)}
-    result |= describe_runtime(policy)
-    print_result(options, result | {"clipped": counter.as_dict()}, "\n".join(lines))
+    print_result(options, result | player | {"clipped": counter.as_dict()}, "\n".join(lines))
     return 0

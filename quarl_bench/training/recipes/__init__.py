@@ -100,18 +100,11 @@ class Recipe:
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
-def check_algorithm(algo: str) -> None:
-    """SpecError with the known ones for an unknown algorithm."""
-    if algo not in ALGORITHMS:
-        raise SpecError(ALGORITHMS.explain_unknown(algo))
-
-
 def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
     """The recipe of a pair; for an origin ("control", "bf16") that arm's, for a scheme its trained form.
 
     SpecError with what exists when there is none.
     """
-    check_algorithm(algo)
     recipes = _read_recipes(algo)
     if origin in PRECISIONS:
         if scheme:
