@@ -1,7 +1,7 @@
 """Pages made of data: docs/claims.md, docs/policies.md, the claim table of docs/findings.md between its two marks, and
 the picture of the floors, docs/house.svg.
 
-python docs/generate.py                  write them from claims files, baselines, verdicts.json and pyproject.toml
+python docs/generate.py                  write them from the claims, baselines, verdicts.json and pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the verdicts of results files put into docs/verdicts.json
                                          first: a nightly's, a part of one, or timings measured on an idle machine
 
@@ -17,15 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.judging.catalog import Claim, expand_cases, expand_claims
-from quarl_bench.judging.rules import RULES
+from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
 FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
-PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "claims.toml"
+PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
 SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
@@ -71,7 +70,7 @@ def draw_house(floors: list[list[str]], width: int = 640, height: int = 34) -> s
 
 def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
     """By claim, the ids of its cases or items."""
-    return {claim.id: {item.id for item in _expand(claim)} for claim in claims}
+    return {claim.id: {item.id for item in expand(claim)} for claim in claims}
 
 
 def merge(stored: dict[str, Any], results: dict[str, Any], date: str, ids: dict[str, set[str]]) -> dict[str, Any]:
@@ -111,7 +110,7 @@ def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
     for paper in dict.fromkeys(claim.paper for claim in claims):
         lines += [f"**{paper}**", "", "| claim | says | where | verdicts |", "|---|---|---|---|"]
         lines += [
-            f"| `{claim.id}` | {_escape(claim.sentence)} | {_escape(claim.locus)} | {_tell(claim, verdicts)} |"
+            f"| `{claim.id}` | {_escape(claim.says)} | {_escape(claim.where)} | {_tell(claim, verdicts)} |"
             for claim in claims
             if claim.paper == paper
         ]
@@ -121,8 +120,9 @@ def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
 
 def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
     """The page "Claims and verdicts"."""
-    lines = [HEAD, "| rule | what the interval is on |", "|---|---|"]
-    lines += [f"| `{name}` | {rule.meaning} |" for name, rule in RULES.items()]
+    lines = [HEAD, "| judgement | what the interval is on |", "|---|---|"]
+    kinds = dict.fromkeys(type(claim.judgement) for claim in claims)
+    lines += [f"| `{kind.__name__}` | {kind.meaning} |" for kind in kinds]
     for paper in dict.fromkeys(claim.paper for claim in claims):
         lines += ["", f"## {paper}", ""]
         for claim in (claim for claim in claims if claim.paper == paper):
@@ -174,27 +174,22 @@ def _show(value: float) -> str:
 
 def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
     schemes = ", ".join(f"`{scheme}`" for scheme in claim.schemes)
-    against = f", against `{claim.against}`" if claim.against else ""
     lines = [
         f"### {claim.id}",
         "",
-        f"{claim.locus}: {claim.sentence}.",
+        f"{claim.where}: {claim.says}.",
         "",
-        f"- rule `{claim.rule}`, threshold {claim.threshold:g}{against}; {schemes}",
-        f"- {len(_expand(claim))} {'cases' if claim.kind == 'case' else 'items'}: {_tell(claim, verdicts)}",
+        f"- `{claim.judgement}`; {schemes}",
+        f"- {len(expand(claim))} {'cases' if claim.judgement.each else 'items'}: {_tell(claim, verdicts)}",
     ]
     known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
     return [*lines, *known, ""]
 
 
-def _expand(claim: Claim) -> list[Any]:
-    return list(expand_cases(claim) if claim.kind == "case" else expand_claims(claim))
-
-
 def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
     found = Counter(verdict for verdict, _ in verdicts["verdicts"].get(claim.id, {}).values())
     told = ", ".join(f"{found[name]} {name}" for name in (*ORDER, "refuted (known)") if name in found)
-    open_ = len(_expand(claim)) - found.total()
+    open_ = len(expand(claim)) - found.total()
     return told + (f"{', ' if told else ''}{open_} not run" if open_ > 0 else "")
 
 
@@ -239,7 +234,7 @@ of its ten policies.
 |---|---:|---|---:|---|---:|---:|"""
 HEAD = """# Claims and verdicts
 
-<!-- Made by docs/generate.py from the claims files; edit those. -->
+<!-- Made by docs/generate.py from the claims; edit those. -->
 
 A claim is a sentence of a paper, in our words, with a threshold. A *case* is one cell of it, judged alone; an *item* is
 one sentence over many cells. Either gets an interval first, and the interval decides:
@@ -257,8 +252,8 @@ policies (training seeds), the environment seeds and their interaction; every sc
 Episodes that are the same are counted once, and no such interval has width zero; counts, sizes and replayed rules are
 exact. A
 cell of A2C or PPO on Atari is refuted by one way of acting (argmax, sampled) at 2.5%, or by both at 5%; a sentence over
-many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means nothing: `gains` and
-`tracks` leave such cells out and name them, other rules give no interval.
+many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means nothing: `Gains` and
+`Tracks` leave such cells out and name them, other judgements give no interval.
 
 A refuted item whose reason is known is an expected failure in pytest, and fails once it is supported again; a ratio of
 times or sizes on the wrong side is one too, with what explains it. What is known is known of the committed policies,

@@ -14,16 +14,7 @@ from quarl_bench.errors import SpecError
 
 ID_PART = re.compile(r"[a-z0-9]+")
 OUR_BASELINES = ""  # the origin of a case that runs on this project's own policies
-ACTOR_CRITIC = ("a2c", "ppo")
 ZOO = "zoo"  # of one that runs on stable-baselines3 agents that others trained
-
-
-def is_sampled(algo: str, *, atari: bool) -> bool:
-    """Whether a policy is also judged with sampled actions: its outputs are logits, and the game is deterministic.
-
-    The argmax policy of an actor-critic can be caught in a loop that coarser weights happen to leave.
-    """
-    return atari and algo in ACTOR_CRITIC
 
 
 class Source(StrEnum):

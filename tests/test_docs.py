@@ -15,6 +15,7 @@ import quarl_bench.environments
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.training.recipes import Recipe
+from tests.support.distributions import install_project
 from tests.support.places import ROOT
 
 DOCS = ROOT / "docs"
@@ -46,6 +47,9 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
     assert commands
     for command in commands:
         program, *arguments = shlex.split(command)
+        if program == "pip":
+            install_project(tmp_path)
+            continue
         call = [sys.executable, *PROGRAMS[program], *arguments]
         done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"

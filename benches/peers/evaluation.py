@@ -57,7 +57,7 @@ def build_model(task: str, environments: int) -> Any:
     from stable_baselines3.common.vec_env import VecNormalize
 
     from quarl_bench.policies.storage.fp32 import load_policy
-    from quarl_bench.training.sb3.models import ACTIVATIONS, ALGORITHMS
+    from quarl_bench.training.sb3.models import ACTIVATIONS, load_class
 
     torch.set_num_threads(1)
     folder, recipe = find_policy(task), find_our_recipe(task)
@@ -68,9 +68,10 @@ def build_model(task: str, environments: int) -> Any:
     kwargs = shape.get("policy_kwargs", {})
     if "activation_fn" in kwargs:
         shape["policy_kwargs"] = kwargs | {"activation_fn": ACTIVATIONS[kwargs["activation_fn"]]}
-    if issubclass(ALGORITHMS[recipe.algo], OffPolicyAlgorithm):
+    made = load_class(recipe.algo)
+    if issubclass(made, OffPolicyAlgorithm):
         shape["buffer_size"] = 1
-    model = ALGORITHMS[recipe.algo](recipe.policy, vector, seed=0, device="cpu", **shape)
+    model = made(recipe.policy, vector, seed=0, device="cpu", **shape)
     if folder is not None:
         policy = load_policy(folder).policy
         modules = [module for module in list_modules(model.policy) if isinstance(module, torch.nn.Linear)]

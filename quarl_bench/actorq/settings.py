@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any
 
 from quarl_bench.errors import SpecError
+from quarl_bench.policies.algorithm import ALGORITHMS, is_actor_critic
 from quarl_bench.quantization.net import Activation
-from quarl_bench.spec import ACTOR_CRITIC
-from quarl_bench.training.recipes import ALGORITHMS
 
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
@@ -152,7 +151,7 @@ def choose_settings(algo: str, environment: str, **changes: Any) -> RunSettings:
 
 
 def _check_algorithm(algo: str, *, log_probs: bool) -> None:
-    if algo in ACTOR_CRITIC and not log_probs:
+    if is_actor_critic(algo) and not log_probs:
         raise SpecError(
             f"{algo} is on-policy: its gradient holds for data of the learner's own policy; a quantized, late actor "
             "is another policy; use dqn or d4pg, which learn from any data, or a2c with --behaviour-log-probs, which "
@@ -162,7 +161,7 @@ def _check_algorithm(algo: str, *, log_probs: bool) -> None:
         known = ", ".join(_read_recipes())
         reason = "has no distributed form here" if algo in ALGORITHMS else "is unknown"
         raise SpecError(f"algorithm {algo!r} {reason}; ActorQ trains {known}")
-    if log_probs and algo not in ACTOR_CRITIC:
+    if log_probs and not is_actor_critic(algo):
         raise SpecError(f"{algo} learns from any data and needs no behaviour log-probabilities; leave them out")
 
 

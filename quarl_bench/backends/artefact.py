@@ -1,7 +1,7 @@
 """An artefact on disk: the model, everything needed to run it alone, and golden pairs that prove a run.
 
     model.tflite          takes integers (or floats) behind the observation transform and the input quantization;
-                          other backends name and number their files differently (MODELS)
+                          other backends name and number their files differently
     golden.safetensors    golden pairs, and the numbers of the observation transform and the action head
     manifest.json         everything else, with the sha256 of every other file
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.observation import ObservationTransform
@@ -38,13 +39,6 @@ from quarl_bench.quantization.parameters import ActivationFormat
 from quarl_bench.system.atomic import new_folder
 
 SCHEMA_VERSION = 1
-MODELS = {  # by backend
-    "litert": "model.tflite",
-    "litert-dynamic": "model.tflite",
-    "c": "policy.c",
-    "onnx": "model.onnx",
-    "dump": "model.npz",
-}
 GOLDEN = "golden.safetensors"
 MANIFEST = "manifest.json"
 PAIR = ("observations", "inputs", "outputs", "actions")
@@ -101,7 +95,7 @@ class Artefact:
     @property
     def files(self) -> dict[str, bytes]:
         """The model and what stands beside it, by name."""
-        return {MODELS[self.backend]: self.model, **self.others}
+        return {find_backend(self.backend).model: self.model, **self.others}
 
 
 def write_artefact(artefact: Artefact, folder: Path) -> None:
@@ -123,9 +117,9 @@ def read_artefact(folder: Path) -> Artefact:
     manifest = _read_manifest(folder / MANIFEST)
     with _ill_formed(folder / MANIFEST):
         backend = str(manifest["backend"])
-        if backend not in MODELS:
-            raise DeploymentError(f"{folder / MANIFEST}: unknown backend {backend!r}; known are {', '.join(MODELS)}")
-        model = _read_checked(folder / MODELS[backend], str(manifest["model"]["sha256"]))
+        if backend not in BACKENDS:
+            raise DeploymentError(f"{folder / MANIFEST}: {BACKENDS.explain_unknown(backend)}")
+        model = _read_checked(folder / find_backend(backend).model, str(manifest["model"]["sha256"]))
         golden = _read_checked(folder / GOLDEN, str(manifest["golden"]["sha256"]))
         tensors = load(golden)
         return Artefact(
@@ -153,7 +147,7 @@ def _describe(artefact: Artefact, golden: bytes) -> dict[str, Any]:
         "arithmetic": _describe_arithmetic(artefact),
         "source_sha256": artefact.source_sha256,
         "model": {
-            "file": MODELS[artefact.backend],
+            "file": find_backend(artefact.backend).model,
             "sha256": hashlib.sha256(artefact.model).hexdigest(),
             "bytes": len(artefact.model),
             "weight_types": list(artefact.weight_types),

@@ -1,7 +1,8 @@
-"""What every backend is: it writes a policy as files, and starts files as a runner."""
+"""What every backend is: it declares what it computes, writes a policy as files, and starts files as a runner."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,9 @@ from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.requantize import Requantization
 
+FP32_RULES = (Requantization.FP32_RNE, Requantization.THRESHOLDS)  # two ways to the same numbers
 Files = Mapping[str, bytes]  # by name; an artefact's folder holds them side by side
 
 
@@ -55,7 +58,10 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to deploy. `write` raises DeploymentError for a policy that the backend has no form for."""
+    """One way to deploy, declared whole: every command that deploys, plays, times or proves reads it here.
+
+    `refuse` and `write` raise DeploymentError, with the reason, for a policy that the backend has no form for.
+    """
 
     name: str
     model: str  # the file that is the model; `write` may add others beside it
@@ -67,8 +73,29 @@ class Backend:
     write: Callable[[IntegerPolicy | PolicyNet], dict[str, bytes]]
     start: Callable[[Files, str], Runner]
     list_weight_types: Callable[[Files], tuple[str, ...]]  # as the file holds them, layer by layer
+    requantizations: tuple[Requantization, ...] = FP32_RULES  # that it computes exactly
+    aliases: tuple[str, ...] = ()  # other names that users give it
+    scheme: str = "int8"  # of an export that names none
+    refuse: Callable[[IntegerPolicy | PolicyNet], None] = lambda _: None  # formats that it has no form for
+    timed: bool = True  # False where a call's time means nothing: files that only hold the numbers
+    count_code: Callable[[Path, str], int] | None = None  # bytes of an artefact's code in a kernel, if it is code
+    distributions: tuple[str, ...] = ()  # whose versions decide what it computes
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
     compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy
+
+    def make_files(self, policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
+        """The files of `policy`; DeploymentError, with the reason, where the backend has no form for it."""
+        self.refuse(policy)
+        if isinstance(policy, IntegerPolicy):
+            refuse_rule(self.name, policy.net.requantization, self.requantizations)
+        return self.write(policy)
+
+
+def refuse_rule(name: str, rule: Requantization, exact: tuple[Requantization, ...]) -> None:
+    """DeploymentError for a rule of rounding that is not among the `exact` ones."""
+    if rule not in exact:
+        known = " or ".join(exact)
+        raise DeploymentError(f"{name}: it requantizes as {known}, not as {rule}; use IntegerNet.with_requantization")
 
 
 def list_shapes(net: Net | IntegerNet) -> list[tuple[int, ...]]:

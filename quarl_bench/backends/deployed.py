@@ -1,5 +1,6 @@
 """A policy that runs from its artefact, and the proof that it acts as it did before deployment."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from quarl_bench.backends.artefact import Artefact, Golden, read_artefact
 from quarl_bench.backends.base import Port, Runner, storage_type, to_channel_last
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
-from quarl_bench.policies.policy import Policy
+from quarl_bench.policies.policy import Observations, Policy
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.net import Floats
 from quarl_bench.quantization.parameters import ActivationFormat
@@ -91,6 +92,17 @@ def start(artefact: Artefact, kernel: str) -> DeployedPolicy:
     _check_port("output", runner.output, artefact.output)
     net = DeployedNet(runner, artefact.input, artefact.output)
     return DeployedPolicy(artefact.transform, net, artefact.head, artefact)
+
+
+def time_calls(policy: Policy, states: Observations, calls: int) -> list[float]:
+    """Microseconds of calls from Python with one state each, quantization and head included."""
+    times = []
+    for call in range(calls):
+        one = states[call % len(states)][None]
+        begin = time.perf_counter_ns()
+        policy.act(one)
+        times.append((time.perf_counter_ns() - begin) / 1e3)
+    return times
 
 
 def verify(deployed: DeployedPolicy) -> int:

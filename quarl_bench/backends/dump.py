@@ -155,6 +155,8 @@ class DumpRunner:
 DUMP = Backend(
     name="dump",
     model=ARRAYS,
+    requantizations=tuple(Requantization),
+    timed=False,
     kernels=(KERNEL,),
     float_kernels=(),
     identify=lambda: (KERNEL, np.__version__),

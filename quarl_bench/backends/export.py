@@ -52,6 +52,7 @@ def export_policy(
     DeploymentError when the backend has no form for the policy, or computes anything else than it.
     """
     found, policy = find_backend(backend), deployable(policy)
+    backend = found.name  # of an alias
     if not isinstance(policy, IntegerPolicy | PolicyNet):
         raise DeploymentError(
             f"{backend}: a {type(policy).__name__} cannot be exported; export the policy it came from"
@@ -62,7 +63,7 @@ def export_policy(
     if isinstance(policy, IntegerPolicy):
         policy = found.renumber(policy)
     kernel = _first_kernel(found, policy)
-    files = found.write(policy)
+    files = found.make_files(policy)
     computed = policy if isinstance(policy, IntegerPolicy) else found.compute(policy)
     artefact = Artefact(
         backend=backend,
@@ -130,7 +131,7 @@ def _run(backend: Backend, net: IntegerNet, q: Integers, kernel: str | None) -> 
     """In the integers of `net`, whichever the backend numbers them by."""
     transform = ObservationTransform(net.input_shape, image=len(net.input_shape) == 3)
     numbered = backend.renumber(IntegerPolicy(transform, net, ActionHead(HeadKind.ARGMAX)))
-    runner: Runner = backend.start(backend.write(numbered), kernel or backend.kernels[0])
+    runner: Runner = backend.start(backend.make_files(numbered), kernel or backend.kernels[0])
     shift = numbered.net.input.zero_point - net.input.zero_point
     back = net.output.zero_point - numbered.net.output.zero_point
     x = to_channel_last((q + shift).astype(runner.input.dtype))
@@ -140,13 +141,13 @@ def _run(backend: Backend, net: IntegerNet, q: Integers, kernel: str | None) -> 
 def _first_kernel(backend: Backend, policy: IntegerPolicy | PolicyNet) -> str:
     if isinstance(policy, IntegerPolicy):
         if not backend.kernels:
-            backend.write(policy)  # says why
+            backend.make_files(policy)  # says why
         return backend.kernels[0]
     norm = find_norm(policy.net)
     if norm is not None:
         raise DeploymentError(f"{backend.name}: layer {norm} is normalized, which no backend has; play it without one")
     if not backend.float_kernels:
-        backend.write(policy)  # says why
+        backend.make_files(policy)  # says why
         raise DeploymentError(f"{backend.name}: it runs integers only; use an int<bits> scheme")
     return backend.float_kernels[0]
 

@@ -4,26 +4,35 @@ import difflib
 import math
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.errors import MissingBoard, SpecError
 from quarl_bench.spec import ID_PART, Source
+from quarl_bench.system.registry import Registry
 
 LOCAL = "local"  # the board that every machine has: this one
 
 
-class Transport(StrEnum):
-    """How a board is reached."""
+@dataclass(frozen=True)
+class Transport:
+    """How a kind of board is reached: `open` gives a `transport.Channel` to a board, over which nothing is sent yet."""
 
-    LOCAL = "local"  # a process on this machine
-    SSH = "ssh"  # the system's ssh and scp
-    EMULATED = "emulated"  # qemu-user on a folder with the board's system
+    name: str
+    open: Callable[["Board"], Any]
+    needs: tuple[str, ...] = ()  # keys that a board of the file has to have
+    source: Source = Source.MEASURED  # what a number from such a board is; emulated ones are never timed
+    here: bool = False  # whether it is this machine, whose Python it then has
 
 
-NEEDS = {Transport.SSH: ("host",), Transport.EMULATED: ("rootfs",)}
+TRANSPORTS = Registry(
+    "transport",
+    "quarl_bench.transports",
+    Transport,
+    {name: f"quarl_bench.boards.transport:{name.upper()}" for name in (LOCAL, "ssh", "emulated")},
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class Board:
     """One board; hw/boards.example.toml says what each key means."""
 
     name: str
-    transport: Transport
+    transport: str
     host: str = ""
     port: int = 0
     options: tuple[str, ...] = ()
@@ -48,10 +57,10 @@ class Board:
     @property
     def source(self) -> Source:
         """What a number from this board is."""
-        return Source.EMULATED if self.transport is Transport.EMULATED else Source.MEASURED
+        return TRANSPORTS.find(self.transport).source
 
 
-THIS_MACHINE = Board(LOCAL, Transport.LOCAL, python=sys.executable)
+THIS_MACHINE = Board(LOCAL, LOCAL, python=sys.executable)
 
 
 def read_boards(path: Path) -> dict[str, Board]:
@@ -89,20 +98,16 @@ def _read_board(path: Path, name: str, table: Any) -> Board:
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise SpecError(f"{where}, key {key!r}: is unknown; {hint}")
         _check_type(f"{where}, key {key!r}", known[key].default, value)
-    try:
-        transport = Transport(table.get("transport", ""))
-    except ValueError:
-        said = table.get("transport")
-        raise SpecError(
-            f"{where}, key 'transport': {'is missing' if said is None else f'{said!r} is unknown'}; "
-            f"known are {', '.join(Transport)}"
-        ) from None
-    for key in NEEDS.get(transport, ()):
+    said = table.get("transport")
+    if said not in TRANSPORTS:
+        what = "is missing" if said is None else f"{said!r} is unknown"
+        raise SpecError(f"{where}, key 'transport': {what}; known are {', '.join(TRANSPORTS)}")
+    transport = TRANSPORTS.find(str(said))
+    for key in transport.needs:
         if not table.get(key):
-            raise SpecError(f"{where}, key {key!r}: is missing; transport {transport} needs it")
-    values: dict[str, Any] = {"python": sys.executable} if transport is Transport.LOCAL else {}
-    options = tuple(table.get("options", ()))
-    return Board(**(values | table | {"name": name, "transport": transport, "options": options}))
+            raise SpecError(f"{where}, key {key!r}: is missing; transport {said} needs it")
+    values: dict[str, Any] = {"python": sys.executable} if transport.here else {}
+    return Board(**(values | table | {"name": name, "options": tuple(table.get("options", ()))}))
 
 
 def _check_type(where: str, default: Any, value: Any) -> None:

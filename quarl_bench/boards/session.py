@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quarl_bench.boards.board import Board, Transport
+from quarl_bench.boards.board import Board
 from quarl_bench.boards.timing import (
     Block,
     Comparison,
@@ -28,6 +28,7 @@ from quarl_bench.boards.timing import (
 )
 from quarl_bench.boards.transport import ANSWER, Channel, open_channel
 from quarl_bench.errors import BoardError
+from quarl_bench.spec import Source
 
 RUNNER = "run_policy.py"
 MANIFEST = "manifest.json"  # of an artefact; it names the other files with their hashes
@@ -70,7 +71,7 @@ class Session:
 
         `cgroup`: folder of a control group on the board that the timed processes join.
         """
-        if self.board.transport is Transport.EMULATED:
+        if self.board.source is Source.EMULATED:
             raise self.channel.error("an emulator's times mean nothing; use its golden check and instruction counts")
         plan = plan or TimingPlan()
         request = self._request(artefacts, plan, cgroup)

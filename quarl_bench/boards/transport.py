@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from quarl_bench.boards.board import Board, Transport
+from quarl_bench.boards.board import TRANSPORTS, Board, Transport
 from quarl_bench.errors import BoardError
+from quarl_bench.spec import Source
 
 CONNECT = 10  # seconds until a silent host counts as one
 ANSWER = 60.0  # seconds until a command counts as lost
@@ -183,12 +184,15 @@ class EmulatedChannel(Channel):
         return super().explain(code, line)
 
 
-CHANNELS = {Transport.LOCAL: Channel, Transport.SSH: SshChannel, Transport.EMULATED: EmulatedChannel}
+LOCAL = Transport("local", Channel, here=True)
+SSH = Transport("ssh", SshChannel, needs=("host",))
+EMULATED = Transport("emulated", EmulatedChannel, needs=("rootfs",), source=Source.EMULATED)
 
 
 def open_channel(board: Board) -> Channel:
     """A channel to `board`; nothing is sent before it is used."""
-    return CHANNELS[board.transport](board)
+    channel: Channel = TRANSPORTS.find(board.transport).open(board)
+    return channel
 
 
 def _last_line(text: str) -> str:

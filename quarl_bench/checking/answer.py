@@ -6,13 +6,13 @@ cases. One policy is checked, so every sentence is about this policy.
 
 import statistics
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quarl_bench.backends.deployed import DeployedPolicy
+from quarl_bench.backends.deployed import DeployedPolicy, time_calls
 from quarl_bench.backends.export import export_policy
+from quarl_bench.backends.registry import list_timed
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import DeploymentError, MissingExtra, QuantizationError, SpecError
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, measure
@@ -32,7 +32,6 @@ INT8, WEIGHTS, PER_CHANNEL = "int8", "w8", "int8pc"
 DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
 MARGIN = 0.05
 CONFIDENCE = 1 - ERROR  # that a definite verdict is right, for either side
-BACKENDS = ("litert", "c", "onnx")  # that run on this machine
 LAYER_BITS = 4  # at which layers are compared
 STATES = 2_000
 CALLS = 500
@@ -191,10 +190,10 @@ def measure_layers(subject: Subject) -> tuple[Sensitivity, ...]:
 
 
 def benchmark_artefacts(
-    subject: Subject, schemes: Sequence[str], backends: Sequence[str] = BACKENDS
+    subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None
 ) -> Iterator[ArtefactCost]:
     """Size and time of every artefact; a backend that lacks the scheme or its runtime says so."""
-    for backend in backends:
+    for backend in list_backends() if backends is None else backends:
         for scheme in schemes:
             try:
                 with tempfile.TemporaryDirectory() as folder:
@@ -203,6 +202,11 @@ def benchmark_artefacts(
                     )
             except (DeploymentError, MissingExtra) as error:
                 yield ArtefactCost(backend, scheme, reason=str(error))
+
+
+def list_backends() -> list[str]:
+    """Whose artefacts are priced and exported: those that run on this machine."""
+    return [backend.name for backend in list_timed()]
 
 
 def export(subject: Subject, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
@@ -306,11 +310,6 @@ def _list_remarks(check: Answer, kept: SchemeResult | None) -> Iterator[str]:
 def _benchmark(deployed: DeployedPolicy, backend: str, scheme: str, subject: Subject) -> ArtefactCost:
     one = subject.calibration[:1]
     size = sum(len(content) for content in deployed.artefact.files.values())
-    for _ in range(CALLS // 10):
-        deployed.act(one)
-    times = []
-    for _ in range(CALLS):
-        begin = time.perf_counter_ns()
-        deployed.act(one)
-        times.append((time.perf_counter_ns() - begin) / 1e3)
+    time_calls(deployed, one, CALLS // 10)
+    times = time_calls(deployed, one, CALLS)
     return ArtefactCost(backend, scheme, size, statistics.median(times), statistics.quantiles(times, n=10)[-1])

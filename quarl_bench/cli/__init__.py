@@ -8,9 +8,10 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from select import POLLERR, POLLHUP, poll
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from quarl_bench import __version__
 from quarl_bench.cli.commands import (
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.stdout = sys.stdout
     try:
         # Environments and policies of other people print what they like, which is no part of a result.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _tell_in_one_line():
             code = int(options.run(options))
         sys.stdout.flush()  # here, where a closed pipe is understood, not when the interpreter ends
     except QuarlError as error:
@@ -63,6 +64,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"quarl {options.command}: an error in an environment or policy of yours, or in quarl", file=sys.stderr)
         return 2
     return code
+
+
+@contextlib.contextmanager
+def _tell_in_one_line() -> Iterator[None]:
+    """An entry point that does not load is one line on stderr, whatever is made of other warnings."""
+    from quarl_bench.system.registry import EntryPointWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", EntryPointWarning)
+        show = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, EntryPointWarning):
+                print(f"note: {message}", file=sys.stderr)
+            else:
+                show(message, category, *rest, **named)
+
+        warnings.showwarning = tell
+        yield
 
 
 def _is_unread() -> bool:

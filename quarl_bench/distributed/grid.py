@@ -20,10 +20,11 @@ from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
 from quarl_bench.evaluation.rollouts import TEST_SEEDS
 from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, Protocol, environment_for, measure_member
 from quarl_bench.experiments.store import Store, StorePaths, Train
+from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import Case, PolicySpec, is_sampled
+from quarl_bench.spec import Case, PolicySpec
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
 from quarl_bench.training.multi_seed.train import complete_seeds
 from quarl_bench.training.recipes import Recipe, find_recipe

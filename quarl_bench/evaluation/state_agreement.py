@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.rollouts import count_agreement
+from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import Policy
-
-SOFTMAX = ("a2c", "ppo")  # algorithms whose argmax head stands on the logits of a distribution
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def compare_states(
         raise PolicyError("no states to compare policies in; pass at least one observation")
     original, quantized = reference.outputs(observations), candidate.outputs(observations)
     agreed = count_agreement(candidate.head.act(quantized), reference.head.act(original), reference.head)
-    softmax = reference.head.discrete and algo in SOFTMAX
+    softmax = reference.head.discrete and is_actor_critic(algo)
     kl = _mean_divergence(original, quantized) if softmax else None
     return StateComparison(len(observations), agreed / len(observations), kl)
 

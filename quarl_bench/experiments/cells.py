@@ -7,17 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import QuarlError, StoreError
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
-from quarl_bench.experiments.measurement_key import build_key, count_calibration
+from quarl_bench.experiments.measurement_key import DEPLOYED, build_key, count_calibration
 from quarl_bench.experiments.store import Store, Train
+from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, is_sampled
+from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
@@ -57,6 +59,7 @@ class PolicySet:
 
     case: Case
     members: tuple[LazyPolicy, ...]
+    backend: str = ""  # whose artefacts they are, where they are deployed
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -114,27 +117,30 @@ class Cells:
         """The cell's policies, trained under its scheme, with or without fp32 ones; of these seeds, or all."""
         return PolicySet(case, tuple(self._find_integers(case, seed) for seed in seeds or self._find_seeds(case)))
 
-    def deploy(self, policies: PolicySet, board: str = LOCAL) -> PolicySet:
-        """The cell exported to LiteRT, its golden pairs re-run, and loaded again from its folder."""
+    def deploy(self, policies: PolicySet, board: str = LOCAL, backend: str = DEPLOYED) -> PolicySet:
+        """The cell as artefacts of `backend`, their golden pairs re-run, loaded again from their folders."""
         if board != LOCAL:
             raise QuarlError(f"unknown board {board!r}; known is {LOCAL} (this machine)")
         from quarl_bench.backends.deployed import load_artefact
         from quarl_bench.backends.export import export_policy
 
+        name = find_backend(backend).name
         case = Case(policies.case.algo, policies.case.environment, policies.case.scheme, policies.case.origin, board)
 
         def deploying(member: LazyPolicy) -> Callable[[], Policy]:
             def build() -> Policy:
-                folder = self.artefacts / f"{case.id}-{member.stored.sha256[:12]}"
+                folder = self.artefacts / f"{case.id}-{name}-{member.stored.sha256[:12]}"
                 observations = self._calibration(member.stored, environment_for(member.stored, case))
+                sha256 = member.stored.sha256
                 export_policy(
-                    member.policy, folder, observations, scheme=case.scheme, source_sha256=member.stored.sha256
+                    member.policy, folder, observations, scheme=case.scheme, source_sha256=sha256, backend=name
                 )
                 return load_artefact(folder)
 
             return build
 
-        return PolicySet(case, tuple(LazyPolicy(member.stored, deploying(member)) for member in policies.members))
+        members = tuple(LazyPolicy(member.stored, deploying(member)) for member in policies.members)
+        return PolicySet(case, members, name)
 
     def measure(self, policies: PolicySet) -> Measurement:
         """Returns of every policy of the cell on the protocol's environment seeds, and agreement with fp32.
@@ -168,6 +174,7 @@ class Cells:
                 seeds,
                 scheme=case.scheme,
                 board=case.board,
+                backend=policies.backend,
                 sampled=sampled,
             )
             for member in policies.members
@@ -229,17 +236,24 @@ def measure_member(
     *,
     scheme: str,
     board: str = "",
+    backend: str = "",
     sampled: bool = False,
 ) -> Measurement:
-    """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it."""
-    key = build_key(member.stored.sha256, environment, seeds, scheme=scheme, board=board) | {"sampled": sampled}
+    """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it.
+
+    A backend from outside this package is measured each time: nothing says when its code has changed.
+    """
     # What is not an fp32 policy's own has no fp32 action to agree with.
     own = isinstance(member.stored, StoredPolicy) and (scheme != FP32 or board)
     references = [member.stored.policy] if own else None
-    return store.measurement(
-        key,
-        lambda: measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled),
-    )
+
+    def play() -> Measurement:
+        return measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled)
+
+    if backend and backend not in BACKENDS.own:
+        return play()
+    key = build_key(member.stored.sha256, environment, seeds, scheme=scheme, board=board, backend=backend)
+    return store.measurement(key | {"sampled": sampled}, play)
 
 
 def calibrate(policy: Policy, environment: Environment) -> Any:

@@ -4,6 +4,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
+from quarl_bench.backends.registry import find_backend
 from quarl_bench.environments.atari import PRESET
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS
@@ -51,6 +52,9 @@ LIBRARIES = {  # that decide what an environment does, by the extra that brings 
 }
 
 
+DEPLOYED = "litert"  # the backend of a cell on a board, where none is named
+
+
 CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
 
 
@@ -58,10 +62,11 @@ CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, over several e
 
 
 def build_key(
-    sha256: str, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = ""
+    sha256: str, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = "", backend: str = ""
 ) -> dict[str, Any]:
     """All that decides what a policy under `scheme` returns on consecutive environment seeds."""
-    return {
+    named = {"backend": backend} if backend not in ("", DEPLOYED) else {}
+    return named | {
         "policy": sha256,
         "environment": environment.id,
         "time_feature": environment.time_feature,
@@ -73,7 +78,7 @@ def build_key(
         "code": code_epoch(
             *EVALUATION_CODE, *EVALUATION_LOOP, "experiments/cells.py", *(("backends",) if board else ())
         ),
-        "versions": _list_versions(environment, board),
+        "versions": _list_versions(environment, board, backend),
     }
 
 
@@ -91,12 +96,12 @@ def name_preprocessing(environment: Environment) -> str:
 
 def runtime_versions(case: Case) -> dict[str, str]:
     """Public versions of the libraries that a number of this case depends on; builds of one version count as one."""
-    return _list_versions(find_environment(case.environment), case.board)
+    return _list_versions(find_environment(case.environment), case.board, "")
 
 
-def _list_versions(environment: Environment, board: str) -> dict[str, str]:
+def _list_versions(environment: Environment, board: str, backend: str) -> dict[str, str]:
     names = ["torch", "numpy", "gymnasium", *LIBRARIES.get(environment.extra, ())]
-    names += ["ai-edge-litert"] if board else []
+    names += find_backend(backend or DEPLOYED).distributions if board else []
     return {name: _read_version(name) for name in names}
 
 

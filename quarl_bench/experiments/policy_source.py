@@ -4,49 +4,22 @@ A policy is a folder of this package, the name of a baseline, a .zip of stable-b
 on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and modules too.
 """
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import gymnasium
-import torch
-
-from quarl_bench.backends.artefact import GOLDEN
-from quarl_bench.environments.registry import (
-    Environment,
-    make_environment,
-)
+from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.experiments.environment_source import AnyEnvironment, lookup_environment, resolve_environment
-from quarl_bench.experiments.hub import load_agent
-from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
-from quarl_bench.policies.images import is_image_space
+from quarl_bench.experiments.zoo_agents import checked_environment
 from quarl_bench.policies.observation import Normalization
-from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources import torch_module as foreign
-from quarl_bench.policies.sources.archive import read_file
-from quarl_bench.policies.sources.sb3_state_dict import LIMIT, read_safetensors, read_weights
-from quarl_bench.policies.sources.sb3_zip import FROM_FOLDER, ZooAgent
-from quarl_bench.policies.sources.vecnormalize import read_statistics
-from quarl_bench.policies.storage.fp32 import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
-from quarl_bench.quantization.net import Layer
-from quarl_bench.system.extras import needing
-from quarl_bench.system.imports import SEPARATOR, import_attribute, instantiate
-
-if TYPE_CHECKING:  # policies are read without it
-    from stable_baselines3.common.base_class import BaseAlgorithm
+from quarl_bench.policies.sources.sb3_zip import ZooAgent
+from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.system.registry import Registry
 
 BASELINES = Path("baselines/policies")  # of a checkout
-HUB = "hub:"  # what the address of an agent on the Hugging Face hub begins with
-RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
-# Wrappers that change nothing a policy sees, or that our own games have too (stable-baselines3's for Atari).
-HARMLESS = {"Monitor", "RecordEpisodeStatistics", "RecordVideo"}
-HARMLESS |= {"NoopResetEnv", "MaxAndSkipEnv", "EpisodicLifeEnv", "FireResetEnv"}
-HARMLESS |= {"WarpFrame", "ClipRewardEnv", "AtariWrapper"}
-ALONE = "a network alone says nothing about its task"
-AnySpace = gymnasium.Space[Any]
+NO_POLICY = "{} is no policy; pass a model of stable-baselines3, a torch module, a path or a name"
 EnvironmentName = str | type[AnyEnvironment] | None
 
 
@@ -65,47 +38,60 @@ class PolicySource:
     normalization: str | Normalization | None = None
     arch: str | None = None
     baselines: Path = BASELINES
+    live: Any = None  # what is held in hand; `policy` is then what messages call it
 
-    @property
-    def foreign(self) -> bool:
-        """Whether it is a network of another framework, which says nothing about its ends."""
-        name = str(self.policy)
-        return self.arch is not None or (SEPARATOR in name and not name.startswith(HUB) and not self.policy.exists())
+
+@dataclass(frozen=True)
+class Reader:
+    """One source of policies. `accepts` is asked before anything is read, and `open` gives the policy and its task.
+
+    `open` may leave the environment open (None), which is then the one that the user names, or the policy's own.
+    """
+
+    name: str
+    accepts: Callable[[PolicySource], bool]
+    open: Callable[[PolicySource], tuple[StoredPolicy, Environment | None]]
+    alone: bool = False  # whether what it reads is a network that says nothing about its ends
+
+
+READERS = Registry(
+    "source",
+    "quarl_bench.sources",
+    Reader,
+    {
+        name: f"quarl_bench.experiments.readers:{name.upper()}"
+        for name in ("module", "weights", "hub", "model", "net", "zip", "folder")
+    },
+)
+
+
+def find_reader(named: PolicySource) -> Reader:
+    """Who reads the policy: others are asked before ours; QuarlError where nobody does."""
+    for reader in sorted(READERS.values(), key=lambda reader: reader.name in READERS.own):
+        if reader.accepts(named):
+            return reader
+    path = named.policy
+    if named.live is not None:
+        raise SpecError(NO_POLICY.format(path))
+    if not find_baseline(path, named.baselines).exists():
+        raise PolicyError(f"{path}: neither such a path nor a baseline of that name in {named.baselines}; check it")
+    raise PolicyError(f"{path}: no folder and no .zip of a policy; of a state dictionary pass --arch as well")
 
 
 def open_stored(named: PolicySource) -> StoredPolicy:
-    """The policy in a folder, in a .zip of stable-baselines3, or on the hub; QuarlError for anything else."""
-    path = named.policy
-    if named.foreign:
-        raise SpecError(f"{path}: a network alone; commands with --environment take it, as check and evaluate do")
-    if str(path).startswith(HUB):
-        return load_agent(str(path), named.algo, _choose_statistics(named.normalization))
-    folder = find_baseline(path, named.baselines)
-    if (folder / INTEGERS).exists():
-        raise PolicyError(
-            f"{path}: holds integers, which are not quantized again; pass the fp32 policy it came from, or hold both "
-            f"together: quarl evaluate {path} --against FP32_POLICY"
+    """The policy of a command that does not play it; QuarlError for what says nothing about its task."""
+    reader = find_reader(named)
+    if reader.alone:
+        raise SpecError(
+            f"{named.policy}: a network alone; commands with --environment take it, as check and evaluate do"
         )
-    if not folder.exists():
-        raise PolicyError(f"{path}: neither such a path nor a baseline of that name in {named.baselines}; check it")
-    if not folder.is_dir() and folder.suffix != ".zip":
-        raise PolicyError(f"{path}: no folder and no .zip of a policy; of a state dictionary pass --arch as well")
-    if (folder / GOLDEN).exists():
-        raise PolicyError(f"{path}: an artefact, which is deployed already; pass the policy that it was made of")
-    archive = folder if folder.suffix == ".zip" and not folder.is_dir() else _find_zip(folder)
-    if archive is None:
-        stored = load_policy(folder)
-        check_alone(named.algo, named.normalization, named.arch, folder)
-        return stored
-    return read_agent(archive, named.algo, _choose_statistics(named.normalization)).store()
+    return reader.open(named)[0]
 
 
 def open_task(named: PolicySource) -> tuple[StoredPolicy, Environment]:
     """The policy and the environment it plays in: the one named, else its own; they have to fit."""
-    if named.foreign:
-        return _open_foreign(named)
-    stored = open_stored(named)
-    return stored, _resolve_home(stored, named.environment, str(named.policy))
+    stored, environment = find_reader(named).open(named)
+    return stored, environment or _resolve_home(stored, named.environment, str(named.policy))
 
 
 def from_live_model(policy: Any, named: PolicySource) -> tuple[StoredPolicy, Environment]:
@@ -113,39 +99,9 @@ def from_live_model(policy: Any, named: PolicySource) -> tuple[StoredPolicy, Env
 
     `named.policy` is what messages call it. Raises QuarlError for what has no portable form.
     """
-    where = str(named.policy)
-    if isinstance(policy, torch.nn.Module):
-        if named.environment is None:
-            raise SpecError(f"{where}: {ALONE}; pass its environment")
-        return _adopt_module(
-            policy, resolve_environment(named.environment), _read_statistics(named.normalization), where
-        )
-    if _is_model(policy):
-        stored = _extract(policy, named)
-    elif isinstance(policy, PolicyNet):
-        stored = StoredPolicy(policy, hash_policy(policy))
-    elif isinstance(policy, StoredPolicy):
-        stored = policy
-    else:
-        raise SpecError(f"{where} is no policy; pass a model of stable-baselines3, a torch module, a path or a name")
-    return stored, _resolve_home(stored, named.environment, where)
-
-
-def _is_model(policy: Any) -> bool:
-    """Whether it is one of stable-baselines3's, which is imported then; it need not be installed."""
-    module = sys.modules.get("stable_baselines3.common.base_class")
-    return module is not None and isinstance(policy, module.BaseAlgorithm)
-
-
-def _extract(model: "BaseAlgorithm", named: PolicySource) -> StoredPolicy:
-    with needing("sb3", "a model of stable-baselines3"):
-        from quarl_bench.policies.sources.sb3_model import FROM_ENVIRONMENT, extract
-
-    given = named.normalization is not None
-    net = extract(model, _read_statistics(named.normalization) if given else FROM_ENVIRONMENT)
-    home = _name_home(model, str(named.policy)) if named.environment is None else None
-    about = {"algo": type(model).__name__.lower(), "environment": home, "origin": "a live model"}
-    return StoredPolicy(net, hash_policy(net), about)
+    if policy is None:
+        raise SpecError(NO_POLICY.format(named.policy))
+    return open_task(replace(named, live=policy))
 
 
 def check_alone(algo: str | None, normalization: str | Normalization | None, arch: str | None, folder: Path) -> None:
@@ -162,62 +118,6 @@ def find_baseline(path: Path, baselines: Path = BASELINES) -> Path:
     return committed if not path.exists() and len(path.parts) == 1 and committed.exists() else path
 
 
-def _find_zip(folder: Path) -> Path | None:
-    """The agent in a folder of rl-baselines3-zoo, `CartPole-v1_1/CartPole-v1.zip`; None for any other folder."""
-    if not folder.is_dir() or (folder / MANIFEST).exists():
-        return None
-    found = sorted(folder.glob("*.zip"))
-    below = [] if found else sorted(path.parent.name for path in folder.glob("*/*.zip"))
-    if below:
-        raise PolicyError(f"{folder}: holds folders of agents, {', '.join(below)}; name one of them")
-    own = folder / f"{folder.name.rpartition('_')[0]}.zip"
-    if len(found) > 1 and own not in found:
-        raise PolicyError(f"{folder}: holds {', '.join(path.name for path in found)}; name one of them")
-    return own if own in found else next(iter(found), None)
-
-
-def _open_foreign(named: PolicySource) -> tuple[StoredPolicy, Environment]:
-    where = str(named.policy)
-    if named.environment is None:
-        raise SpecError(f"{where}: {ALONE}; pass --environment")
-    if named.arch in foreign.NORMALIZED and named.normalization is None:
-        raise SpecError(
-            f"{where}: {named.arch} is trained on normalized observations, and the file has no statistics; pass "
-            "--normalization FILE of a saved VecNormalize, or --normalization none if it was trained without"
-        )
-    environment, statistics = resolve_environment(named.environment), _read_statistics(named.normalization)
-    if named.arch is None:
-        return _adopt_module(_import_module(where), environment, statistics, where)
-    data = read_file(named.policy, LIMIT, follow=True)
-    weights = read_safetensors(data, where) if named.policy.suffix == ".safetensors" else read_weights(data, where)
-    return _adopt(foreign.read_architecture(named.arch, weights, where), environment, statistics, where)
-
-
-def _adopt_module(
-    module: torch.nn.Module, environment: Environment, statistics: Normalization | None, where: str
-) -> tuple[StoredPolicy, Environment]:
-    observations, _ = _find_ends(environment)
-    shape = foreign.read_shape(observations, where)
-    layers = foreign.read_chain(module, shape, where, image=is_image_space(observations))
-    return _adopt(layers, environment, statistics, where)
-
-
-def _adopt(
-    layers: Sequence[Layer], environment: Environment, statistics: Normalization | None, where: str
-) -> tuple[StoredPolicy, Environment]:
-    policy = foreign.adopt(layers, *_find_ends(environment), statistics, where)
-    about = {"algo": None, "environment": environment.id, "origin": "a network of another framework"}
-    return StoredPolicy(policy, hash_policy(policy), about), environment
-
-
-def _find_ends(environment: Environment) -> tuple[AnySpace, AnySpace]:
-    """Observations and actions of an environment, which is made and closed."""
-    bare, _ = make_environment(environment)
-    ends = bare.observation_space, bare.action_space
-    bare.close()
-    return ends
-
-
 def _resolve_home(stored: StoredPolicy, named: EnvironmentName, where: str) -> Environment:
     """The environment named, else the policy's own, made once to see that the policy fits."""
     chosen = named or stored.metadata.get("environment")
@@ -230,50 +130,3 @@ def _resolve_home(stored: StoredPolicy, named: EnvironmentName, where: str) -> E
     except PolicyError as error:
         raise PolicyError(f"{where}: {error}") from error
     return replace(home, custom=environment.custom)
-
-
-def _name_home(model: "BaseAlgorithm", where: str) -> str | None:
-    """The Gymnasium id of the environment that a model holds; None where it holds none, or an unregistered one.
-
-    PolicyError where it was made otherwise than that id alone makes it: what would be played is another environment.
-    """
-    held = model.get_env()
-    spec = None if held is None else held.get_attr("spec", 0)[0]
-    if spec is None:
-        return None
-    plain = gymnasium.registry.get(spec.id)
-    given = {} if plain is None else {"render_mode": spec.kwargs.get("render_mode")} | plain.kwargs
-    changes = [f"{name}={value!r}" for name, value in spec.kwargs.items() if plain and given.get(name) != value]
-    changes += [one.name for one in spec.additional_wrappers if one.name not in HARMLESS]
-    if plain is not None and spec.max_episode_steps != plain.max_episode_steps:
-        changes.append(f"max_episode_steps={spec.max_episode_steps}")
-    if changes:
-        raise PolicyError(
-            f"{where}: its {spec.id} has {', '.join(changes)}, which the id alone does not give; pass its environment, "
-            "as module:Class of yours"
-        )
-    return str(spec.id)
-
-
-def _import_module(name: str) -> torch.nn.Module:
-    """The torch module that `module:attribute` names, or that calling it makes."""
-    found = import_attribute(name)
-    if callable(found) and not isinstance(found, torch.nn.Module):
-        found = instantiate(found)
-    if not isinstance(found, torch.nn.Module):
-        raise SpecError(f"{name!r} is no torch module, and makes none when called; name one")
-    return found
-
-
-def _read_statistics(normalization: str | Normalization | None) -> Normalization | None:
-    """The statistics in a file of a saved VecNormalize; None for raw observations."""
-    if isinstance(normalization, Normalization):
-        return normalization
-    return None if normalization in (None, RAW) else read_statistics(Path(str(normalization)))
-
-
-def _choose_statistics(normalization: str | Normalization | None) -> Path | str | None:
-    """The same for a .zip, which may find them in the folder beside it."""
-    if isinstance(normalization, Normalization):
-        raise SpecError("normalization: of a .zip it is the path of a saved VecNormalize, or none")
-    return {None: FROM_FOLDER, RAW: None}.get(normalization, Path(normalization or ""))

@@ -21,6 +21,7 @@ from filelock import FileLock
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
 from quarl_bench.experiments.zoo_agents import find_zip, read_agent
+from quarl_bench.policies.algorithm import find_algorithm
 from quarl_bench.policies.storage.folder import Stored, load_stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.policies.storage.integers import StoredIntegers
@@ -28,10 +29,11 @@ from quarl_bench.spec import ZOO, Measurement, PolicySpec
 from quarl_bench.system.atomic import write_file
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 from quarl_bench.training.multi_seed.recipe import list_options
-from quarl_bench.training.recipes import Recipe, check_algorithm, find_recipe
+from quarl_bench.training.recipes import Recipe, find_recipe
 
 TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
     "quantization/net.py",
+    "policies/algorithm.py",
     "policies/head.py",
     "policies/images.py",
     "policies/sources/torch_layers.py",
@@ -47,6 +49,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "evaluation/episodes.py",
     "evaluation/rollouts.py",
     "evaluation/exploration.py",
+    "training/algorithms.py",
     "training/sb3/mixed_precision.py",
     "training/sb3/models.py",
     "evaluation/gumbel.py",
@@ -250,7 +253,7 @@ class Store:
 def _find_recipe(spec: PolicySpec) -> Recipe:
     """The recipe of a policy; without one, a cell of a real task lacks its baseline and nothing is misspelt."""
     find_environment(spec.environment)
-    check_algorithm(spec.algo)
+    find_algorithm(spec.algo)
     if spec.origin.startswith(MANY_SEEDS):
         needed = " ".join(("--seeds LIST", *list_options(spec.origin, spec.scheme), "--output FOLDER/policies"))
         remedy = f"quarl train {spec.algo} {spec.environment} {needed}"

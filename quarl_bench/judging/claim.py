@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.rules.judgement import Judgement
+from quarl_bench.policies.algorithm import ALGORITHMS
 from quarl_bench.spec import ID_PART, Case
-from quarl_bench.training.recipes import ALGORITHMS
 
 DISTRIBUTED = ("d4pg",)  # algorithms that only ActorQ trains
 ALL = "all"  # the scheme part of an item that is about all schemes of its claim
@@ -68,10 +68,10 @@ class Claim:
                 raise self.error(name, f"{value!r} must be one or more of [a-z0-9]")
         if not self.judgement.each and not ID_PART.fullmatch(self.middle):
             raise self.error("slug", f"{self.middle!r} must be one or more of [a-z0-9]")
-        known = (*ALGORITHMS, *DISTRIBUTED)
         for algo, environment in self.cells:
-            if algo not in known:
-                raise self.error("cells", f"unknown algorithm {algo!r}; known are {', '.join(known)}")
+            if algo not in DISTRIBUTED and algo not in ALGORITHMS:
+                known = ", ".join((*ALGORITHMS, *DISTRIBUTED))
+                raise self.error("cells", f"unknown algorithm {algo!r}; known are {known}")
             self._check("cells", lambda name: Case("ppo", name, "fp32"), environment)
         if self.judgement.pair and len(set(self.cells)) != 2:
             raise self.error("cells", f"{self.judgement.name} compares two cells, the first with the second; name two")

@@ -1,8 +1,9 @@
 """The papers by name: rooms above reach one here, and import none of its modules.
 
-A paper is a room of `papers/`. It brings its claims as values (`claims.CLAIMS`), and may bring its own numbers
-(`numbers.toml`), what is known not to reproduce (`known.toml`), `tables.py` (`view_tables`), and the headings of the
-page's galleries. Nothing heavy is imported: the plugin reads the claims at collection.
+A paper is a room of `papers/`, or an entry point of others' in `quarl_bench.papers`. It brings its claims as values
+(`claims.CLAIMS`), and may bring its own numbers (`numbers.toml`), what is known not to reproduce (`known.toml`),
+`tables.py` (`view_tables`), and the headings of the page's galleries. Nothing heavy is imported: the plugin reads the
+claims at collection.
 """
 
 import importlib
@@ -17,6 +18,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.judging.claim import Claim
 from quarl_bench.spec import ZOO
 from quarl_bench.system.imports import SEPARATOR, import_attribute
+from quarl_bench.system.registry import Registry
 
 HOW_TO = "docs/extending/add_claim.md shows how"
 
@@ -25,29 +27,38 @@ HOW_TO = "docs/extending/add_claim.md shows how"
 class Paper:
     """One paper. `headings` are of the galleries that redraw its figures, by what is drawn."""
 
-    name: str  # of its room
+    name: str
     title: str
+    package: str = ""  # its room, where it has one: its claims, data files and modules
+    claims: tuple[Claim, ...] = ()  # by default those of its room
     headings: Mapping[str, str] = field(default_factory=dict)
     tables: bool = False  # whether it has `view_tables`
     records: bool = False  # whether its claims are about committed records, not about policies
 
     def open(self, module: str) -> ModuleType:
         """A module of the paper's own, by name; what the paper does alone is asked of it."""
-        return importlib.import_module(f"{__package__}.{self.name}.{module}")
+        return importlib.import_module(f"{self.package}.{module}")
 
     def read_claims(self) -> tuple[Claim, ...]:
         """Its claims, with the paper's numbers and with what is known not to reproduce, in its order."""
         numbers, known = self._read("numbers.toml"), self._read("known.toml")
-        claims: tuple[Claim, ...] = self.open("claims").CLAIMS
+        claims: tuple[Claim, ...] = self.claims or self.open("claims").CLAIMS
         if strange := known.keys() - {claim.id for claim in claims}:
             raise SpecError(f"{self.name}/known.toml: {', '.join(sorted(strange))}: no claims of this paper")
         return tuple(
-            replace(claim, paper=self.title, known=known.get(claim.id, {}), values=_find_values(claim, numbers))
+            replace(
+                claim,
+                paper=self.title,
+                known=claim.known | known.get(claim.id, {}),
+                values=claim.values | _find_values(claim, numbers),
+            )
             for claim in claims
         )
 
     def _read(self, file: str) -> dict[str, Any]:
-        path = importlib.resources.files(__package__) / self.name / file
+        if not self.package:
+            return {}
+        path = importlib.resources.files(self.package) / file
         return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
@@ -64,26 +75,26 @@ QUARL_HEADINGS = {
     "memory": "Memory over time (QuaRL, Figure 4)",
     "mixed_precision": "Mixed precision (QuaRL, Table 5 and Figure 5)",
 }
-PAPERS = {
-    paper.name: paper
-    for paper in (
-        Paper("quarl", "QuaRL", QUARL_HEADINGS, tables=True),
-        Paper(
-            "lqcc",
-            "Learning Quantized Continuous Controllers for Integer Hardware (Kresse and Lampert 2025)",
-            {"panels": "Figures of LQCC"},
-            tables=True,
-        ),
-        Paper("actorq", "QuaRL, ActorQ", records=True),
-    )
-}
+QUARL = Paper("quarl", "QuaRL", f"{__package__}.quarl", headings=QUARL_HEADINGS, tables=True)
+LQCC = Paper(
+    "lqcc",
+    "Learning Quantized Continuous Controllers for Integer Hardware (Kresse and Lampert 2025)",
+    f"{__package__}.lqcc",
+    headings={"panels": "Figures of LQCC"},
+    tables=True,
+)
+ACTORQ = Paper("actorq", "QuaRL, ActorQ", f"{__package__}.actorq", records=True)
+PAPERS = Registry(
+    "paper",
+    "quarl_bench.papers",
+    Paper,
+    {paper.name: f"{__name__}:{paper.name.upper()}" for paper in (QUARL, LQCC, ACTORQ)},
+)
 
 
 def find_paper(name: str) -> Paper:
     """The paper called `name`; SpecError with the known ones otherwise."""
-    if name not in PAPERS:
-        raise SpecError(f"unknown paper {name!r}; known are {', '.join(PAPERS)}")
-    return PAPERS[name]
+    return PAPERS.find(name)
 
 
 def find_heading(kind: str) -> str:

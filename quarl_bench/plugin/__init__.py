@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
     config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
     config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
+    config.addinivalue_line("filterwarnings", "default::quarl_bench.system.registry.EntryPointWarning")
     configured, controls = is_configured(config), not hasattr(config, "workerinput")
     if configured and get_settings(config).claims:
         _catalog(config)  # an ill-formed file ends the run before collection
@@ -198,15 +199,16 @@ def _place(claim: Any, settings: "Settings") -> Any:
     """A claim about boards, on this machine and on the boards of the board file; without one, on those it names."""
     import dataclasses
 
-    from quarl_bench.boards.board import LOCAL, Transport, read_boards
+    from quarl_bench.boards.board import LOCAL, read_boards
     from quarl_bench.plugin.settings import list_extras
+    from quarl_bench.spec import Source
 
     if not claim.judgement.boards:
         return claim
     boards = claim.boards
     if settings.boards is not None:
         listed = read_boards(settings.boards).values()
-        boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.transport is not Transport.EMULATED))
+        boards = (LOCAL, *(b.name for b in listed if b.name != LOCAL and b.source is not Source.EMULATED))
     required = (name for name in settings.require if name not in (*list_extras(), *boards))
     return dataclasses.replace(claim, boards=(*boards, *required))
 

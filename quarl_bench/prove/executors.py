@@ -1,9 +1,7 @@
 """Every way to execute an integer policy here: who computes, how large it is there, and what an inference costs."""
 
 import statistics
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,14 +14,15 @@ from numpy.typing import NDArray
 
 from quarl_bench.backends import export
 from quarl_bench.backends.base import Port, count_parameters, list_shapes
-from quarl_bench.backends.c.backend import INTEGER_KERNELS, OPTIMIZE, find_compiler
-from quarl_bench.backends.deployed import DeployedNet, DeployedPolicy
+from quarl_bench.backends.c.backend import measure_code
+from quarl_bench.backends.deployed import DeployedNet, DeployedPolicy, time_calls
 from quarl_bench.backends.fpga.explore.explorer import explore, fits
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.explore.part import PARTS
 from quarl_bench.backends.fpga.rtl.design import Design, write_design
 from quarl_bench.backends.fpga.rtl.stage import split
 from quarl_bench.backends.fpga.tools.simulation import Simulation, find_divergence
+from quarl_bench.backends.registry import find_backend, list_timed
 from quarl_bench.boards.emulated import COMPILER, count_instructions
 from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy
@@ -76,6 +75,9 @@ class Execution:
     locate: Callable[[Integers], str | None]
 
 
+Open = Callable[[ProofSubject, ExitStack], Execution]
+
+
 def open_aware(subject: ProofSubject, _: ExitStack) -> Execution:
     """The forward of quantization-aware training; SpecError for a policy that was not trained so."""
     scheme = Scheme.parse(subject.scheme)
@@ -101,8 +103,9 @@ def open_backend(backend: str, subject: ProofSubject, stack: ExitStack) -> Execu
     deployed, folder = _export(backend, subject, stack)
     runtime, kernel = deployed.artefact.runtime, deployed.net.runner.kernel
     size = len(deployed.artefact.model)
-    if backend == "c":
-        size = _measure_code([find_compiler(), *OPTIMIZE, *INTEGER_KERNELS[kernel]], "size", folder)
+    count_code = find_backend(backend).count_code
+    if count_code is not None:
+        size = count_code(folder, kernel)
     locate = partial(export.find_divergence, subject.policy.net, backend=backend)
     how = f"{runtime.name} {runtime.version}, {kernel}"
     return Execution(deployed, how, size, partial(_time, subject, deployed), locate)
@@ -112,7 +115,7 @@ def open_arm(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The C policy in an emulated 64-bit ARM process."""
     _, folder = _export("c", subject, stack)
     runner = stack.enter_context(serve_on_arm(folder, _find_ports(subject.policy)))
-    size = _measure_code([COMPILER, "-O3", "-DQUARL_S8"], COMPILER.replace("gcc", "size"), folder)
+    size = measure_code([COMPILER, "-O3", "-DQUARL_S8"], COMPILER.replace("gcc", "size"), folder)
 
     def measure_cost() -> InferenceCost:
         return InferenceCost(count_instructions(ARM, folder), "instructions", Source.EMULATED)
@@ -169,16 +172,20 @@ class DesignRunner:
         return self.simulation.run(x.astype(np.int64)).outputs.astype(self.output.dtype)
 
 
-EXECUTORS: dict[str, Callable[[ProofSubject, ExitStack], Execution]] = {
-    "integer": open_golden,  # first: the others are compared with it
+# What is no backend: the golden model, which the others are compared with, training's forward, and other hardware.
+OTHERS: dict[str, Open] = {
+    "integer": open_golden,
     "qat": open_aware,
-    "litert": partial(open_backend, "litert"),
-    "onnx": partial(open_backend, "onnx"),
-    "c": partial(open_backend, "c"),
     "c-arm": open_arm,
     "c-cortex-m4": open_microcontroller,
     "rtl": open_design,
 }
+
+
+def list_executors() -> dict[str, Open]:
+    """Every executor by name: these, and every backend that runs integers on this machine."""
+    backends = {backend.name: partial(open_backend, backend.name) for backend in list_timed()}
+    return {"integer": open_golden, "qat": open_aware} | backends | OTHERS
 
 
 def _export(backend: str, subject: ProofSubject, stack: ExitStack) -> tuple[DeployedPolicy, Path]:
@@ -230,24 +237,5 @@ def _choose_plan(subject: ProofSubject) -> tuple[FoldingPlan, str]:
 
 def _time(subject: ProofSubject, policy: Policy) -> InferenceCost:
     """Median time of one call from Python with one state, quantization and head included."""
-    times = []
-    for call in range(CALLS):
-        one = subject.states[call % len(subject.states)][None]
-        begin = time.perf_counter_ns()
-        policy.act(one)
-        times.append((time.perf_counter_ns() - begin) / 1e3)
+    times = time_calls(policy, subject.states, CALLS)
     return InferenceCost(round(statistics.median(times), 1), "us", Source.MEASURED)
-
-
-def _measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
-    """Bytes of code and constants of the policy alone, without program and library."""
-    sources = [str(path) for path in (artefact / "policy.c", artefact / "weights.S") if path.exists()]
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            subprocess.run([*compile, f"-Wa,-I{artefact}", "-c", *sources], cwd=folder, capture_output=True, check=True)
-            objects = [str(path) for path in Path(folder).glob("*.o")]
-            table = subprocess.run([sizer, "-t", *objects], capture_output=True, text=True, check=True).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise DeploymentError(f"c: its size cannot be measured ({error}); install gcc and binutils") from error
-    text, data = map(int, table.splitlines()[-1].split()[:2])
-    return text + data

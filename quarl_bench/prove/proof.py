@@ -13,7 +13,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import Observations, Policy
-from quarl_bench.prove.executors import EXECUTORS, Execution, InferenceCost, ProofSubject
+from quarl_bench.prove.executors import Execution, InferenceCost, ProofSubject, list_executors
 
 GOLDEN = "integer"
 
@@ -76,12 +76,12 @@ class IrreproducibleError(SpecError):
 
 
 def prove(
-    subject: ProofSubject, environment: Environment, seeds: Sequence[int], names: Sequence[str] = tuple(EXECUTORS)
+    subject: ProofSubject, environment: Environment, seeds: Sequence[int], names: Sequence[str] | None = None
 ) -> Iterator[Row]:
-    """A row for each executor; the golden model's comes first, whether it is asked for or not."""
+    """A row for each executor, or each of `names`; the golden model's comes first, whether it is asked for or not."""
     golden, row = _play(GOLDEN, subject, environment, seeds, None)
     yield row
-    for name in names:
+    for name in list_executors() if names is None else names:
         if name == GOLDEN:
             continue
         try:
@@ -96,7 +96,7 @@ def _play(
     name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: Played | None
 ) -> tuple[Played, Row]:
     with ExitStack() as stack:
-        execution = EXECUTORS[name](subject, stack)
+        execution = list_executors()[name](subject, stack)
         policy = execution.policy
         recorder = Recorder(policy.transform, policy.net, policy.head)
         returns = roll_out(recorder, environment, seeds).returns

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from quarl_bench.backends.base import Port, check_input
 from quarl_bench.backends.c.source import read_resource
 from quarl_bench.backends.fpga.tools.library import find_hardware
-from quarl_bench.boards.board import Board, Transport
+from quarl_bench.boards.board import Board
 from quarl_bench.boards.emulated import build_harness
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError
 from quarl_bench.system.programs import Program
 
-ARM = Board("aarch64", Transport.EMULATED)
+ARM = Board("aarch64", "emulated")
 CORE = "cortex-m4"
 MACHINE = ("qemu-system-arm", "-M", "mps2-an386", "-cpu", CORE, "-nographic", "-monitor", "none", "-serial", "none")
 PROGRAMS = (

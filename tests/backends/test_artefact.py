@@ -350,7 +350,7 @@ def test_other_requantizations_are_refused(tmp_path: Path) -> None:
     export_policy(
         quantized.to_integer(Requantization.THRESHOLDS), tmp_path / "a", observe(), scheme="int8", source_sha256=SHA256
     )
-    with pytest.raises(DeploymentError, match="requantizes as fp32_rne, not as half_away"):
+    with pytest.raises(DeploymentError, match="requantizes as fp32_rne or thresholds, not as half_away"):
         export_policy(
             quantized.to_integer(Requantization.HALF_AWAY),
             tmp_path / "b",

@@ -45,8 +45,8 @@ from tests.support.strategies import convolutions, inputs_of, make_policy, norma
 NEEDS = {"litert": ("litert",), "litert-dynamic": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": ()}
 EXACT = [
     ("litert", "xnnpack"),
-    *(("c", kernel) for kernel in BACKENDS["c"].kernels),
-    *((name, BACKENDS[name].kernels[0]) for name in ("onnx", "dump")),
+    *(("c", kernel) for kernel in find_backend("c").kernels),
+    *((name, find_backend(name).kernels[0]) for name in ("onnx", "dump")),
 ]
 SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
 COUNT, IMAGES = choose(2_000, 100_000), choose(20, 2_000)
@@ -63,7 +63,9 @@ def over(*names: str) -> Any:
     )
 
 
-every_backend = over(*(name for name, backend in BACKENDS.items() if backend.kernels))  # that has integers
+every_backend = over(
+    *(backend.name for backend in map(find_backend, BACKENDS.own) if backend.kernels)
+)  # that has integers
 
 
 def list_names(*, image: bool) -> list[Any]:
@@ -301,7 +303,7 @@ def damage(policy: Any) -> Any:
 @every_backend
 def test_the_first_divergence_is_named(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine: Backend = find_backend(backend)
-    monkeypatch.setitem(BACKENDS, backend, replace(genuine, write=lambda policy: genuine.write(damage(policy))))
+    monkeypatch.setitem(BACKENDS.loaded, backend, replace(genuine, write=lambda policy: genuine.write(damage(policy))))
     policy = require_integer(make_policy().quantize(Scheme.parse("int8"), STATES))
     with pytest.raises(DeploymentError) as caught:
         export_policy(policy, tmp_path / "a", STATES, scheme="int8", source_sha256="0" * 64, backend=backend)

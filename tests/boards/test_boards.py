@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.boards import session
-from quarl_bench.boards.board import LOCAL, THIS_MACHINE, Board, Transport, find_board, read_boards
+from quarl_bench.boards.board import LOCAL, THIS_MACHINE, Board, find_board, read_boards
 from quarl_bench.boards.session import find_runner, open_session
 from quarl_bench.boards.speedup import judge_growth
 from quarl_bench.boards.timing import Comparison, Timing, TimingPlan, find_faults
@@ -58,7 +58,7 @@ def board(tmp_path):
 def test_the_example_describes_every_key():
     boards = read_boards(EXAMPLE)
     assert list(boards) == [LOCAL, "raspi3b", "emulated"]
-    assert boards["raspi3b"].transport is Transport.SSH
+    assert boards["raspi3b"].transport == "ssh"
     text = EXAMPLE.read_text()
     assert not [
         key for key in vars(THIS_MACHINE) if key != "name" and not re.search(rf"^#? ?{key} = ", text, re.MULTILINE)
@@ -520,7 +520,7 @@ def test_an_emulated_board_is_never_timed(pair):
     from quarl_bench.boards.session import Session
     from quarl_bench.boards.transport import open_channel
 
-    board = Board("emulated", Transport.EMULATED, rootfs="/nowhere")
+    board = Board("emulated", "emulated", rootfs="/nowhere")
     with pytest.raises(QuarlError, match="an emulator's times mean nothing"):
         Session(open_channel(board), STATE, {}).compare(pair)
     expect_one_line(board, r"(/nowhere has no usr/bin/python3; make it with|No such file)")

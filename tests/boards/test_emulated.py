@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.backends.artefact import read_artefact, write_artefact
-from quarl_bench.boards.board import THIS_MACHINE, Board, Transport
+from quarl_bench.boards.board import THIS_MACHINE, Board
 from quarl_bench.boards.emulated import COMPILER, check_harness, count_instructions
 from quarl_bench.boards.session import open_session
 from quarl_bench.boards.transport import QEMU
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs("litert")
 
 ROOTFS = os.environ.get("QUARL_ROOTFS", "")  # made by hw/raspi/make_rootfs.sh
 OLD = "tflite-runtime"
-PI3 = Board("pi3", Transport.EMULATED, rootfs=ROOTFS, cpu="cortex-a53")
+PI3 = Board("pi3", "emulated", rootfs=ROOTFS, cpu="cortex-a53")
 ON_ROOTFS = pytest.mark.skipif(not ROOTFS, reason="needs QUARL_ROOTFS, a folder of hw/raspi/make_rootfs.sh")
 CROSS = pytest.mark.needs(COMPILER, QEMU)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from quarl_bench.boards.board import Board, Transport
+from quarl_bench.boards.board import Board
 from quarl_bench.boards.session import open_session
 from quarl_bench.boards.timing import TimingPlan
 from quarl_bench.boards.transport import open_channel
@@ -90,9 +90,7 @@ def make_board(port, home, folder, **rest):
         "ConnectTimeout=2",
     )
     host = rest.pop("host", f"{getpass.getuser()}@127.0.0.1")
-    return Board(
-        "pi", Transport.SSH, host=host, port=port, options=options, folder=str(folder), python=sys.executable, **rest
-    )
+    return Board("pi", "ssh", host=host, port=port, options=options, folder=str(folder), python=sys.executable, **rest)
 
 
 def find_port():

@@ -11,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import QuantizationError, SpecError
-from quarl_bench.policies.sources.sb3_model import extract, extract_quantized, list_modules
+from quarl_bench.policies.sources.sb3_model import extract, extract_quantized
 from quarl_bench.quantization.aware import Quantizer, fake_quantize_ste
-from quarl_bench.quantization.aware_net import find_path, make_aware
+from quarl_bench.quantization.aware_net import make_aware
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.training.sb3.aware import AwarePolicy, find_policy_class, freeze, is_frozen, list_networks
+from quarl_bench.training.sb3.aware import (
+    AwarePolicy,
+    find_aware_path,
+    find_policy_class,
+    freeze,
+    is_frozen,
+    list_networks,
+)
 from tests.support.sizes import choose
 
 QAT4 = Scheme.parse("qat4")
@@ -169,8 +176,8 @@ class TestState:
         twin.action_dist = model.policy.action_dist = make_model("ppo").policy.action_dist
         observations = torch.as_tensor(draw_observations(model))
         assert torch.equal(twin._predict(observations, True), model.policy._predict(observations, True))
-        find_path(list_modules(twin)).steps[0][0].running_weight_scale.fill_(1.0)
-        assert not torch.equal(find_path(list_modules(model.policy)).steps[0][0].running_weight_scale, torch.ones(1))
+        find_aware_path(twin).steps[0][0].running_weight_scale.fill_(1.0)
+        assert not torch.equal(find_aware_path(model.policy).steps[0][0].running_weight_scale, torch.ones(1))
 
     @pytest.mark.parametrize(
         ("algo", "names"), [("dqn", ("q_net", "q_net_target")), ("ddpg", ("actor", "actor_target"))]

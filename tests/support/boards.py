@@ -1,6 +1,6 @@
 """What a board may have said."""
 
-from quarl_bench.boards.board import Board, Transport
+from quarl_bench.boards.board import Board
 from quarl_bench.boards.timing import Block, GoldenCheck, State
 
 STATE = State("aarch64", "Raspberry Pi 3", ("asimd",), 4, "6", "3.11", {"numpy": "1.26.4"}, "cc", 0.0, 0.0,
@@ -11,7 +11,7 @@ CHECK = GoldenCheck("int8", "litert", 1, 1, "r", "k", 1, 1, exact=True, wrong=0,
                     output_sha256="a", first=None)  # fmt: skip
 
 
-PI = Board("pi", Transport.SSH, host="pi")
+PI = Board("pi", "ssh", host="pi")
 
 
 def make_block(p50=1000.0, *, khz=1_200_000, others=0.0):

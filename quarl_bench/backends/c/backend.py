@@ -9,6 +9,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,25 @@ def identify_compiler() -> tuple[str, str]:
     return f"{name} {' '.join(OPTIMIZE)}", done.stdout.strip() or "unknown"
 
 
+def count_code(artefact: Path, kernel: str) -> int:
+    """Bytes of code and constants of the policy alone, compiled for this machine, without program and library."""
+    return measure_code([find_compiler(), *OPTIMIZE, *INTEGER_KERNELS[kernel]], "size", artefact)
+
+
+def measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
+    """The same by any compiler and the `size` that belongs to it."""
+    sources = [str(path) for path in (artefact / MODEL, artefact / "weights.S") if path.exists()]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run = partial(subprocess.run, capture_output=True, text=True, check=True)
+            run([*compile, f"-Wa,-I{artefact.absolute()}", "-c", *sources], cwd=folder)
+            table = run([sizer, "-t", *map(str, Path(folder).glob("*.o"))]).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise DeploymentError(f"c: its size cannot be measured ({error}); install gcc and binutils") from error
+    text, data = map(int, table.splitlines()[-1].split()[:2])
+    return text + data
+
+
 def _list_weight_types(files: Files) -> tuple[str, ...]:
     layers = files[MODEL].count(b"static void layer_")
     return ("INT8" if "kernels.h" in files else "FLOAT32",) * layers
@@ -129,4 +150,5 @@ C = Backend(
     write=write_model,
     start=CRunner,
     list_weight_types=_list_weight_types,
+    count_code=count_code,
 )

@@ -14,14 +14,12 @@ from quarl_bench.backends.c.arrays import Arrays
 from quarl_bench.backends.c.header import write_header
 from quarl_bench.backends.c.layers import write_float_layer, write_integer_layer, write_offset
 from quarl_bench.backends.c.observation import write_act, write_observe, write_observe_header
-from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.requantize import Requantization
 
 PREFIX = "policy"
-EXACT = (Requantization.FP32_RNE, Requantization.THRESHOLDS)
 
 
 def read_resource(name: str) -> bytes:
@@ -32,14 +30,9 @@ def read_resource(name: str) -> bytes:
 def write_integer_source(policy: IntegerPolicy) -> dict[str, bytes]:
     """policy.c, policy.h, observe.c, observe.h and what they include.
 
-    DeploymentError for a requantization that has no kernel here, and for sums that would leave 32 bits.
+    DeploymentError for sums that would leave 32 bits.
     """
     net = policy.net
-    if net.requantization not in EXACT:
-        raise DeploymentError(
-            f"c: its kernels requantize as fp32_rne or by thresholds, not as {net.requantization}; "
-            "use IntegerNet.with_requantization"
-        )
     arrays, shapes = Arrays(PREFIX), list_shapes(net)
     parts, source = [_INTEGER_TOP], net.input
     for index, layer in enumerate(net.layers):

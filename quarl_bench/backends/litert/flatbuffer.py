@@ -66,11 +66,8 @@ def write_dynamic_net(net: DynamicNet) -> bytes:
 
 
 def write_integer_net(net: IntegerNet) -> bytes:
-    """The .tflite file of an integer net: int8 activations, int32 biases, weights of 8, 4 or 2 bits.
-
-    DeploymentError for activations that are not 8-bit signed, which the runtime's kernels do not have.
-    """
-    _check_activations(net)
+    """The .tflite file of an integer net: int8 activations, int32 biases, weights of 8, 4 or 2 bits."""
+    check_activations(net)
     operands, source = [], net.input
     for layer in net.layers:
         operands.append(_integer_operands(layer, source))
@@ -97,7 +94,8 @@ def list_tensor_types(model: bytes) -> list[tuple[str, str]]:
     return [(tensor.name.decode(), names[tensor.type]) for tensor in graph.tensors]
 
 
-def _check_activations(net: IntegerNet) -> None:
+def check_activations(net: IntegerNet) -> None:
+    """DeploymentError for activations that are not 8-bit signed, which the runtime's kernels do not have."""
     formats = [net.input.format]
     for layer in net.layers:
         formats += [layer.output.format, layer.result.format]

@@ -160,6 +160,7 @@ def _one_line_errors() -> Iterator[None]:
 ONNX = Backend(
     name="onnx",
     model=MODEL,
+    distributions=(PACKAGE, "onnx"),
     kernels=(KERNEL,),
     float_kernels=(KERNEL,),
     identify=lambda: (PACKAGE, runtime_version()),

@@ -11,16 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import channel_last, list_shapes
-from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation, Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.system.extras import require
 
 IR_VERSION = 10  # what onnxruntime since 1.18 reads
 OPSET = 21
-EXACT = (Requantization.FP32_RNE, Requantization.THRESHOLDS)
 OPERATORS = {Activation.RELU: "Relu", Activation.TANH: "Tanh"}
 
 
@@ -31,11 +28,6 @@ def load_onnx() -> Any:
 
 def write_integer_model(net: IntegerNet) -> bytes:
     """The QDQ file of a net whose activations are unsigned; DeploymentError for what the form cannot express."""
-    if net.requantization not in EXACT:
-        raise DeploymentError(
-            f"onnx: onnxruntime requantizes as fp32_rne, not as {net.requantization}; use "
-            "IntegerNet.with_requantization"
-        )
     shapes, source = list_shapes(net), net.input
     graph = _Graph(shapes, integer=True)
     for index, layer in enumerate(net.layers):

@@ -170,9 +170,9 @@ def print_check(found: "Answer") -> list[str]:
 def _open_export(folder: Path, schemes: list[str]) -> None:
     """Make `folder`; StoreError before anything is played where an artefact of one of `schemes` would have no place."""
     from quarl_bench.backends.artefact import GOLDEN
-    from quarl_bench.checking.answer import BACKENDS
+    from quarl_bench.checking.answer import list_backends
 
-    for scheme, backend in itertools.product(schemes, BACKENDS):
+    for scheme, backend in itertools.product(schemes, list_backends()):
         check_replaceable(_name_export(folder, scheme, backend), GOLDEN)
     open_folder(folder)
 
@@ -182,10 +182,10 @@ def _name_export(folder: Path, scheme: str, backend: str) -> Path:
 
 
 def _export(subject: "Subject", scheme: str, folder: Path) -> Any:
-    from quarl_bench.checking.answer import BACKENDS, export
+    from quarl_bench.checking.answer import export, list_backends
     from quarl_bench.errors import DeploymentError, MissingExtra
 
-    for backend in BACKENDS:
+    for backend in list_backends():
         target = _name_export(folder, scheme, backend)
         try:
             deployed = export(subject, scheme, backend, target)

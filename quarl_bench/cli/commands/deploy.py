@@ -12,7 +12,6 @@ from quarl_bench.cli.printing import print_result
 if TYPE_CHECKING:
     from quarl_bench.policies.policy import Policy
 
-DEFAULTS = {"litert-dynamic": "w8symnarrowpc"}  # schemes, where they are not int8
 STATES = 256  # from which the golden pairs are taken
 
 
@@ -30,7 +29,8 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument(
         "--backend", default="litert",
-        help="form of the artefact: litert, litert-dynamic, c, onnx or dump. Default: litert.",
+        help="form of the artefact: litert (or tflite), litert-dynamic, c, onnx, dump, or an installed one of others. "
+        "Default: litert.",
     )  # fmt: skip
     command.add_argument(
         "--output", type=Path, required=True, help="folder to write; an artefact there is replaced. Default: none."
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
     use_one_thread()
     backend = find_backend(options.backend)  # an unknown one says so before anything is played
-    scheme = Scheme.parse(options.scheme or DEFAULTS.get(options.backend, "int8"))
+    scheme = Scheme.parse(options.scheme or backend.scheme)
     player: Policy
     quantized: Policy
     integers = find_integers(options)
@@ -67,13 +67,13 @@ def run(options: argparse.Namespace) -> int:
         golden,
         scheme=scheme.name,
         source_sha256=sha256,
-        backend=options.backend,
+        backend=backend.name,
     )
     deployed = load_artefact(options.output)
     pairs = verify(deployed)
     size = sum(len(content) for content in deployed.artefact.files.values())
-    result = {"folder": str(options.output), "scheme": scheme.name, "backend": options.backend, "bytes": size}
+    result = {"folder": str(options.output), "scheme": scheme.name, "backend": backend.name, "bytes": size}
     equal = "all equal" if deployed.net.output else f"all within {TOLERANCE:g}"
-    text = f"{options.output}: {scheme.name}, {options.backend} of {size:,} bytes; {pairs} golden pairs re-run, {equal}"
+    text = f"{options.output}: {scheme.name}, {backend.name} of {size:,} bytes; {pairs} golden pairs re-run, {equal}"
     print_result(options, result | {"golden_pairs": pairs}, text)
     return 0

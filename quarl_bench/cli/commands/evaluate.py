@@ -1,6 +1,7 @@
 """`quarl evaluate`: a policy under a scheme, against its fp32 self."""
 
 import argparse
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from quarl_bench.policies.storage.fp32 import StoredPolicy
     from quarl_bench.policies.storage.integers import StoredIntegers
 
+STATES = 256  # from which an artefact's golden pairs are taken
+
 
 def add_command(commands: Any) -> None:
     """`evaluate` and its options."""
@@ -25,6 +28,11 @@ def add_command(commands: Any) -> None:
     add_policy(command)
     add_environment(command)
     command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8, i8c3o8ptq. Default: fp32.")
+    command.add_argument(
+        "--backend", metavar="NAME",
+        help="play the deployed artefact in its runtime, as litert, c or onnx, instead of the simulation. Default: the "
+        "simulation.",
+    )  # fmt: skip
     command.add_argument(
         "--against", type=Path, metavar="POLICY",
         help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
@@ -44,10 +52,14 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
+    from quarl_bench.backends.registry import find_backend
     from quarl_bench.errors import SpecError
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
+    if options.backend is not None:
+        options.backend = find_backend(options.backend)
+        options.backend.identify()  # a missing runtime or compiler says so before anything is played
     integers = find_integers(options)
     if integers is not None:
         return play_integers(options, *integers)
@@ -57,20 +69,54 @@ def run(options: argparse.Namespace) -> int:
         raise SpecError(f"--against: {options.policy} holds no integers; it is held against its own fp32 self")
     _refuse_unsampled(options, stored, options.policy)
     own = stored.metadata.get("quantization", {}).get("scheme", "fp32")  # of a folder that `quarl quantize` wrote
-    if scheme.name == "fp32":
+    if scheme.name == "fp32" and options.backend is None:
         if options.states:
             raise SpecError("--states: compares fp32 with another scheme; name one by --scheme")
         return play_alone(options, stored.policy, stored.sha256, own, environment)
     notes = [f"{options.policy} is rounded to {own} already"] if own != "fp32" else []
-    quantized = quantize_policy(stored, environment, scheme), stored.sha256, scheme.name
+    policy = quantize_policy(stored, environment, scheme)
+    quantized = deploy(options, policy, stored, scheme.name, environment), stored.sha256, scheme.name
     return compare(options, environment, (stored, own), quantized, notes)
+
+
+def deploy(
+    options: argparse.Namespace,
+    policy: "Policy",
+    stored: "StoredPolicy | StoredIntegers",
+    scheme: str,
+    environment: "Environment",
+) -> "Policy":
+    """The policy as an artefact of --backend that runs, its golden pairs re-run; itself where none is asked for."""
+    from quarl_bench.backends.export import export_policy
+    from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, collect_observations
+
+    if options.backend is None:
+        return policy
+    states = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)
+    with tempfile.TemporaryDirectory(prefix="quarl-evaluate-") as folder:
+        where, name = Path(folder) / "artefact", options.backend.name
+        return export_policy(policy, where, states, scheme=scheme, source_sha256=stored.sha256, backend=name)
+
+
+def describe_player(policy: "Policy", scheme: str) -> tuple[dict[str, Any], list[str]]:
+    """What plays a deployed policy, as JSON types and as a line; nothing of a simulated one."""
+    from quarl_bench.backends.deployed import DeployedPolicy
+
+    if not isinstance(policy, DeployedPolicy):
+        return {}, []
+    made, runtime = policy.artefact, policy.artefact.runtime
+    where = f"in {runtime.name} {runtime.version}, kernel {runtime.kernel}"
+    line = (
+        f"  {scheme} is played by its {made.backend} artefact, {where}; {len(made.golden.actions)} golden pairs re-run"
+    )
+    return {"backend": {"name": made.backend, "runtime": asdict(runtime)}}, [line]
 
 
 def _refuse_unsampled(options: argparse.Namespace, stored: "StoredPolicy", where: Path) -> None:
     from quarl_bench.errors import PolicyError
-    from quarl_bench.evaluation.state_agreement import SOFTMAX
+    from quarl_bench.policies.algorithm import is_actor_critic
 
-    if options.sampled and not (stored.policy.head.discrete and stored.metadata.get("algo") in SOFTMAX):
+    if options.sampled and not (stored.policy.head.discrete and is_actor_critic(stored.metadata.get("algo"))):
         raise PolicyError(
             f"--sampled: {where} has no logits of a softmax to draw from; A2C's and PPO's policies with discrete "
             "actions have"
@@ -106,11 +152,13 @@ def compare(
         "verdict": verdict.as_dict(),
         "clipped": counter.as_dict(),
     }
+    player, told = describe_player(policy, scheme)
     (agreement,) = measured.agreement or (0.0,)
     how = "sampled actions" if options.sampled else "deterministic"
     alike = f"same action in {agreement:.2%}"
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
+        *told,
         *(f"  note: {note}" for note in notes),
         f"  {own:<9} return {describe_returns(reference.returns[0])}",
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
@@ -125,7 +173,7 @@ def compare(
         result["states"] = asdict(found)
         kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"
         lines.append(f"  in {found.states} states of the fp32 policy: same action in {found.agreement:.2%}; {kl}")
-    print_result(options, result, "\n".join(lines))
+    print_result(options, result | player, "\n".join(lines))
     return 0
 
 
@@ -137,19 +185,20 @@ def play_integers(options: argparse.Namespace, kept: "StoredIntegers", scheme: s
 
     if options.scheme != "fp32":  # the default
         refuse_other_scheme(options, scheme)
+    policy = deploy(options, kept.policy, kept, scheme, environment)
     if options.against is None:
         if options.sampled or options.states:
             raise SpecError(
                 f"{options.policy}: holds integers of {scheme} and no fp32 policy beside it; --sampled and --states "
                 "compare the two, so name one by --against"
             )
-        return play_alone(options, kept.policy, kept.sha256, scheme, environment)
+        return play_alone(options, policy, kept.sha256, scheme, environment)
     stored, home = open_named(PolicySource(find_baseline(options.against), options.environment))
     if home.id != environment.id:
         raise SpecError(f"--against: {options.against} plays {home.id}, {options.policy} {environment.id}")
     _refuse_unsampled(options, stored, options.against)
     notes = _list_differences(stored.metadata, kept.metadata)
-    return compare(options, environment, (stored, "fp32"), (kept.policy, kept.sha256, scheme), notes)
+    return compare(options, environment, (stored, "fp32"), (policy, kept.sha256, scheme), notes)
 
 
 def _list_differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -176,12 +225,14 @@ def play_alone(
     seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
     measured = measure([(sha256, counted)], environment, seeds, sampled=options.sampled)
     how = "sampled actions" if options.sampled else "deterministic"
+    player, told = describe_player(policy, scheme)
     lines = [
         f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
+        *told,
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}",
     ]
     if counter.seen:
         lines.append(f"  note: {counter.describe()}")
     result = {"scheme": scheme, "environment": environment.id, "measured": summarise(measured)}
-    print_result(options, result | {"clipped": counter.as_dict()}, "\n".join(lines))
+    print_result(options, result | player | {"clipped": counter.as_dict()}, "\n".join(lines))
     return 0

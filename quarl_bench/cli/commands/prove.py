@@ -46,7 +46,8 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument(
         "--backends", metavar="NAMES",
-        help="of integer, qat, litert, onnx, c, c-arm, c-cortex-m4, rtl, with commas. Default: all.",
+        help="of integer, qat, c-arm, c-cortex-m4, rtl, and the backends that run integers here (litert, c, onnx, "
+        "those of others), with commas. Default: all.",
     )  # fmt: skip
     command.add_argument("--cache", type=Path, help="folder for compiled designs. Default: the user's.")
 
@@ -56,14 +57,15 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
-    from quarl_bench.prove.executors import EXECUTORS, ProofSubject
+    from quarl_bench.prove.executors import ProofSubject, list_executors
     from quarl_bench.prove.proof import prove
 
     use_one_thread()
-    names = list(EXECUTORS) if options.backends is None else options.backends.split(",")
+    known = list_executors()
+    names = list(known) if options.backends is None else options.backends.split(",")
     for name in names:
-        if name not in EXECUTORS:
-            raise SpecError(f"--backends {name!r}: unknown; known are {', '.join(EXECUTORS)}")
+        if name not in known:
+            raise SpecError(f"--backends {name!r}: unknown; known are {', '.join(known)}")
     policy, scheme, sha256, environment = _open(options)
     cache = open_folder(options.cache or default_cache() / "fpga")
     states = collect_observations(policy, environment, STATES, CALIBRATION_SEEDS)

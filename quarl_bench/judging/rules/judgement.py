@@ -5,14 +5,15 @@ imported when an item is judged.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from quarl_bench.errors import SpecError
+from quarl_bench.policies.algorithm import ALGORITHMS
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.training.recipes import ALGORITHMS, PRECISIONS
+from quarl_bench.training.recipes import PRECISIONS
 
 if TYPE_CHECKING:
     from quarl_bench.experiments.cells import Cells
@@ -52,7 +53,7 @@ class Axis(Enum):
     PRECISIONS = ("precisions of training", PRECISIONS)
     STATES = ("a set of states", STATES)
 
-    def __init__(self, words: str, known: tuple[str, ...]) -> None:
+    def __init__(self, words: str, known: Iterable[str]) -> None:
         self.words, self.known = words, known
 
     def check(self, name: Any) -> None:

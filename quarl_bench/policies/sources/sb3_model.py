@@ -1,16 +1,17 @@
-"""Extracting the portable form from a live stable-baselines3 model: A2C, PPO, DQN, DDPG, TD3, SAC.
+"""Extracting the portable form from a live stable-baselines3 model of any registered algorithm.
 
 The model's modules are read, never copied by name, so that subclasses and other feature widths work; a module this
 form cannot express is refused instead of being approximated.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3 import DQN, SAC, TD3
+from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -21,6 +22,7 @@ from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm, find_class
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
@@ -28,8 +30,18 @@ from quarl_bench.policies.policy import PolicyNet, QuantizedPolicy
 from quarl_bench.policies.sources.torch_layers import read_modules
 from quarl_bench.quantization.aware_net import find_path
 from quarl_bench.quantization.net import Net
+from quarl_bench.system.registry import load
 
 FROM_ENVIRONMENT: Final = "from the model's environment"
+
+
+@dataclass(frozen=True, eq=False)
+class ActingNetwork:
+    """The modules from observation to outputs, in order, and the head of continuous actions behind them."""
+
+    modules: tuple[torch.nn.Module, ...]
+    head: HeadKind
+    mean_limit: float | None = None
 
 
 def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FROM_ENVIRONMENT) -> PolicyNet:
@@ -72,7 +84,7 @@ def extract_quantized(model: BaseAlgorithm) -> QuantizedPolicy:
     """The policy of a model trained with quantizers in place: the integers that its frozen forward computes with."""
     policy = extract(model)
     modules, _ = _split(model)
-    return QuantizedPolicy(policy.transform, find_path(modules).export(policy.net), policy.head)
+    return QuantizedPolicy(policy.transform, find_path([*modules]).export(policy.net), policy.head)
 
 
 def read_normalization(environment: VecNormalize) -> Normalization | None:
@@ -102,43 +114,70 @@ def _statistics_of(model: BaseAlgorithm) -> Normalization | None:
     return None if wrapper is None else read_normalization(wrapper)
 
 
-def list_modules(network: Any) -> list[torch.nn.Module]:
-    """The leaf modules from observation to outputs, in order, of an actor-critic policy, a Q-network or an actor."""
-    if isinstance(network, ActorCriticPolicy):
-        shared = network.share_features_extractor
-        extractor = network.features_extractor if shared else network.pi_features_extractor
-        modules = [extractor, network.mlp_extractor.policy_net, network.action_net]
-    elif isinstance(network, QNetwork):
-        modules = [network.features_extractor, network.q_net]
-    elif isinstance(network, TD3Actor):
-        *layers, squash = network.mu
-        if not isinstance(squash, torch.nn.Tanh):
-            raise PolicyError(f"the actor ends in {squash}, not in a Tanh; use squash_output=True")
-        modules = [network.features_extractor, *layers]
-    elif isinstance(network, SACActor):
-        mean: list[torch.nn.Module] = (
-            [*network.mu][:-1] if isinstance(network.mu, torch.nn.Sequential) else [network.mu]
-        )
-        modules = [network.features_extractor, network.latent_pi, *mean]
-    else:
-        raise PolicyError(f"{type(network).__name__} is not a network of A2C, PPO, DQN, DDPG, TD3 or SAC")
-    return list(_flatten(modules))
+def find_for(model: BaseAlgorithm) -> Algorithm:
+    """The algorithm of a live model, a subclass being what it is derived from; PolicyError where it is none's."""
+    for made in type(model).__mro__:
+        if (found := find_class(made)) is not None:
+            return found
+    if isinstance(model, OnPolicyAlgorithm):  # of whichever name: its policy is read as theirs
+        return find_algorithm("a2c")
+    raise PolicyError(f"{type(model).__name__} is not one of {', '.join(name.upper() for name in ALGORITHMS)}")
 
 
-def _split(model: BaseAlgorithm) -> tuple[list[torch.nn.Module], ActionHead]:
+def name_algorithm(model: BaseAlgorithm) -> str:
+    """What a live model is called: its algorithm, or after its class where that is its own."""
+    found = find_class(type(model))
+    return type(model).__name__.lower() if found is None else found.name
+
+
+def read_network(algorithm: Algorithm, network: Any) -> ActingNetwork:
+    """What an algorithm's acting network, or a target of it, is made of."""
+    found: ActingNetwork = load(algorithm.network)(network)
+    return replace(found, modules=tuple(_flatten(found.modules)))
+
+
+def read_actor_critic(network: Any) -> ActingNetwork:
+    """Of a policy with an actor and a value head."""
+    _require(network, ActorCriticPolicy)
+    shared = network.share_features_extractor
+    extractor = network.features_extractor if shared else network.pi_features_extractor
+    modules = (extractor, network.mlp_extractor.policy_net, network.action_net)
+    return ActingNetwork(modules, HeadKind.TANH if network.squash_output else HeadKind.CLIP)
+
+
+def read_q_network(network: Any) -> ActingNetwork:
+    """Of a network of values, one an action."""
+    _require(network, QNetwork)
+    return ActingNetwork((network.features_extractor, network.q_net), HeadKind.CLIP)
+
+
+def read_actor(network: Any) -> ActingNetwork:
+    """Of a deterministic actor."""
+    _require(network, TD3Actor)
+    *layers, squash = network.mu
+    if not isinstance(squash, torch.nn.Tanh):
+        raise PolicyError(f"the actor ends in {squash}, not in a Tanh; use squash_output=True")
+    return ActingNetwork((network.features_extractor, *layers), HeadKind.TANH)
+
+
+def read_sac_actor(network: Any) -> ActingNetwork:
+    """Of an actor with a mean, which may be clipped, before the tanh."""
+    _require(network, SACActor)
+    *mean, last = network.mu if isinstance(network.mu, torch.nn.Sequential) else (network.mu, None)
+    limit = last.max_val if isinstance(last, torch.nn.Hardtanh) else None
+    return ActingNetwork((network.features_extractor, network.latent_pi, *mean), HeadKind.TANH, limit)
+
+
+def _require(network: Any, kind: type) -> None:
+    if not isinstance(network, kind):
+        raise PolicyError(f"{type(network).__name__} is no {kind.__name__}, whose modules are known")
+
+
+def _split(model: BaseAlgorithm) -> tuple[tuple[torch.nn.Module, ...], ActionHead]:
     """The modules on the way from observation to outputs, and the head behind them."""
-    policy: Any = model.policy
-    if isinstance(model, OnPolicyAlgorithm):
-        return list_modules(policy), _head(model, HeadKind.TANH if policy.squash_output else HeadKind.CLIP)
-    if isinstance(model, DQN):
-        return list_modules(policy.q_net), _head(model, HeadKind.CLIP)
-    if isinstance(model, TD3):  # and DDPG, its subclass
-        return list_modules(policy.actor), _head(model, HeadKind.TANH)
-    if isinstance(model, SAC):
-        limit = policy.actor.mu[-1] if isinstance(policy.actor.mu, torch.nn.Sequential) else None
-        bound = limit.max_val if isinstance(limit, torch.nn.Hardtanh) else None
-        return list_modules(policy.actor), _head(model, HeadKind.TANH, bound)
-    raise PolicyError(f"{type(model).__name__} is not one of A2C, PPO, DQN, DDPG, TD3, SAC")
+    algorithm = find_for(model)
+    found = read_network(algorithm, algorithm.list_networks(model.policy)[0])
+    return found.modules, _head(model, found.head, found.mean_limit)
 
 
 def _head(model: BaseAlgorithm, continuous: HeadKind, mean_limit: float | None = None) -> ActionHead:

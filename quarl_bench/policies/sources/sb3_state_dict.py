@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.algorithm import SavedForm
 from quarl_bench.policies.sources.archive import open_archive
 from quarl_bench.policies.sources.inert_pickle import read_pickle
 from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear
@@ -21,27 +22,7 @@ KNOWN = frozenset(
     | {f"torch.{kind}Storage" for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Bool")}
 )
 STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
-ON_POLICY = ("log_std", "mlp_extractor", "action_net", "value_net", "features_extractor")
-VARIANTS = ("pi_features_extractor", "vf_features_extractor", "sde_features_extractor")
-ACTOR_CRITIC = ("actor", "actor_target", "critic", "critic_target")
-MODULES = {
-    "a2c": (*ON_POLICY, *VARIANTS),
-    "ppo": (*ON_POLICY, *VARIANTS),
-    "dqn": ("q_net", "q_net_target"),
-    "ddpg": ACTOR_CRITIC,
-    "td3": ACTOR_CRITIC,
-    "sac": ("actor", "critic", "critic_target"),
-}
 Weights = dict[str, Floats]
-
-
-@dataclass(frozen=True)
-class Path:
-    """The modules an observation passes, by name; `output` ends it without an activation."""
-
-    extractor: str
-    hidden: tuple[str, ...]
-    output: str
 
 
 def read_weights(data: bytes, where: str) -> Weights:
@@ -83,9 +64,9 @@ def _count_numbers(tensor: Any, where: str) -> int:
     return tensor.numel()
 
 
-def check_modules(algo: str, weights: Weights, where: str) -> None:
+def check_modules(algo: str, form: SavedForm, weights: Weights, where: str) -> None:
     """Refuse weights whose names are not those of this algorithm's policy."""
-    known = MODULES[algo]
+    known = form.parts
     strangers = sorted({name.partition(".")[0] for name in weights} - set(known))
     if strangers:
         raise PolicyError(
@@ -94,34 +75,19 @@ def check_modules(algo: str, weights: Weights, where: str) -> None:
         )
 
 
-def read_layers(algo: str, weights: Weights, activation: Activation, where: str) -> tuple[Layer, ...]:
+def read_layers(algo: str, form: SavedForm, weights: Weights, activation: Activation, where: str) -> tuple[Layer, ...]:
     """The layers from observation to outputs, in order; PolicyError for weights that no known module explains."""
-    path = _find_path(algo, weights)
-    layers = [*_read_extractor(path.extractor, weights, where)]
-    for prefix in path.hidden:
+    there = (own for own in form.extractors if any(name.startswith(f"{own}.") for name in weights))
+    layers = [*_read_extractor(next(there, form.extractors[-1]), weights, where)]
+    for prefix in form.hidden:
         layers += [replace(layer, activation=activation) for layer in _read_sequence(prefix, weights, where)]
-    if f"{path.output}.weight" in weights:
-        return (*layers, _read_linear(path.output, weights, where))
-    sequence = _read_sequence(path.output, weights, where)
+    if f"{form.output}.weight" in weights:
+        return (*layers, _read_linear(form.output, weights, where))
+    sequence = _read_sequence(form.output, weights, where)
     if not sequence:
-        raise PolicyError(f"{where}: no weights called {path.output}, which a policy of {algo} has")
+        raise PolicyError(f"{where}: no weights called {form.output}, which a policy of {algo} has")
     *hidden, last = sequence
     return (*layers, *(replace(layer, activation=activation) for layer in hidden), last)
-
-
-def limits_mean(weights: Weights) -> bool:
-    """True when SAC's mean passes a clip, as with gSDE."""
-    return "actor.mu.0.weight" in weights
-
-
-def _find_path(algo: str, weights: Weights) -> Path:
-    if algo in ("a2c", "ppo"):
-        own = any(name.startswith("pi_features_extractor.") for name in weights)
-        extractor = "pi_features_extractor" if own else "features_extractor"
-        return Path(extractor, ("mlp_extractor.shared_net", "mlp_extractor.policy_net"), "action_net")
-    if algo == "dqn":
-        return Path("q_net.features_extractor", (), "q_net.q_net")
-    return Path("actor.features_extractor", ("actor.latent_pi",) if algo == "sac" else (), "actor.mu")
 
 
 def _read_sequence(prefix: str, weights: Weights, where: str) -> list[Linear]:

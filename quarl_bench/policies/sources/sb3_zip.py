@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
 from quarl_bench.policies.sources.sb3_spaces import Actions, Bounds, Observations, read_actions, read_observations
-from quarl_bench.policies.sources.sb3_state_dict import check_modules, limits_mean, read_layers, read_weights
+from quarl_bench.policies.sources.sb3_state_dict import check_modules, read_layers, read_weights
 from quarl_bench.policies.sources.vecnormalize import read_statistics
 from quarl_bench.policies.sources.zoo_config import CONFIG, Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
@@ -31,7 +32,6 @@ STATISTICS = "vecnormalize.pkl"
 LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**24
 MEAN_LIMIT = 2.0  # SAC's clip_mean unless policy_kwargs says otherwise
 BARE = frozenset(bytes([first]) for first in b"\x80(]}c")  # what a pickle begins with, and no zip
-POLICIES = {"common": "", "dqn": "dqn", "td3": "td3", "sac": "sac"}  # modules of stable_baselines3 with policies
 ACTIVATIONS = {
     f"<class 'torch.nn.modules.activation.{name}'>": activation
     for name, activation in (("ReLU", Activation.RELU), ("Tanh", Activation.TANH))
@@ -41,7 +41,7 @@ WITHOUT_EFFECT = frozenset(  # on the deterministic action of given weights
     {"net_arch", "log_std_init", "ortho_init", "use_sde", "full_std", "sde_net_arch", "use_expln", "n_critics"}
     | {"features_extractor_kwargs", "share_features_extractor", "optimizer_class", "optimizer_kwargs"}
 )
-ENVIRONMENT = re.compile(r"(?:(?:a2c|ppo|dqn|ddpg|td3|sac)-)?([A-Za-z0-9]+(?:-[A-Za-z0-9]+)*-v\d+)")
+ENVIRONMENT = r"(?:(?:{algorithms})-)?([A-Za-z0-9]+(?:-[A-Za-z0-9]+)*-v\d+)"
 FindBounds = Callable[[str], Bounds]
 
 
@@ -92,7 +92,7 @@ def read_zip(
         raise PolicyError(f"{where}: an agent of stable-baselines 2 (TensorFlow); only stable-baselines3 zips are read")
     training = read_training(path.with_suffix(""))
     settings = _read_settings(archive, where)
-    name = _find_algo(settings, algo, training, where)
+    found = _find_algo(settings, algo, training, where)
     environment = training.environment or _guess_environment(path)
     observations = read_observations(settings.get("observation_space"), where)
     statistics = _find_statistics(path.with_suffix(""), training, normalization, where, environment)
@@ -104,14 +104,14 @@ def read_zip(
     if not actions.discrete and actions.bounds is None:
         actions = Actions(actions.count, discrete=False, bounds=_ask_bounds(find_bounds, environment, where))
     try:
-        policy = _build(name, archive, settings, observations, actions, statistics)
+        policy = _build(found, archive, settings, observations, actions, statistics)
     except PolicyError as error:
         raise PolicyError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
-    return ZooAgent(policy, name, environment, training.time_feature, hashlib.sha256(data).hexdigest())
+    return ZooAgent(policy, found.name, environment, training.time_feature, hashlib.sha256(data).hexdigest())
 
 
 def _build(
-    algo: str,
+    algo: Algorithm,
     archive: Archive,
     settings: dict[str, Any],
     observations: Observations,
@@ -121,28 +121,35 @@ def _build(
     where = archive.where
     options = _read_options(settings, where)
     weights = read_weights(archive.read("policy.pth", LIMIT), f"{where}: policy.pth")
-    check_modules(algo, weights, f"{where}: policy.pth")
-    usual = Activation.TANH if algo in ("a2c", "ppo") else Activation.RELU
-    layers = read_layers(algo, weights, options.get("activation_fn", usual), f"{where}: policy.pth")
+    form = require_form(algo)
+    check_modules(algo.name, form, weights, f"{where}: policy.pth")
+    activation = options.get("activation_fn", Activation(form.activation))
+    layers = read_layers(algo.name, form, weights, activation, f"{where}: policy.pth")
     image = observations.image and options.get("normalize_images", True)
     transform = ObservationTransform(observations.shape, image, statistics)
     net = Net(transform.input_shape, layers)
     if net.outputs != actions.count:
         raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
-    return PolicyNet(
-        transform, net, _build_head(algo, actions, options, limited=algo == "sac" and limits_mean(weights))
-    )
+    return PolicyNet(transform, net, _build_head(algo, actions, options, limited=form.limited in weights))
 
 
-def _build_head(algo: str, actions: Actions, options: dict[str, Any], *, limited: bool) -> ActionHead:
+def require_form(algo: Algorithm) -> SavedForm:
+    """How the algorithm's policies lie in a .zip; PolicyError where it does not say."""
+    if algo.saved is None:
+        raise PolicyError(f"{algo.name}: it does not say how its policies are saved; pass the live model")
+    return algo.saved
+
+
+def _build_head(algo: Algorithm, actions: Actions, options: dict[str, Any], *, limited: bool) -> ActionHead:
     if actions.discrete:
-        if algo in ("ddpg", "td3", "sac"):
-            raise PolicyError(f"{algo} has no discrete actions; restore the zip")
+        if not algo.discrete:
+            raise PolicyError(f"{algo.name} has no discrete actions; restore the zip")
         return ActionHead(HeadKind.ARGMAX)
-    if algo == "dqn" or actions.bounds is None:
-        raise PolicyError(f"{algo} has no continuous actions; restore the zip")
-    squashed = options.get("squash_output", algo not in ("a2c", "ppo"))
-    if not squashed and algo not in ("a2c", "ppo"):
+    if not algo.continuous or actions.bounds is None:
+        raise PolicyError(f"{algo.name} has no continuous actions; restore the zip")
+    usual = HeadKind(algo.head) is HeadKind.TANH
+    squashed = options.get("squash_output", usual)
+    if usual and not squashed:
         raise PolicyError("squash_output=False has no portable form for an actor that ends in a tanh")
     limit = float(options.get("clip_mean", MEAN_LIMIT)) if limited else None
     return ActionHead(HeadKind.TANH if squashed else HeadKind.CLIP, *actions.bounds, limit)
@@ -182,31 +189,24 @@ def _is_fitting(key: str, value: Any) -> bool:
     return key == "clip_mean" and isinstance(value, int | float) and 0 <= value < float("inf")
 
 
-def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training, where: str) -> str:
+def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training, where: str) -> Algorithm:
     """What the zip is by its own settings, unless the caller or args.yml contradicts."""
     policy = settings.get("policy_class")
     module = policy.get("__module__") if isinstance(policy, dict) else None
-    found = re.fullmatch(r"stable_baselines3\.(\w+)\.policies", module) if isinstance(module, str) else None
-    if found is None or found[1] not in POLICIES:
+    alike = [algo for algo in ALGORITHMS.values() if algo.saved is not None and algo.saved.module == module]
+    if not alike:
         raise PolicyError(
             f"{where}: the policy class comes from {str(module)[:80]!r}; only those of stable-baselines3 have a "
             "portable form"
         )
-    algo = POLICIES[found[1]] or _tell_on_policy(settings)
-    if algo == "td3" and settings.get("policy_delay") == 1 and settings.get("target_noise_clip") == 0:
-        algo = "ddpg"
-    if not algo:
-        raise PolicyError(f"{where}: an actor-critic that is neither A2C nor PPO has no portable form")
+    algo = next((algo for algo in alike if require_form(algo).is_own(settings)), None)
+    if algo is None:
+        names = ", ".join(algo.name for algo in alike)
+        raise PolicyError(f"{where}: an agent with policies of {module} that is none of {names} has no portable form")
     for said, by in ((wanted, "the caller"), (training.algo, "args.yml")):
-        if said is not None and said != algo:
-            raise PolicyError(f"{where}: a zip of {algo}, though {by} says {said[:40]!r}; correct one of them")
+        if said is not None and said != algo.name:
+            raise PolicyError(f"{where}: a zip of {algo.name}, though {by} says {said[:40]!r}; correct one of them")
     return algo
-
-
-def _tell_on_policy(settings: dict[str, Any]) -> str:
-    if {"clip_range", "n_epochs"} <= settings.keys():
-        return "ppo"
-    return "a2c" if "gae_lambda" in settings and not {"target_kl", "n_epochs"} & settings.keys() else ""
 
 
 def _find_statistics(
@@ -250,7 +250,7 @@ def _ask_bounds(find_bounds: FindBounds | None, environment: str | None, where: 
 
 
 def _guess_environment(path: Path) -> str | None:
-    found = ENVIRONMENT.fullmatch(path.stem)
+    found = re.fullmatch(ENVIRONMENT.format(algorithms="|".join(map(re.escape, ALGORITHMS))), path.stem)
     return found[1] if found else None
 
 

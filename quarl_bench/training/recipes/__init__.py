@@ -1,4 +1,4 @@
-"""Training recipes: one TOML file per algorithm, one table per environment.
+"""Training recipes: tables of an algorithm, one per environment; ours are a TOML file each.
 
 A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of
 the algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not
@@ -16,11 +16,11 @@ from functools import cache
 from typing import Any, Self
 
 from quarl_bench.errors import SpecError
+from quarl_bench.policies.algorithm import ALGORITHMS as ALGORITHMS  # those who read recipes ask for their names
+from quarl_bench.policies.algorithm import find_algorithm
 from quarl_bench.quantization.scheme import Scheme
 
 FP32, BF16, FP16 = PRECISIONS = ("fp32", "bf16", "fp16")  # of training's matrix products
-IN_HALF = ("a2c", "dqn", "ppo")  # algorithms that train in half precision
-ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class Recipe:
             raise SpecError(f"{what} is unknown; known are {', '.join(PRECISIONS)}")
         if precision == self.precision:
             raise SpecError(f"{what} is the recipe's own; leave it out")
-        if precision != FP32 and (self.algo not in IN_HALF or self.layer_norm):
-            raise SpecError(f"{what} is for recipes of {', '.join(IN_HALF)} without layer normalization")
+        if precision != FP32 and (not find_algorithm(self.algo).half or self.layer_norm):
+            known = ", ".join(algorithm.name for algorithm in ALGORITHMS.values() if algorithm.half)
+            raise SpecError(f"{what} is for recipes of {known} without layer normalization")
         return replace(self, precision=precision, published=None)
 
     @property
@@ -99,18 +100,11 @@ class Recipe:
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
-def check_algorithm(algo: str) -> None:
-    """SpecError with the known ones for an unknown algorithm."""
-    if algo not in ALGORITHMS:
-        raise SpecError(f"unknown algorithm {algo!r}; known are {', '.join(ALGORITHMS)}")
-
-
 def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
     """The recipe of a pair; for an origin ("control", "bf16") that arm's, for a scheme its trained form.
 
     SpecError with what exists when there is none.
     """
-    check_algorithm(algo)
     recipes = _read_recipes(algo)
     if origin in PRECISIONS:
         if scheme:
@@ -120,7 +114,7 @@ def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "")
     if name not in recipes:
         known = ", ".join(sorted(recipes)) or "none yet"
         raise SpecError(f"no {algo} recipe for environment {name!r}; known are {known}")
-    where = f"recipes/{algo}.toml, table [{name}]"
+    where = f"{_name_recipes(algo)}, table [{name}]"
     entry = _complete(recipes, name, where)
     elsewhere = ("algo", "environment", "scheme")
     _check_keys(entry, {f.name: _is_required(f) for f in fields(Recipe) if f.name not in elsewhere}, where)
@@ -181,6 +175,15 @@ def _complete(recipes: dict[str, dict[str, Any]], name: str, where: str) -> dict
 
 
 @cache
-def _read_recipes(algo: str) -> dict[str, dict[str, Any]]:
-    file = importlib.resources.files(__package__).joinpath(f"{algo}.toml")
+def _read_recipes(algo: str) -> dict[str, Any]:
+    recipes = find_algorithm(algo).recipes
+    if not isinstance(recipes, str):
+        return dict(recipes)
+    package, _, name = recipes.partition(":")
+    file = importlib.resources.files(package).joinpath(name)
     return tomllib.loads(file.read_text()) if file.is_file() else {}
+
+
+def _name_recipes(algo: str) -> str:
+    recipes = find_algorithm(algo).recipes
+    return f"recipes/{recipes.partition(':')[2]}" if isinstance(recipes, str) else f"recipes of {algo}"

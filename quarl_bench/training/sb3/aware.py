@@ -1,8 +1,7 @@
 """stable-baselines3's policies with quantizers in place, and the switch that turns them on.
 
-The policy is quantized: the way from observation to action of A2C and PPO, the Q-network of DQN, the actor of DDPG
-and TD3, and the target copies of the last three. Value heads and critics stay fp32; a value head that shares a
-convolutional trunk sees its quantized features. Algorithms are stable-baselines3's own.
+The policy is quantized: its algorithm's acting network, and the targets of that. Value heads and critics stay fp32; a
+value head that shares a convolutional trunk sees its quantized features. Algorithms are stable-baselines3's own.
 """
 
 from typing import Any
@@ -13,12 +12,12 @@ from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy
 from stable_baselines3.td3.policies import TD3Policy
 
 from quarl_bench.errors import SpecError
-from quarl_bench.policies.sources.sb3_model import extract, list_modules
-from quarl_bench.quantization.aware_net import find_path, make_aware
+from quarl_bench.policies.algorithm import ALGORITHMS, find_algorithm
+from quarl_bench.policies.sources.sb3_model import extract, read_network
+from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.quantization.scheme import Family, Scheme
-from quarl_bench.training.sb3.mixed_precision import NAME, MixedActorCriticPolicy, MixedQPolicy
-
-NETWORKS = ("actor", "actor_target", "q_net", "q_net_target")  # attributes of policies that are not the network itself
+from quarl_bench.system.registry import load
+from quarl_bench.training.sb3.mixed_precision import MixedActorCriticPolicy, MixedQPolicy
 
 
 class AwarePolicy(BasePolicy):
@@ -27,6 +26,7 @@ class AwarePolicy(BasePolicy):
     Parameters stay the same objects, so that optimizers keep them; a loaded model builds the same modules again.
     """
 
+    algorithm = ""  # whose networks are quantized
     follow = False  # whether ranges move on behind the delay: those of value networks do
 
     def __init__(self, *args: Any, scheme: str, **kwargs: Any) -> None:
@@ -37,8 +37,9 @@ class AwarePolicy(BasePolicy):
 
     def _build(self, *args: Any) -> None:
         super()._build(*args)  # type: ignore[misc]
-        for network in list_networks(self):
-            make_aware(network, list_modules(network), self.scheme, follow=self.follow)
+        algorithm = find_algorithm(self.algorithm)
+        for network in algorithm.list_networks(self):
+            make_aware(network, [*read_network(algorithm, network).modules], self.scheme, follow=self.follow)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return super()._get_constructor_parameters() | {"scheme": self.scheme.name}
@@ -47,68 +48,69 @@ class AwarePolicy(BasePolicy):
 class AwareActorCriticPolicy(AwarePolicy, ActorCriticPolicy):
     """The policy class of A2C and PPO with quantizers in its actor."""
 
+    algorithm = "a2c"
+
 
 class AwareActorCriticCnnPolicy(AwarePolicy, ActorCriticCnnPolicy):
     """Of A2C and PPO, on images."""
+
+    algorithm = "a2c"
 
 
 class AwareMixedActorCriticPolicy(AwarePolicy, MixedActorCriticPolicy):  # type: ignore[misc]  # as its base
     """Of A2C and PPO, on images in mixed precision."""
 
+    algorithm = "a2c"
+
 
 class AwareQPolicy(AwarePolicy, DQNPolicy):
     """The policy class of DQN with quantizers in its Q-network."""
 
-    follow = True
+    algorithm, follow = "dqn", True
 
 
 class AwareCnnQPolicy(AwarePolicy, CnnPolicy):
     """The policy class of DQN on images with quantizers in its Q-network."""
 
-    follow = True
+    algorithm, follow = "dqn", True
 
 
 class AwareMixedQPolicy(AwarePolicy, MixedQPolicy):
     """Of DQN, on images in mixed precision."""
 
-    follow = True
+    algorithm, follow = "dqn", True
 
 
 class AwareActorPolicy(AwarePolicy, TD3Policy):
     """The policy class of DDPG and TD3 with quantizers in the actor."""
 
-
-POLICIES: dict[tuple[str, str], type[AwarePolicy]] = {
-    ("a2c", "MlpPolicy"): AwareActorCriticPolicy,
-    ("a2c", "CnnPolicy"): AwareActorCriticCnnPolicy,
-    ("a2c", NAME): AwareMixedActorCriticPolicy,
-    ("dqn", "MlpPolicy"): AwareQPolicy,
-    ("dqn", "CnnPolicy"): AwareCnnQPolicy,
-    ("dqn", NAME): AwareMixedQPolicy,
-    ("ddpg", "MlpPolicy"): AwareActorPolicy,
-}
-SAME = {"ppo": "a2c", "td3": "ddpg"}
+    algorithm = "td3"
 
 
 def find_policy_class(algo: str, policy: str) -> type[AwarePolicy]:
     """The aware class of an algorithm's policy ("MlpPolicy", "CnnPolicy" or "mixed"); SpecError where there is none."""
-    key = (SAME.get(algo, algo), policy)
-    if key not in POLICIES:
-        raise SpecError(
-            f"{algo} with {policy} cannot be trained quantization-aware; known are a2c, dqn, ddpg, ppo, td3"
-        )
-    return POLICIES[key]
+    aware = find_algorithm(algo).aware
+    if policy not in aware:
+        known = ", ".join(each.name for each in ALGORITHMS.values() if policy in each.aware)
+        raise SpecError(f"{algo} with {policy} cannot be trained quantization-aware; known are {known}")
+    found: type[AwarePolicy] = load(aware[policy])
+    return found
 
 
-def list_networks(policy: BasePolicy) -> list[torch.nn.Module]:
+def list_networks(policy: AwarePolicy) -> list[torch.nn.Module]:
     """The networks of a policy that act, and their targets."""
-    networks = [getattr(policy, name) for name in NETWORKS if hasattr(policy, name)]
-    return networks or [policy]
+    return find_algorithm(policy.algorithm).list_networks(policy)
+
+
+def find_aware_path(policy: AwarePolicy) -> AwarePath:
+    """The way from observation to outputs through the acting network."""
+    acting = list_networks(policy)[0]
+    return find_path([*read_network(find_algorithm(policy.algorithm), acting).modules])
 
 
 def is_frozen(model: Any) -> bool:
     """Whether the model computes with rounded numbers already."""
-    return find_path(list_modules(list_networks(model.policy)[0])).frozen
+    return find_aware_path(model.policy).frozen
 
 
 def freeze(model: Any) -> None:
@@ -120,7 +122,7 @@ def freeze(model: Any) -> None:
     with 16 environments and 5-step rollouts a delay of 5 M would have lasted 400 M steps.
     """
     acting, *targets = list_networks(model.policy)
-    path = find_path(list_modules(acting))
+    path = find_aware_path(model.policy)
     if path.frozen and not path.follows:
         return
     path.freeze(extract(model).net)

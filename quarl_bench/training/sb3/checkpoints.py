@@ -11,9 +11,9 @@ from tqdm import tqdm
 
 from quarl_bench.evaluation.exploration import collect_random_states, describe_exploration, thin_states
 from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.sources.sb3_model import extract, extract_quantized
-from quarl_bench.spec import ACTOR_CRITIC
 from quarl_bench.training.sb3.aware import freeze, is_frozen
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Checkpoints(BaseCallback):
         """
         run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
         policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
-        explores = run.spec.algo in ACTOR_CRITIC
+        explores = is_actor_critic(run.spec.algo)
         rollouts = roll_out(
             policy,
             run.environment,

@@ -163,10 +163,6 @@ class MixedQPolicy(MixedPolicy, CnnPolicy):
         return MixedQNetwork(**arguments).to(self.device)
 
 
-POLICIES = {"a2c": MixedActorCriticPolicy, "ppo": MixedActorCriticPolicy, "dqn": MixedQPolicy}
-MLP_POLICIES = {"a2c": MixedMlpActorCriticPolicy, "ppo": MixedMlpActorCriticPolicy, "dqn": MixedMlpQPolicy}
-
-
 def _mix(modules: nn.Sequential, *, head: bool = False) -> nn.Sequential:
     """The same modules with hidden ones in half precision; `modules` themselves where none is hidden."""
     affine = sum(isinstance(module, nn.Linear) for module in modules)

@@ -5,7 +5,6 @@ import inspect
 from typing import Any
 
 import numpy as np
-import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
@@ -13,16 +12,13 @@ from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.vec_env import VecEnv
 
 from quarl_bench.errors import MissingExtra, SpecError
-from quarl_bench.spec import ACTOR_CRITIC
+from quarl_bench.policies.algorithm import ALGORITHMS, find_algorithm
+from quarl_bench.system.registry import load
 from quarl_bench.training.recipes import FP16, FP32, Recipe, schedule
 from quarl_bench.training.sb3 import aware
-from quarl_bench.training.sb3 import layer_norm as normed
 from quarl_bench.training.sb3 import mixed_precision as mixed
 from quarl_bench.training.sb3.scaled_cnn import SizedCNN
 
-ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
-    name: getattr(sb3, name.upper()) for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
-}
 ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
 NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 EXTRACTORS = {"sized": SizedCNN}
@@ -49,7 +45,7 @@ def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> B
         kind, sd = recipe.noise
         zero = np.zeros(vector.action_space.shape or (), dtype=np.float32)
         arguments["action_noise"] = NOISE[kind](mean=zero, sigma=zero + np.float32(sd))
-    algorithm = ALGORITHMS[recipe.algo]
+    algorithm = load_class(recipe.algo)
     unknown = sorted(arguments.keys() - inspect.signature(algorithm).parameters.keys())
     if unknown:
         needed = f"a newer stable-baselines3, whose {algorithm.__name__} takes {', '.join(unknown)}"
@@ -58,27 +54,34 @@ def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> B
     return algorithm(_choose_policy(recipe, kwargs), vector, seed=seed, device=device, **arguments)
 
 
+def load_class(algo: str) -> type[BaseAlgorithm]:
+    """The class of an algorithm's models."""
+    found: type[BaseAlgorithm] = load(find_algorithm(algo).model)
+    return found
+
+
 def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
     """A model that `make_model` made and that was saved to `path`."""
-    return ALGORITHMS[recipe.algo].load(path, env=vector, device=choose_device(recipe))
+    return load_class(recipe.algo).load(path, env=vector, device=choose_device(recipe))
 
 
 def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
     """The policy's class; what it has to be told goes into `kwargs`."""
-    policy = recipe.policy
+    policy, algorithm = recipe.policy, find_algorithm(recipe.algo)
     if recipe.precision != FP32:
         kwargs["precision"] = recipe.precision
         if policy != IMAGES:
-            return mixed.MLP_POLICIES[recipe.algo]
+            return load(algorithm.half[policy])
         policy = mixed.NAME
         plain = kwargs.get("features_extractor_class", NatureCNN)
         kwargs["features_extractor_class"] = mixed.EXTRACTORS[plain]
         kwargs.setdefault("net_arch", [])
     if recipe.layer_norm:
-        if recipe.algo not in ACTOR_CRITIC or recipe.scheme or policy != "MlpPolicy":
-            raise SpecError(f"{recipe.algo} {recipe.environment}: layer_norm is for fp32 perceptrons of a2c and ppo")
-        return normed.NormedActorCriticPolicy
+        if not algorithm.normed or recipe.scheme or policy != "MlpPolicy":
+            known = " and ".join(each.name for each in ALGORITHMS.values() if each.normed)
+            raise SpecError(f"{recipe.algo} {recipe.environment}: layer_norm is for fp32 perceptrons of {known}")
+        return load(algorithm.normed)
     if recipe.scheme:
         kwargs["scheme"] = recipe.scheme
         return aware.find_policy_class(recipe.algo, policy)
-    return mixed.POLICIES[recipe.algo] if policy == mixed.NAME else policy
+    return load(algorithm.half[policy]) if policy == mixed.NAME else policy

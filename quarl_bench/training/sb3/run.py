@@ -25,10 +25,11 @@ from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import StoreError
 from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet
 from quarl_bench.policies.sources.sb3_model import install
 from quarl_bench.policies.storage.folder import load_stored, save_stored
-from quarl_bench.spec import PolicySpec, is_sampled
+from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import new_folder
 from quarl_bench.system.machine import describe_run, describe_versions
 from quarl_bench.training.recipes import Recipe

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from quarl_bench.backends.export import export_policy, find_divergence, run_integers
 from quarl_bench.backends.onnx import backend
-from quarl_bench.backends.onnx.backend import MODEL, OnnxRunner, to_unsigned, write_model
+from quarl_bench.backends.onnx.backend import MODEL, ONNX, OnnxRunner, to_unsigned, write_model
 from quarl_bench.errors import DeploymentError, MissingExtra
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
@@ -144,8 +144,8 @@ def test_what_is_no_model_is_refused(model: bytes) -> None:
 def test_other_rules_and_missing_packages_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     policy = quantize(make_net(4, 2), "int8")
     other = replace(policy, net=policy.net.with_requantization(Requantization.GEMMLOWP))
-    with pytest.raises(DeploymentError, match="requantizes as fp32_rne, not as gemmlowp"):
-        write_model(to_unsigned(other))
+    with pytest.raises(DeploymentError, match="requantizes as fp32_rne or thresholds, not as gemmlowp"):
+        ONNX.make_files(to_unsigned(other))
     model = write_model(to_unsigned(policy))[MODEL]
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtra, match=r"pip install 'quarl_bench\[onnx\]'"):

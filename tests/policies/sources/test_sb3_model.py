@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
         lambda: make_model("dqn", PIXELS, "CnnPolicy", policy_kwargs={"features_extractor_class": Padded}),
         "no padding, dilation or groups",
     ),
-    "unsupported": (make_unsupported, "Unheard is not one of A2C, PPO, DQN, DDPG, TD3, SAC"),
+    "unsupported": (make_unsupported, "Unheard is not one of A2C, DDPG, DQN, PPO, SAC, TD3"),
 }
 
 

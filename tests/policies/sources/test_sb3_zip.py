@@ -350,7 +350,7 @@ def test_an_actor_critic_of_another_kind_is_refused(tmp_path: Path) -> None:
         members["data"] = json.dumps(settings).encode()
 
     (tmp_path / "model.zip").write_bytes(forge(forget))
-    with pytest.raises(PolicyError, match="neither A2C nor PPO"):
+    with pytest.raises(PolicyError, match="none of a2c, ppo has"):
         read_zip(tmp_path / "model.zip", normalization=None)
 
 

@@ -10,9 +10,11 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.torch_layers import NatureCNN
 
+from quarl_bench.policies.algorithm import find_algorithm
 from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.system.registry import load
 from quarl_bench.training.recipes import Recipe
-from quarl_bench.training.sb3.mixed_precision import POLICIES, MixedNatureCNN, MixedQNetwork
+from quarl_bench.training.sb3.mixed_precision import MixedNatureCNN, MixedQNetwork
 from quarl_bench.training.sb3.models import make_model
 from tests.support.mixed_precision import SETTINGS, make_images
 
@@ -60,7 +62,7 @@ def read_features(model: BaseAlgorithm, images: torch.Tensor) -> torch.Tensor:
 @everywhere
 def test_the_network_is_that_of_stable_baselines(algo: str) -> None:
     mixed, plain = make(algo, "bf16"), make(algo, "fp32")
-    assert type(mixed.policy) is POLICIES[algo]
+    assert type(mixed.policy) is load(find_algorithm(algo).half["mixed"])
     assert type(find_network(mixed).features_extractor) is MixedNatureCNN
     assert type(find_network(plain).features_extractor) is NatureCNN
     found, expected = mixed.policy.state_dict(), plain.policy.state_dict()
@@ -131,7 +133,7 @@ def test_a_saved_model_goes_on(algo: str) -> None:
     stream = io.BytesIO()
     model.save(stream)
     loaded = type(model).load(stream, env=make_images(), device="cpu")
-    assert type(loaded.policy) is POLICIES[algo]
+    assert type(loaded.policy) is load(find_algorithm(algo).half["mixed"])
     images = draw_images(16)
     assert read_features(loaded, images).equal(read_features(model, images))
     found, expected = (m.predict(images.numpy(), deterministic=True)[0] for m in (loaded, model))

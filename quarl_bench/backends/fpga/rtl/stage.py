@@ -10,14 +10,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.backends.base import FP32_RULES, refuse_rule
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.requantize import Requantization, find_thresholds
-
-EXACT = (Requantization.FP32_RNE, Requantization.THRESHOLDS)  # the rules that thresholds reproduce
+from quarl_bench.quantization.requantize import find_thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +78,7 @@ class Stage:
 
 def split(net: IntegerNet) -> tuple[Stage, ...]:
     """The stages of `net`; DeploymentError for convolutions and for rules that thresholds do not reproduce."""
-    if net.requantization not in EXACT:
-        raise DeploymentError(
-            f"fpga: thresholds reproduce fp32_rne, not {net.requantization}; use IntegerNet.with_requantization"
-        )
+    refuse_rule("fpga", net.requantization, FP32_RULES)
     for index, layer in enumerate(net.layers, 1):
         if layer.kind is not Linear:
             raise DeploymentError(

@@ -1,0 +1,91 @@
+"""What an algorithm is: one entry, which everything that depends on it asks. Standard library only.
+
+Ours stand in training/algorithms.py, others' are entry points of `quarl_bench.algorithms`. A name `module:attribute`
+is imported when it is needed, so that a list of algorithms imports neither torch nor stable-baselines3.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quarl_bench.system.registry import Registry
+
+Settings = Mapping[str, Any]  # of a model, as a .zip prints them
+
+
+@dataclass(frozen=True, eq=False)
+class SavedForm:
+    """Where a policy lies in a .zip of stable-baselines3, by names of its weights."""
+
+    module: str  # of its policy classes
+    parts: tuple[str, ...]  # what its weights' names may begin with
+    extractors: tuple[str, ...]  # of features; the first whose weights are there
+    hidden: tuple[str, ...]  # sequences of hidden layers
+    output: str
+    activation: str  # between layers, unless the .zip says another
+    limited: str = ""  # a weight whose presence says that outputs are clipped before the tanh
+    is_own: Callable[[Settings], bool] = lambda _: True  # tells it from others with the same policy classes
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """One algorithm on stable-baselines3's base classes.
+
+    `network` reads the acting network of a model's policy: modules, head and limit, as `sb3_model.ActingNetwork` says.
+    `aware` and `half` are policy classes by the policy that a recipe names, "mixed" being images in half precision.
+    """
+
+    name: str
+    model: str  # its class
+    recipes: str | Mapping[str, Mapping[str, Any]]  # package:file.toml, or the tables themselves
+    network: str
+    networks: tuple[str, ...] = ()  # attributes of the policy: the acting network, and its targets; none: the policy
+    head: str = "clip"  # of continuous actions, or tanh
+    discrete: bool = True  # which actions it has
+    continuous: bool = True
+    actor_critic: bool = False  # on-policy; its outputs are those of a distribution that it draws from
+    aware: Mapping[str, str] = field(default_factory=dict)  # with quantizers
+    half: Mapping[str, str] = field(default_factory=dict)  # with hidden layers in half precision
+    normed: str = ""  # with normalized hidden layers
+    saved: SavedForm | None = None
+
+    def list_networks(self, policy: Any) -> list[Any]:
+        """The networks of a model's policy that act, and their targets."""
+        return [getattr(policy, name) for name in self.networks] or [policy]
+
+    def is_model(self, made: type) -> bool:
+        """Whether `made` is its class; nothing is imported, as a class that exists has been."""
+        module, _, attribute = self.model.partition(":")
+        return getattr(sys.modules.get(module), attribute, None) is made
+
+
+ALGORITHMS = Registry(
+    "algorithm",
+    "quarl_bench.algorithms",
+    Algorithm,
+    {name: f"quarl_bench.training.algorithms:{name.upper()}" for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")},
+)
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """The algorithm called `name`; SpecError with the known ones when there is none."""
+    return ALGORITHMS.find(name)
+
+
+def find_class(made: type) -> Algorithm | None:
+    """The algorithm whose class this is; None where it is none's."""
+    return next((algorithm for algorithm in ALGORITHMS.values() if algorithm.is_model(made)), None)
+
+
+def is_actor_critic(name: object) -> bool:
+    """Whether it is an algorithm whose outputs are those of a distribution that it draws from."""
+    return isinstance(name, str) and name in ALGORITHMS and find_algorithm(name).actor_critic
+
+
+def is_sampled(name: str, *, atari: bool) -> bool:
+    """Whether a policy is also judged with sampled actions: its outputs are logits, and the game is deterministic.
+
+    The argmax policy of an actor-critic can be caught in a loop that coarser weights happen to leave.
+    """
+    return atari and is_actor_critic(name)

@@ -1,0 +1,135 @@
+"""One file outside the package adds a thing; what the commands and pytest then do with it.
+
+The files are those of the pages in docs/extending, whose own commands tests/test_docs.py runs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.distributions import install, install_project
+from tests.support.places import ROOT
+from tests.test_docs import DOCS, read_files
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Makes the project of a page in the working directory, as an installed distribution."""
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+
+    def make(page):
+        for name, text in read_files(DOCS / "extending" / f"add_{page}.md").items():
+            (tmp_path / name).write_text(text)
+        install_project(tmp_path)
+        return tmp_path
+
+    return make
+
+
+def quarl(folder, *arguments, code=(0,)):
+    command = [sys.executable, "-m", "quarl_bench.cli", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in code, done.stderr
+    return done
+
+
+def quarl_json(folder, *arguments, **options):
+    return json.loads(quarl(folder, *arguments, "--json", **options).stdout)
+
+
+JUDGED = (0, 1, 3)  # exit codes of `quarl check`
+
+
+def test_an_algorithm_is_trained_with_quantizers_and_proven(project):
+    folder = project("algorithm")
+    trained = quarl_json(folder, "train", "twin", "pendulum", "--scheme", "qat4", "--output", "policy")
+    assert trained["policy"] == "twin-pendulum-qat4-seed0"
+    proven = quarl_json(folder, "prove", "policy", "--episodes", 1, "--backends", "integer,qat")
+    assert proven["equal"]
+    assert [row["reason"] for row in proven["rows"]] == ["", ""]
+    quarl(folder, "train", "twin", "pendulum", "--output", "fp32")
+    checked = quarl_json(folder, "check", "fp32", "--episodes", 2, code=JUDGED)
+    assert checked["environment"] == "Pendulum-v1"
+    unknown = quarl(folder, "train", "twinn", "pendulum", code=(2,))
+    assert "unknown algorithm 'twinn'; did you mean 'twin'?" in unknown.stderr
+
+
+def test_a_live_model_of_it_is_known_by_its_name(project):
+    folder = project("algorithm")
+    code = (
+        "import twin; from quarl_bench.policies.sources.sb3_model import extract, name_algorithm;"
+        "model = twin.Twin('MlpPolicy', 'Pendulum-v1', policy_kwargs={'net_arch': [4]});"
+        "print(name_algorithm(model), extract(model).head.kind)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["twin", "tanh"]
+
+
+def test_a_backend_is_checked_proven_and_played(project):
+    folder = project("backend")
+    policy = ("controller:make", "--environment", "CartPole-v1")
+    checked = quarl_json(folder, "check", *policy, "--episodes", 2, code=JUDGED)
+    costs = {(cost["backend"], cost["scheme"]): cost for cost in checked["costs"]}
+    assert costs["plain", "int8"]["bytes"] > 0
+    assert costs["plain", "fp32"]["reason"] == "plain: perceptrons in integers only; use an int<bits> scheme"
+    proven = quarl_json(folder, "prove", *policy, "--episodes", 1, "--backends", "plain")
+    assert [row["executor"] for row in proven["rows"]] == ["integer", "plain"]
+    assert proven["equal"]
+    played = quarl_json(folder, "evaluate", *policy, "--scheme", "int8", "--backend", "json", "--episodes", 2)
+    assert played["backend"]["name"] == "plain"
+    refused = quarl(folder, "deploy", *policy, "--scheme", "w8", "--backend", "plain", "--output", "x", code=(2,))
+    assert refused.stderr.startswith("quarl deploy: plain: perceptrons in integers only")
+
+
+@pytest.mark.needs("litert")
+def test_a_transport_reaches_a_board(project):
+    state = quarl_json(project("board"), "board", "quiet", "--boards", "quiet.toml")
+    assert (state["board"], state["source"]) == ("quiet", "measured")
+
+
+def test_a_source_is_checked(project):
+    folder = project("source")
+    checked = quarl_json(folder, "check", "balance.gains", "--episodes", 2, code=JUDGED)
+    assert (checked["environment"], checked["return"]) == ("CartPole-v1", 500.0)
+    (folder / "bad.gains").write_text("a b")
+    assert quarl(folder, "check", "bad.gains", code=(2,)).stderr.count("\n") == 1
+
+
+def test_a_paper_brings_cases(project):
+    folder = project("claim")
+    subprocess.run([sys.executable, "make_policies.py"], cwd=folder, check=True)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_ours.py", "-v"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert "test_our_report[ppo-cartpole-int6] PASSED" in done.stdout, done.stdout
+
+
+def test_what_does_not_load_is_one_line_in_every_command(project, tmp_path):
+    folder = project("source")
+    groups = ("algorithms", "backends", "transports", "sources", "papers")
+    install(tmp_path, "glue", {f"quarl_bench.{group}": {"glue": "no_such_module:X"} for group in groups})
+    played = quarl(folder, "evaluate", "balance.gains", "--episodes", 2)
+    assert "return 500" in played.stdout
+    line = "note: source 'glue' of glue 1.0 does not load (ModuleNotFoundError: No module named 'no_such_module'); "
+    assert played.stderr.splitlines() == [line + "mend or uninstall it"]
+    priced = quarl(folder, "check", "balance.gains", "--episodes", 2, code=JUDGED)
+    assert [line.split(" of ")[0] for line in priced.stderr.splitlines() if line.startswith("note")] == [
+        "note: source 'glue'",
+        "note: backend 'glue'",
+    ]
+    named = quarl(folder, "deploy", "balance.gains", "--backend", "glue", "--output", "x", code=(2,))
+    assert "quarl deploy: backend 'glue' of glue 1.0 does not load" in named.stderr
+
+
+def test_two_distributions_with_one_name_are_named(project, tmp_path):
+    folder = project("backend")
+    install(tmp_path, "other", {"quarl_bench.backends": {"plain": "plain:PLAIN"}})
+    done = quarl(folder, "deploy", "controller:make", "--environment", "cartpole", "--output", "x", code=(2,))
+    assert done.stderr.count("\n") == 1
+    assert "backend 'plain' is given twice, by " in done.stderr
+    assert "other 1.0" in done.stderr
+    assert "plain 1.0" in done.stderr
