@@ -64,7 +64,7 @@ class BoardError(QuarlError):
 
 
 class MissingBoard(BoardError):
-    """No board file describes `board`."""
+    """A board was named that no board file describes, or no board file was given."""
 
     def __init__(self, board: str, what: str) -> None:
         super().__init__(f"no board {board!r}: {what}")

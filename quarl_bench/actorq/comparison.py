@@ -73,7 +73,7 @@ def list_breakdown(rows: Sequence[Row], clock: str = "wall") -> list[list[str]]:
 
 
 def list_summary(rows: Sequence[Row]) -> list[list[str]]:
-    """A table with a line per run."""
+    """A header and one line of cells per run, ready to be printed as columns."""
     header = ["run", "steps/s", "x fp32", "ceiling", "loop x", "ceiling", "s to 95%", "cpu s", "idle", "bytes",
               "encode ms", "agree", "KL", "stale", "deaths", "return"]  # fmt: skip
     return [header, *(_format(row) for row in rows)]

@@ -111,7 +111,7 @@ class RayPorts:
         return int(steps)
 
     def pull(self, known: int) -> Bytes | None:
-        """A message that has arrived."""
+        """A message that has arrived, or None; asks the server for the next one and never waits for it."""
         if self._asked is None:
             self._asked = self._server.pull.remote(known)
             return None

@@ -115,12 +115,12 @@ class RunSettings:
 
     @property
     def shipped(self) -> str:
-        """The precision of a broadcast."""
+        """The precision that weights travel in: `communication` where it is set, else the actors' own."""
         return self.communication or self.precision
 
     @property
     def updates(self) -> int:
-        """How many a whole run has, about."""
+        """About how many gradient updates a whole run has, at least 1; the rates decay over so many."""
         return max(int((self.steps - self.warmup) * self.samples_per_insert / self.batch), 1)
 
     @property
@@ -134,7 +134,7 @@ class RunSettings:
         return f"{self.algo}-{self.environment}-{self.precision}-seed{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Built-in types only."""
+        """Every setting under its field's name in built-in types, as records and checkpoints keep them."""
         return {name: _to_builtin(value) for name, value in asdict(self).items()}
 
 

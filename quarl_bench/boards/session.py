@@ -49,7 +49,7 @@ class Session:
 
     @property
     def board(self) -> Board:
-        """The board."""
+        """The board at the other end of the session's channel."""
         return self.channel.board
 
     def check(self, artefact: Path) -> GoldenCheck:

@@ -126,7 +126,7 @@ def describe_timing(timing: Timing) -> str:
 
 
 def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
-    """One line for terminal and report."""
+    """The outcome, the ratio with its interval, the threshold and the board, as one line for terminal and report."""
     numbers = "no number" if verdict.estimate is None else f"{verdict.estimate:.3g}x"
     if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
         numbers += f" [{verdict.low:.3g}, {verdict.high:.3g}]"

@@ -86,7 +86,7 @@ class GoldenCheck:
     first: Divergence | None
 
     def __str__(self) -> str:
-        """One line."""
+        """One line: how many golden pairs were re-run, and where the first output differs if one does."""
         what = f"{self.scheme} in {self.runtime} ({self.kernel})"
         if self.first is None:
             found = "all equal" if self.exact else f"outputs within {self.largest:.2g}"
@@ -138,7 +138,7 @@ class Timing:
 
     @property
     def calls(self) -> int:
-        """That were timed, over all blocks."""
+        """Calls of the policy that were timed, summed over all blocks."""
         return sum(block.calls for block in self.blocks)
 
     def find_ns(self, name: str) -> float:
@@ -187,7 +187,7 @@ class Comparison:
 
     @property
     def timed(self) -> bool:
-        """Whether there are times at all."""
+        """Whether both artefacts were timed; False where a board only checks outputs."""
         return bool(self.first.blocks and self.second.blocks)
 
     @property

@@ -82,7 +82,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 
 def read_clock(text: str) -> float:
-    """Megahertz of `100MHz` or `100`."""
+    """Megahertz from 1 to 1000, written `100MHz` or `100`; argparse reports anything else."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:MHz)?", text, re.IGNORECASE)
     if match is None or not 1 <= float(match[1]) <= 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is no clock of 1 to 1000 MHz, as 100MHz")
@@ -90,7 +90,7 @@ def read_clock(text: str) -> float:
 
 
 def read_share(text: str) -> float:
-    """A number from 0 to below 1."""
+    """A share of 0 or more and below 1, such as 0.1; argparse reports anything else, NaN too."""
     try:
         share = float(text)
     except ValueError:

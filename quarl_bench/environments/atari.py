@@ -139,7 +139,7 @@ class Pool:
         self._idle: defaultdict[str, list[Game]] = defaultdict(list)
 
     def borrow(self, id_: str, count: int) -> list[Game]:
-        """`count` games, loaded if need be."""
+        """Lend `count` games, idle ones first; a game that is missing loads its ROM."""
         idle = self._idle[id_]
         return [idle.pop() if idle else Game(id_) for _ in range(count)]
 
@@ -148,7 +148,7 @@ class Pool:
         self._idle[id_] += games
 
     def clear(self) -> None:
-        """Close every game of the batch."""
+        """Drop every idle game, which frees its emulator's memory."""
         self._idle.clear()
 
 

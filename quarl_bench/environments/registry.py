@@ -203,7 +203,7 @@ def _name_others(name: str, further: str = "") -> SpecError:
 
 
 def _shorten(name: str) -> str:
-    """`Hopper-v4` -> hopperv4."""
+    """The name with lower-case letters and digits alone: `Hopper-v4` becomes hopperv4."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 

@@ -29,7 +29,7 @@ class Episodes(Protocol):
     """One episode per seed, played side by side."""
 
     def reset(self) -> NDArray[Any]:
-        """First observations (seeds, ...)."""
+        """Start an episode per seed, and return the first observations (seeds, ...)."""
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
         """Step the episodes `active` (n,); their observations (n, ...), rewards (n,), and which have now ended.
@@ -38,7 +38,7 @@ class Episodes(Protocol):
         """
 
     def close(self) -> None:
-        """Release the environments."""
+        """Give the environments back; called when the last episode has ended, or on an error."""
 
 
 def name_starts(environment: Environment, seeds: Sequence[int]) -> tuple[str, ...] | None:
@@ -104,7 +104,7 @@ def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
 
 
 class SteppedEpisodes:
-    """A bare environment per seed."""
+    """Episodes in one gymnasium environment per seed, stepped one after the other."""
 
     def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
         self._environment, self._seeds = environment, seeds
@@ -162,7 +162,7 @@ class VectorEpisodes:
         return self._dynamics.observe(self._state), rewards, done
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the batch is arrays, and no environment is open."""
 
 
 class GameEpisodes:

@@ -66,7 +66,7 @@ Trainer = Callable[[PolicySpec, Recipe, Path, Path], Stored]
 
 
 class Train(StrEnum):
-    """When a policy may be trained."""
+    """When the store may train a policy: never, when it is missing, or anew even if it exists."""
 
     NEVER = "never"
     MISSING = "missing"

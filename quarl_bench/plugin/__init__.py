@@ -30,7 +30,7 @@ UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini keys."""
+    """Add the options and ini keys of `--quarl-...`; pytest calls this before it reads the command line."""
     add_options(parser)
 
 

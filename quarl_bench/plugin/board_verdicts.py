@@ -60,13 +60,13 @@ class BoardVerdict(VerdictFixture):
     """Judges the item's case on its board. Refuted is an xfail with the explanation: the ratio is what decides it."""
 
     def check_speed(self, run: BoardRun) -> Verdict:
-        """Judge the ratio of times."""
+        """Judge fp32's latency over int8's against the claim's threshold, and record the verdict for the case."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judge_speed(run.compared, judged.claim.threshold)
         return self._explain(judged, run, verdict, explain_speed(run.compared))
 
     def check_size(self, run: BoardRun) -> Verdict:
-        """Judge the ratio of file sizes."""
+        """Judge fp32's file size over int8's against the claim's threshold, and record the verdict for the case."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judge_size(run.compared, judged.claim.threshold)
         return self._explain(judged, run, verdict, explain_size(run.compared))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy,
 
 @pytest.fixture(scope="session")
 def quarl_settings(pytestconfig: pytest.Config) -> "Settings":
-    """The options of this run."""
+    """The options of this run, checked once and the same in every worker."""
     return get_settings(pytestconfig)
 
 
@@ -71,7 +71,7 @@ def policy_store(
 
 @pytest.fixture(scope="session")
 def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_factory: pytest.TempPathFactory) -> "Cells":
-    """Cells under this run's protocol."""
+    """Measures cells with this run's numbers of policies, episodes and games; artefacts go to a temporary folder."""
     from quarl_bench.experiments.cells import Cells, Protocol
 
     protocol = Protocol(quarl_settings.policies, quarl_settings.episodes, quarl_settings.games)

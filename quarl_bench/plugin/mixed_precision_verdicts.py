@@ -52,7 +52,7 @@ class StepTimeVerdict(VerdictFixture):
     """Judges the item's case or claim. Refuted is an xfail with the explanation: a ratio differs between machines."""
 
     def check(self, times: StepTimes) -> Verdict:
-        """Judge the gain of one policy."""
+        """Judge how much less time or memory one policy's training takes, and record the verdict for the case."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         case, claim = judged.case, judged.claim
         verdict = judge_step_time(times, case.environment, case.scheme, claim.rule, claim.threshold)

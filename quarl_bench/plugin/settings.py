@@ -34,7 +34,7 @@ NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 @dataclass(frozen=True)
 class Settings:
-    """What the options of one run say."""
+    """The options of one run after their checks, with the profile's values where none was given."""
 
     profile: str
     train: str

@@ -67,7 +67,7 @@ class Played:
 
     @property
     def actions(self) -> int:
-        """How many actions were taken."""
+        """Actions that were taken over all calls, one an observation."""
         return sum(len(actions) for _, actions in self.calls)
 
 

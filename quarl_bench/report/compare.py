@@ -104,7 +104,7 @@ def _rank(change: Change) -> tuple[bool, float, str, str]:
 
 
 def _limit(errors: float | None) -> float | None:
-    """JSON knows no infinity."""
+    """None in place of infinity, which JSON does not know."""
     return None if errors in (None, float("inf")) else errors
 
 

@@ -36,7 +36,7 @@ class Chunk:
 
 
 class Ports(Protocol):
-    """An actor's two connections."""
+    """How an actor reaches its learner: it pulls weights from there and sends transitions there."""
 
     def count_steps(self) -> int:
         """Environment steps of all actors so far: where an actor that replaces another goes on exploring."""
@@ -71,7 +71,7 @@ class Behaviour:
         return NEVER if self._broadcast is None else self._broadcast.version
 
     def load(self, broadcast: Broadcast) -> None:
-        """Act by these weights from now on."""
+        """Replace the actor's net by the one of `broadcast`; called whenever a pull brought newer weights."""
         self._inference.load(broadcast)
         self._broadcast = broadcast
 

@@ -22,7 +22,7 @@ class Noise:
         self._value = generator.standard_normal(size)
 
     def draw(self) -> NDArray[np.float64]:
-        """The next value (size,)."""
+        """Advance the process by one environment step and return its value (size,), one number an action dimension."""
         self._value = self._keep * self._value + self._fresh * self._generator.standard_normal(len(self._value))
         return self._value
 

@@ -30,7 +30,7 @@ class LiteRTInference:
     """XNNPACK; every broadcast becomes a .tflite file, which the runtime packs for its kernels."""
 
     def load(self, broadcast: Broadcast) -> None:
-        """Write the file and start it."""
+        """Write the broadcast net as a LiteRT file, and load it into an interpreter that replaces the last one."""
         net = broadcast.net
         if isinstance(net, IntegerNet):
             self._net = DeployedNet(LiteRTRunner(write_integer_net(net)), net.input, net.output)

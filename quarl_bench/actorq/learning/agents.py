@@ -42,7 +42,7 @@ class Agent(Protocol):
     updates: int
 
     def update(self, batch: Transitions) -> None:
-        """One gradient step of everything."""
+        """Take one gradient step of every network on `batch`; target networks are copied when it is time."""
 
     def export(self) -> PolicyNet:
         """The policy as it is now; its arrays are copies."""
@@ -51,7 +51,7 @@ class Agent(Protocol):
         """Everything that a checkpoint needs."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Load networks, optimizers and counters that `state` gave into this agent, in place."""
 
 
 def make_agent(settings: RunSettings, task: ActorTask) -> Agent:
@@ -70,7 +70,7 @@ class _Learning:
         self.settings, self.task, self.updates = settings, task, 0
 
     def export(self) -> PolicyNet:
-        """The policy as it is now."""
+        """A copy of the policy's weights as a PolicyNet; PolicyError once a weight is not finite."""
         linears = [module for module in self.networks["policy"] if isinstance(module, nn.Linear)]  # type: ignore[attr-defined]
         hidden = [Activation(self.settings.activation)] * (len(linears) - 1)
         layers = [
@@ -88,7 +88,7 @@ class _Learning:
         return {name: part.state_dict() for name, part in parts.items()} | {"updates": self.updates}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Load networks, optimizers and counters that `state` gave into this agent, in place."""
         self.updates = state["updates"]
         for name, part in (self.networks | self.optimizers).items():
             part.load_state_dict(state[name])

@@ -39,7 +39,7 @@ class Drift:
     kl: list[float] = field(default_factory=list)  # nats, per state
 
     def summarise(self) -> dict[str, float | None]:
-        """Means, and the worst staleness."""
+        """The mean of every measured list (None where nothing was measured), and the worst staleness in updates."""
         means = {name: float(np.mean(values)) if values else None for name, values in vars(self).items()}
         return means | {"longest_staleness": max(self.staleness, default=None)}
 

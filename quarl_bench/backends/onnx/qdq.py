@@ -45,7 +45,7 @@ def write_integer_model(net: IntegerNet) -> bytes:
 
 
 def write_float_model(net: Net) -> bytes:
-    """The file of a float32 net."""
+    """A float32 net as the bytes of an ONNX file, one operator a step, batch size left open."""
     shapes = list_shapes(net)
     graph = _Graph(shapes, integer=False)
     for index, layer in enumerate(net.layers):

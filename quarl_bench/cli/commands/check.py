@@ -29,7 +29,7 @@ EXIT_CODES = (
 
 
 def add_command(commands: Any) -> None:
-    """`check` and its options."""
+    """Add `quarl check`: a policy, its environment, and how much of the return a scheme may lose."""
     command = add(commands, "check", run,
                   "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
                   "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
@@ -53,7 +53,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, judge, price, recommend."""
+    """Play every scheme, judge each against fp32, price the artefacts and print what to ship; return the exit code."""
     from tqdm import tqdm
 
     from quarl_bench.checking import answer as check
@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def describe_check(found: "Answer", name: str, asked: str) -> dict[str, Any]:
-    """The check as one JSON object."""
+    """All that `quarl check --json` prints, as one object; `quarl report` reads it back."""
     from quarl_bench.checking.answer import CONFIDENCE, LAYER_BITS, find_fewest, recommend
 
     fewest = find_fewest(found.lines)
@@ -140,7 +140,7 @@ def describe_check(found: "Answer", name: str, asked: str) -> dict[str, Any]:
 
 
 def print_check(found: "Answer") -> list[str]:
-    """The check as lines of text."""
+    """The lines that `quarl check` prints: the fp32 return, a line per scheme, costs, and what to ship."""
     from quarl_bench.checking.answer import CONFIDENCE, LAYER_BITS, find_fewest, recommend
     from quarl_bench.cli.printing import describe_returns
     from quarl_bench.evaluation.sensitivity import describe_sensitivity

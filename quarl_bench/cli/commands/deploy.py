@@ -17,7 +17,7 @@ STATES = 256  # from which the golden pairs are taken
 
 
 def add_command(commands: Any) -> None:
-    """`deploy` and its options."""
+    """Add `quarl deploy`: a policy, a scheme, a backend, and the folder of the artefact."""
     command = add(commands, "deploy", run, "Export a policy as an artefact and re-run its golden pairs.",
                   "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
     add_policy(command)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_command(commands: Any) -> None:
-    """`evaluate` and its options."""
+    """Add `quarl evaluate`: a policy, a scheme, the number of episodes, and how actions are drawn."""
     command = add(commands, "evaluate", run, "Play a policy under a scheme, against its fp32 self.",
                   "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
     add_policy(command)

@@ -34,7 +34,7 @@ RANDOM = "random:"  # begins the name of a published architecture, drawn with ra
 
 
 def add_command(commands: Any) -> None:
-    """`fpga` and its options."""
+    """Add `quarl fpga`: a policy of integers, an FPGA and its clock, and which tools run on the design."""
     command = add(commands, "fpga", run, "Find the fastest design of a policy that an FPGA holds; simulate, size it.",
                   "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
     add_policy(command)

@@ -24,7 +24,7 @@ STOPPED = 3
 
 
 def add_command(commands: Any) -> None:
-    """`grid` and its options."""
+    """Add `quarl grid`: a TOML file of tasks, and where their work is to run."""
     command = add(commands, "grid", run, "Train, quantize and evaluate a list of policies on several processes.",
                   "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
     command.add_argument(

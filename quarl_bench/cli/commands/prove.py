@@ -31,7 +31,7 @@ COLUMNS = ("backend", "sha256 of actions", "return", "bytes", "cost", "unit", "s
 
 
 def add_command(commands: Any) -> None:
-    """`prove` and its options."""
+    """Add `quarl prove`: a policy of integers, the backends that play it, and the episodes."""
     command = add(commands, "prove", run, "Play the same episodes with one integer policy in every backend; compare "
                   "the hashes of its actions. Exit code 1 when a backend diverges.",
                   "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
@@ -52,7 +52,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play, hash, compare."""
+    """Play the same seeds in every backend, print each backend's hash of actions; return 1 where one diverges."""
     from tqdm import tqdm
 
     from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations

@@ -16,7 +16,7 @@ KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip
 
 
 def add_command(commands: Any) -> None:
-    """`quantize` and its options."""
+    """Add `quarl quantize`: a policy, a scheme, and the folder of the quantized policy."""
     command = add(commands, "quantize", run,
                   "Write a policy with quantized weights, or for int<n> its integer parameters.",
                   "quarl quantize baselines/policies/ppo-cartpole-seed0 --scheme w8 --output cartpole-w8")  # fmt: skip

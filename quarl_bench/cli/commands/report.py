@@ -17,7 +17,7 @@ EXIT_CODES = (
 
 
 def add_command(commands: Any) -> None:
-    """`report` and its options."""
+    """Add `quarl report`: results files to draw as one page, or to merge and to compare with the last run's."""
     command = add(commands, "report", run, "Make one self-contained HTML page of results; merge the parts of a run.",
                   "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
     command.add_argument(
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, draw or merge, write."""
+    """Write the page, or with `merge` the merged results; return 1 where a verdict changed since the last run."""
     from quarl_bench.errors import SpecError
 
     first, *rest = options.results

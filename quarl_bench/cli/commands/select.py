@@ -22,7 +22,7 @@ MOST = 4096  # numbers of a list: nobody trains more
 
 
 def add_command(commands: Any) -> None:
-    """`select` and its options."""
+    """Add `quarl select`: seeds to train or the authors' runs to replay, and the bits and widths to search."""
     command = add(commands, "select", run,
                   "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
                   "quarl select sac hopperv4 --seeds 0..9 --output hopper", STOPPING)  # fmt: skip
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(paper: "Paper", options: argparse.Namespace, selection: Any) -> None:
-    """The steps, beside the result."""
+    """Draw the steps of the selection as a PNG into the output folder, beside the result."""
     from quarl_bench.system.atomic import write_file
 
     with needing("report", "a figure"):

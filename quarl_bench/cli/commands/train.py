@@ -27,7 +27,7 @@ STOPPED = 3
 
 
 def add_command(commands: Any) -> None:
-    """`train` and its options."""
+    """Add `quarl train`: an algorithm, an environment, seeds, and how the recipe is changed."""
     command = add(
         commands, "train", run, "Train one policy by its recipe.", "quarl train ppo cartpole --seed 0", STOPPING
     )
@@ -74,7 +74,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, and say how well it plays."""
+    """Train one policy or several seeds, write it, and print its return; a signal to stop leaves a checkpoint."""
     from quarl_bench.errors import SpecError
     from quarl_bench.quantization.scheme import Family, Scheme
 

@@ -18,7 +18,7 @@ COLUMNS = ("tensor", "weights", "min", "max", "range", "std", "p99.9 |w|", "rel.
 
 
 def add_command(commands: Any) -> None:
-    """`weights` and its options."""
+    """Add `quarl weights`: a policy, a scheme for its weights, and the folder of table and figure."""
     command = add(commands, "weights", run,
                   "Statistics of a policy's weights, per layer and pooled, and what quantization does to them.",
                   "quarl weights baselines/policies/ppo-cartpole-seed0 --bits 4 --output weights")  # fmt: skip
@@ -30,7 +30,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print, and draw."""
+    """Measure the weights of every layer and of all together, print the table, and write it with histograms."""
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.quantization.weight_statistics import list_histograms, measure_weights
     from quarl_bench.system.atomic import write_file

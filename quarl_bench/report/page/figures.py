@@ -20,7 +20,7 @@ from quarl_bench.views.rows import Row
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with what it shows."""
+    """A drawing as an SVG element, with its title and a note on what it shows."""
 
     title: str
     note: str
@@ -29,7 +29,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Figures under one heading."""
+    """Figures that the page shows one after the other under one heading."""
 
     heading: str
     figures: tuple[Figure, ...]

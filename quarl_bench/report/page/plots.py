@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of one family of schemes."""
+    """The points of one family of schemes, joined by a line, with its label in the legend."""
 
     label: str
     points: tuple[Point, ...]

@@ -99,7 +99,7 @@ class Agent(ABC):
 
     @abstractmethod
     def update(self, batch: Batch) -> None:
-        """Learn from one batch."""
+        """Take one gradient step per seed on `batch`, whose first axis is the seed."""
 
     @abstractmethod
     def parts(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Agent(ABC):
         return self.squash(self.actor(observations))
 
     def squash(self, outputs: Tensor) -> Tensor:
-        """Actions of the net's outputs."""
+        """Squash the net's outputs by tanh into the action space's bounds."""
         return outputs.tanh() * self.scale + self.middle
 
     def draw(self, n: int) -> Tensor:
@@ -133,7 +133,7 @@ class Agent(ABC):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Load networks, optimizers, statistics and random generators of a checkpoint into this learner, in place."""
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.updates = int(state["updates"])

@@ -60,7 +60,7 @@ class WorkerVector(BareVector):
         return np.concatenate(observations), np.concatenate(rewards), np.concatenate(dones), list(chain(*infos))
 
     def close(self) -> None:
-        """End the processes."""
+        """Hang up the connections, on which every worker ends by itself, and wait for them."""
         _hang_up(self._connections)
         for process in self._processes:
             process.join()

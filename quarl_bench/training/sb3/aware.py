@@ -49,7 +49,7 @@ class AwareActorCriticPolicy(AwarePolicy, ActorCriticPolicy):
 
 
 class AwareActorCriticCnnPolicy(AwarePolicy, ActorCriticCnnPolicy):
-    """Of A2C and PPO, on images."""
+    """The actor-critic policy of A2C and PPO on images, with fake-quantized layers."""
 
 
 class AwareMixedActorCriticPolicy(AwarePolicy, MixedActorCriticPolicy):  # type: ignore[misc]  # as its base

@@ -64,11 +64,11 @@ class Scaled(Optimizer):
         return super().step(closure) if finite else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's, and the scale."""
+        """The optimizer's state with the loss scale and its counters beside it, as a checkpoint keeps them."""
         return super().state_dict() | {"loss_scale": vars(self.scale).copy()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Load the loss scale and the optimizer's state that `state_dict` gave."""
         state = dict(state_dict)
         vars(self.scale).update(state.pop("loss_scale"))
         super().load_state_dict(state)

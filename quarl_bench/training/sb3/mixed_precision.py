@@ -34,7 +34,7 @@ class HalfRegion(nn.Module):
         return [*self.parameters()]
 
     def run(self, layers: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """`layers` of `inputs`, fp32."""
+        """Run `layers` in the low precision on `inputs`, and return their result as fp32."""
         if self.scale is not None:
             inputs = self.scale.enter(inputs)
         with torch.autocast(inputs.device.type, self.dtype, enabled=self.dtype != torch.float32):
@@ -67,7 +67,7 @@ class MixedSequential(HalfRegion, nn.Sequential):
         self.hidden = len(modules) - head
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Outputs (n, outputs), fp32."""
+        """Map `input` to fp32 outputs (n, outputs): hidden layers in low precision, the last ones in fp32."""
         outputs = self.run(self._hide, input)
         for module in [*self][self.hidden :]:
             outputs = module(outputs)
@@ -143,7 +143,7 @@ class MixedMlpActorCriticPolicy(MixedPolicy, ActorCriticPolicy):
 
 
 class MixedActorCriticPolicy(MixedPolicy, ActorCriticCnnPolicy, RawImages):  # type: ignore[misc]  # signatures hold
-    """Of A2C and PPO, on images."""
+    """The actor-critic policy of A2C and PPO on images, with its layers in the recipe's precision."""
 
 
 class MixedMlpQPolicy(MixedPolicy, DQNPolicy):
@@ -158,7 +158,7 @@ class MixedQPolicy(MixedPolicy, CnnPolicy):
     """Of DQN, on images: the network and its target."""
 
     def make_q_net(self) -> QNetwork:
-        """A network of raw images."""
+        """Build the Q-network that SB3 asks for, without a features extractor of its own: it reads raw images."""
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
         return MixedQNetwork(**arguments).to(self.device)
 

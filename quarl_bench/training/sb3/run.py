@@ -97,7 +97,7 @@ class TrainingRun:
         return model, callback
 
     def new(self) -> BaseAlgorithm:
-        """A fresh model of the recipe."""
+        """A new SB3 model of the recipe, with the run's seed and its vectorised environment."""
         return make_model(self.recipe, self._vector(), self.spec.seed)
 
     def save(self, model: BaseAlgorithm, curve: Curve, best: Best) -> None:

@@ -102,7 +102,7 @@ class Dataflow:
 
     @property
     def block_rams(self) -> float:
-        """FINN's estimate for the weights."""
+        """Block RAMs of 18 Kbit that FINN's formula gives for the weights of all layers together."""
         return sum(unit.block_rams for unit in self.units)
 
 
@@ -126,7 +126,7 @@ def build_dataflow(widths: Sequence[int], input_bits: int, core_bits: int, outpu
 
 
 def pad(width: int) -> int:
-    """The next multiple of 32."""
+    """Round a width up to the next multiple of 32, as FINN pads observations and outputs of its streams."""
     return -(-width // PADDING) * PADDING
 
 

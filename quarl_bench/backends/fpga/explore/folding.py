@@ -49,7 +49,7 @@ class SearchStage:
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A layer under a folding."""
+    """One layer with the number of multipliers and lanes that work on it in each cycle."""
 
     stage: Stage
     in_lanes: int
@@ -79,7 +79,7 @@ class Unit:
 
     @property
     def terms(self) -> int:
-        """Products in one sum and cycle."""
+        """Products that one neuron adds up in one cycle."""
         if self.taps is not None:
             return self.taps.shape[1]
         return self.stage.inputs if self.rows else self.in_lanes
@@ -98,7 +98,7 @@ class Unit:
 
     @property
     def multipliers(self) -> int:
-        """Products in one cycle."""
+        """Products that the whole layer computes in one cycle, over all of its lanes."""
         return self.terms * (self.lanes if self.rows else self.beats * self.lanes)
 
     @property
@@ -108,12 +108,12 @@ class Unit:
 
     @property
     def dot_delay(self) -> int:
-        """Registers in the adder tree."""
+        """Cycles from a product to its sum: the registers on the way through the adder tree."""
         return -(-(1 + (self.terms - 1).bit_length()) // self.levels)
 
     @cached_property
     def searches(self) -> tuple[SearchStage, ...]:
-        """Stages of the requantization."""
+        """The binary search for an output, `step` bits a stage, most significant bits first."""
         bits = self.stage.out_bits
         return tuple(
             SearchStage(index, known, min(self.step, bits - known))
@@ -210,7 +210,7 @@ class FoldingPlan:
 
     @property
     def in_bits(self) -> int:
-        """Bits of one input value."""
+        """Bits of one value of the observation, as the first layer reads it."""
         return self.stages[0].in_bits
 
     @property

@@ -173,5 +173,5 @@ def write_stage(rom: Rom, plan: FoldingPlan) -> str:
 
 
 def write_tanh(plan: FoldingPlan) -> str:
-    """The Verilog of `policy_tanh`."""
+    """The Verilog module `policy_tanh`, which looks up every output's tanh in a table after the last layer."""
     return _TOP.substitute(in_top=plan.in_lanes * plan.in_bits - 1, out_top=plan.stages[-1].outputs * plan.out_bits - 1)

@@ -136,7 +136,7 @@ class Port:
 
     @property
     def words(self) -> int:
-        """Of 32 bits that hold a beat."""
+        """Words of 32 bits that hold one beat, as the driver on the processor reads and writes them."""
         return -(-self.width // 32)
 
 
@@ -150,7 +150,7 @@ def axis_ports(plan: FoldingPlan, axis_bits: int) -> tuple[Port, Port]:
 
 
 def write_axis(plan: FoldingPlan, axis_bits: int) -> str:
-    """The Verilog of `policy_axis`."""
+    """The Verilog module `policy_axis`: the design between two AXI-Streams of `axis_bits` bits."""
     beat = plan.in_lanes * plan.in_bits
     out_bits = plan.stages[-1].outputs * plan.out_bits
     taken, given = axis_ports(plan, axis_bits)
@@ -173,7 +173,7 @@ def write_axis(plan: FoldingPlan, axis_bits: int) -> str:
 
 
 def write_uart(plan: FoldingPlan) -> str:
-    """The Verilog of `policy_uart`."""
+    """The Verilog module `policy_uart`: the design behind a serial line of BAUD bits a second."""
     last = plan.stages[-1]
     return _UART.substitute(
         clocks=BOARD_CLOCK // BAUD,
