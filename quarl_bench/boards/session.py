@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from quarl_bench.boards.board import Board, Transport
 from quarl_bench.boards.timing import (
     Block,
-    Comparison,
+    BoardComparison,
     GoldenCheck,
     State,
     Timing,
@@ -65,7 +65,7 @@ class Session:
         *,
         progress: Progress = lambda _: None,
         cgroup: str = "",
-    ) -> Comparison:
+    ) -> BoardComparison:
         """Check and time two artefacts in turns; `progress` is told of every block.
 
         `cgroup`: folder of a control group on the board that the timed processes join.
@@ -90,7 +90,7 @@ class Session:
         if len(states) != 2 or len(checks) != 2:
             raise self.channel.error("the run ended too early; look at the board's memory and its power supply")
         first, second = (Timing(check, tuple(found)) for check, found in zip(checks, blocks, strict=True))
-        return Comparison(self.board, states[0], states[1], first, second)
+        return BoardComparison(self.board, states[0], states[1], first, second)
 
     @property
     def _runner(self) -> str:

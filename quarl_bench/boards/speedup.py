@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from quarl_bench.boards.timing import Comparison, Timing
+from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.judging.retention import conclude
 from quarl_bench.judging.statistics import Interval
 from quarl_bench.spec import Outcome, Verdict
@@ -20,7 +20,7 @@ PAPER_CAVEATS = (
 )
 
 
-def judge_speed(compared: Comparison, threshold: float) -> Verdict:
+def judge_speed(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether int8 is more than `threshold` times as fast as fp32; void times give no interval."""
     faults = compared.faults
     if faults or not compared.timed:
@@ -33,7 +33,7 @@ def judge_speed(compared: Comparison, threshold: float) -> Verdict:
     return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
 
 
-def judge_size(compared: Comparison, threshold: float) -> Verdict:
+def judge_size(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether the int8 file is `threshold` times smaller, scales, biases and metadata included; known exactly."""
     ratio = compared.first.check.bytes / compared.second.check.bytes
     interval = Interval(ratio, ratio, ratio)
@@ -41,7 +41,7 @@ def judge_size(compared: Comparison, threshold: float) -> Verdict:
     return _conclude(compared, outcome, ratio, interval, threshold)
 
 
-def judge_memory(compared: Comparison, threshold: float) -> Verdict:
+def judge_memory(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether the int8 process's peak resident memory is `threshold` times smaller; other work does not change it."""
     if not compared.timed:
         needed = f"void: {'; '.join(compared.faults)}. Run again on an idle board"
@@ -52,7 +52,7 @@ def judge_memory(compared: Comparison, threshold: float) -> Verdict:
     return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
 
 
-def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
+def judge_growth(compared: Sequence[BoardComparison], threshold: float) -> Verdict:
     """Whether from every policy to the next larger one the ratio of times grows more than `threshold`-fold.
 
     The step that grows least decides. Its limits are those of both ratios at once, which is wider than 90%.
@@ -76,7 +76,7 @@ def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
     return replace(verdict, scope=f"these policies on {ordered[0].board.name}", policies=len(ordered), caveats=(found,))
 
 
-def explain_speed(compared: Comparison) -> str:
+def explain_speed(compared: BoardComparison) -> str:
     """What decides the ratio of times: size, instruction set, runtime and kernel, threads."""
     state, fp32, int8 = compared.after, compared.first, compared.second
     found = [name for name in state.features if name in DOT_PRODUCT]
@@ -92,7 +92,7 @@ def explain_speed(compared: Comparison) -> str:
     return "; ".join(parts)
 
 
-def explain_size(compared: Comparison) -> str:
+def explain_size(compared: BoardComparison) -> str:
     """What keeps the ratio of files from four."""
     fp32, int8 = compared.first.check, compared.second.check
     return (
@@ -101,7 +101,7 @@ def explain_size(compared: Comparison) -> str:
     )
 
 
-def explain_memory(compared: Comparison) -> str:
+def explain_memory(compared: BoardComparison) -> str:
     """What keeps the ratio of peaks from that of the files; of files alone where nothing ran."""
     if not compared.timed:
         return explain_size(compared)
@@ -125,7 +125,7 @@ def describe_timing(timing: Timing) -> str:
     )
 
 
-def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
+def describe_ratio(compared: BoardComparison, verdict: Verdict) -> str:
     """The outcome, the ratio with its interval, the threshold and the board, as one line for terminal and report."""
     numbers = "no number" if verdict.estimate is None else f"{verdict.estimate:.3g}x"
     if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
@@ -135,7 +135,7 @@ def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
 
 
 def _conclude(
-    compared: Comparison,
+    compared: BoardComparison,
     outcome: Outcome,
     estimate: float | None,
     interval: Interval | None,

@@ -176,7 +176,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BoardComparison:
     """Two artefacts, timed in turns on one board. `faults` say why the times are void; empty: they count."""
 
     board: Board

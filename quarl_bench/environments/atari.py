@@ -132,7 +132,7 @@ class Game:
         return frame
 
 
-class Pool:
+class GamePool:
     """Games that wait for their next episode: loading a ROM takes as long as four hundred steps."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Pool:
         self._idle.clear()
 
 
-GAMES = Pool()  # of this process
+GAMES = GamePool()  # of this process
 atexit.register(GAMES.clear)  # what pytest keeps alive to the end ale-py would report as leaked, in thirty lines
 
 

@@ -106,7 +106,7 @@ def make_environment(environment: Environment, *, shaped: bool = False) -> Made:
     return bare, limit
 
 
-class Pool:
+class EnvironmentPool:
     """Environments that wait for their next episode: making one takes as long as a hundred steps, or a thousand.
 
     Only those are kept that a reset makes as good as new, and only of the task that was played last.
@@ -130,7 +130,7 @@ class Pool:
             _close(made)
 
 
-ENVIRONMENTS = Pool()  # of this process
+ENVIRONMENTS = EnvironmentPool()  # of this process
 
 
 def _close(made: list[Made]) -> None:

@@ -20,7 +20,7 @@ from quarl_bench.environments.atari import STACK
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.episodes import Episodes, name_episodes, name_starts, start_episodes
-from quarl_bench.evaluation.gumbel import Noise
+from quarl_bench.evaluation.gumbel import GumbelNoise
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
 from quarl_bench.spec import Measurement, name_seeds
@@ -173,7 +173,7 @@ def _play(
     episodes = start_episodes(environment, seeds)
     try:
         policies = [policy] if reference is None else [policy, reference]
-        noise = Noise(seeds, policy.net.outputs) if sampled else None
+        noise = GumbelNoise(seeds, policy.net.outputs) if sampled else None
         known: Known | None = {} if environment.atari and not sampled else None
         return _play_out(policies, episodes, seeds, keep_every, noise, known)
     finally:
@@ -185,7 +185,7 @@ def _play_out(
     episodes: Episodes,
     seeds: Sequence[int],
     keep_every: int,
-    noise: Noise | None,
+    noise: GumbelNoise | None,
     known: Known | None,
 ) -> Rollouts:
     """The first of `policies` plays; a second one is asked in the states visited."""

@@ -14,7 +14,7 @@ from quarl_bench.boards.speedup import (
     judge_size,
     judge_speed,
 )
-from quarl_bench.boards.timing import Comparison, Timing
+from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
 from quarl_bench.report.board_rows import build_board_row
@@ -31,7 +31,7 @@ IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "thre
 class BoardRun:
     """A policy's two artefacts, compared on a board."""
 
-    compared: Comparison
+    compared: BoardComparison
     trained: bool
 
 
@@ -82,12 +82,12 @@ class BoardVerdict(VerdictFixture):
         return self._conclude(judged, row, verdict, row["line"], excuse=explanation)
 
 
-def tabulate(compared: Comparison) -> pd.DataFrame:
+def tabulate(compared: BoardComparison) -> pd.DataFrame:
     """One line per artefact: machine, runtime, median and its standard error over blocks, p99, memory."""
     return pd.DataFrame([_list_columns(compared, timing) for timing in (compared.first, compared.second)])
 
 
-def _list_columns(compared: Comparison, timing: Timing) -> dict[str, Any]:
+def _list_columns(compared: BoardComparison, timing: Timing) -> dict[str, Any]:
     state = compared.after
     return {
         "machine": f"{state.processor} {state.architecture}",

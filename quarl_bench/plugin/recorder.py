@@ -12,7 +12,7 @@ from quarl_bench.plugin.state import BASIS, CASE, LINE, NOTE, ROW, VERDICT
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
-    from quarl_bench.report.compare import Comparison
+    from quarl_bench.report.compare import ResultsComparison
 
 FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -26,7 +26,7 @@ class Recorder:
         self.skipped: list[dict[str, str]] = []
         self.notes: list[str] = []
         self.durations: dict[str, float] = {}
-        self.compared: Comparison | None = None
+        self.compared: ResultsComparison | None = None
         self.conditions: list[str] = []  # of the last run, where they were others
         self._unjudged = 0  # items of the catalog that passed without a verdict
         self._basis = ""  # what the run was cut by

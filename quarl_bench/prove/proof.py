@@ -19,7 +19,7 @@ GOLDEN = "integer"
 
 
 @dataclass(frozen=True)
-class Row:
+class ExecutorResult:
     """What one executor did, or the `reason` why it did not run. `divergence`: where it first left the golden model."""
 
     executor: str
@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Recorder(Policy):
+class RecordingPolicy(Policy):
     """A policy that remembers what it saw and did, call by call: the states of all running episodes, in order."""
 
     calls: list[tuple[Observations, NDArray[Any]]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class IrreproducibleError(SpecError):
 
 def prove(
     subject: ProofSubject, environment: Environment, seeds: Sequence[int], names: Sequence[str] = tuple(EXECUTORS)
-) -> Iterator[Row]:
+) -> Iterator[ExecutorResult]:
     """A row for each executor; the golden model's comes first, whether it is asked for or not."""
     golden, row = _play(GOLDEN, subject, environment, seeds, None)
     yield row
@@ -89,20 +89,20 @@ def prove(
         except IrreproducibleError:
             raise
         except QuarlError as error:
-            yield Row(name, reason=str(error))
+            yield ExecutorResult(name, reason=str(error))
 
 
 def _play(
     name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: Played | None
-) -> tuple[Played, Row]:
+) -> tuple[Played, ExecutorResult]:
     with ExitStack() as stack:
         execution = EXECUTORS[name](subject, stack)
         policy = execution.policy
-        recorder = Recorder(policy.transform, policy.net, policy.head)
+        recorder = RecordingPolicy(policy.transform, policy.net, policy.head)
         returns = roll_out(recorder, environment, seeds).returns
         played = Played(recorder.calls, returns)
         divergence = "" if golden is None else find_divergence(golden, played, subject, execution)
-        return played, Row(
+        return played, ExecutorResult(
             executor=name,
             how=execution.how,
             sha256=played.sha256,

@@ -137,7 +137,7 @@ class AwareLinear(_Affine, nn.Linear):
     """A Linear layer whose numbers are rounded once frozen."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (n, inputs) to (n, outputs) with rounded weights; quantizers before and after round where there are any."""
+        """Map (n, inputs) to (n, outputs) with rounded weights, and round activations where quantizers are set."""
         y = nn.functional.linear(x if self.before is None else self.before(x), *self.rounded())
         return y if self.after is None else self.after(y)
 

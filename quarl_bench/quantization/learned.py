@@ -38,7 +38,7 @@ def find_bound(format: IntegerFormat) -> int:
     return max(-format.minimum, format.maximum)
 
 
-class _Chain(torch.autograd.Function):
+class _LearnedNetFunction(torch.autograd.Function):
     """Requantization, then affine maps on whole numbers with a requantization behind each, net by net."""
 
     @staticmethod
@@ -133,7 +133,7 @@ def chain_integers(x: Tensor, formats: Sequence[IntegerFormat], first: Tensor, *
     `x` is multiplied by `first` (nets, 1, 1) and rounded into the first format. `rest` are, for every further format,
     integer weight (nets, outputs, inputs) and bias (nets, outputs) and the factor (nets, 1, 1) of its requantization.
     """
-    result: Tensor = _Chain.apply(x, formats, first, *rest)  # type: ignore[no-untyped-call]
+    result: Tensor = _LearnedNetFunction.apply(x, formats, first, *rest)  # type: ignore[no-untyped-call]
     return result
 
 

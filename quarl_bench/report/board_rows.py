@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
-from quarl_bench.boards.timing import Comparison, Timing, count_since_boot
+from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.catalog import JudgedCase
 from quarl_bench.report.rows import identify_case
 from quarl_bench.spec import Outcome, Verdict
@@ -14,7 +14,7 @@ RANDOM_WEIGHTS = "random weights: timing only"
 
 
 def build_board_row(
-    judged: JudgedCase, compared: Comparison, verdict: Verdict, *, explanation: str, trained: bool
+    judged: JudgedCase, compared: BoardComparison, verdict: Verdict, *, explanation: str, trained: bool
 ) -> Row:
     """Everything about one case on one board, in built-in types. Times stand in it only when they are not void."""
     case = judged.case
@@ -53,7 +53,7 @@ def build_board_row(
     }
 
 
-def summarise_timing(compared: Comparison, timing: Timing) -> dict[str, Any]:
+def summarise_timing(compared: BoardComparison, timing: Timing) -> dict[str, Any]:
     """One artefact's golden check, times, memory over time, faults; built-in types only."""
     summary: dict[str, Any] = {"golden": asdict(timing.check), "void": bool(compared.faults)}
     if not timing.blocks:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from quarl_bench.actorq import breakdown as clocks
 from quarl_bench.actorq.acting.actor import Behaviour, play
 from quarl_bench.actorq.acting.exploration import (
-    Noise,
+    CorrelatedNoise,
     choose_rung,
     diverge_gaussian,
     diverge_greedy,
@@ -326,7 +326,7 @@ def test_the_ladder_spans_its_ends():
 
 
 def test_noise_has_unit_variance_and_its_correlation():
-    noise = Noise(2000, 0.9, np.random.default_rng(0))
+    noise = CorrelatedNoise(2000, 0.9, np.random.default_rng(0))
     first, second = noise.draw(), noise.draw()
     assert first.std() == pytest.approx(1, abs=0.06)
     assert np.corrcoef(first, second)[0, 1] == pytest.approx(0.9, abs=0.03)

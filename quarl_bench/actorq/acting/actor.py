@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.actorq.acting.exploration import Noise, choose_rung, draw
+from quarl_bench.actorq.acting.exploration import CorrelatedNoise, choose_rung, draw
 from quarl_bench.actorq.acting.inference import RUNTIMES
 from quarl_bench.actorq.acting.task import ActorTask, Player
 from quarl_bench.actorq.breakdown import ACTING, Stopwatch
@@ -61,7 +61,7 @@ class Behaviour:
         self.rung = choose_rung(settings.exploration, actor, settings.actors)
         self._anneal = settings.anneal / settings.actors
         self._steps = max(begun - settings.warmup, 0) / settings.actors  # all is random before
-        self._noise = Noise(task.outputs, settings.correlation, generator)
+        self._noise = CorrelatedNoise(task.outputs, settings.correlation, generator)
         self._inference = RUNTIMES[settings.runtime]()
         self._broadcast: Broadcast | None = None
 

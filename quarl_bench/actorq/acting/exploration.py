@@ -13,7 +13,7 @@ def choose_rung(ends: tuple[float, float], actor: int, actors: int) -> float:
     return float(low ** (1 - share) * high**share)
 
 
-class Noise:
+class CorrelatedNoise:
     """Gaussian noise of standard deviation 1 that keeps `correlation` from step to step (0: white)."""
 
     def __init__(self, size: int, correlation: float, generator: np.random.Generator) -> None:

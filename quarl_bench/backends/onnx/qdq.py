@@ -37,7 +37,7 @@ def write_integer_model(net: IntegerNet) -> bytes:
             "IntegerNet.with_requantization"
         )
     shapes, source = list_shapes(net), net.input
-    graph = _Graph(shapes, integer=True)
+    graph = _OnnxGraph(shapes, integer=True)
     for index, layer in enumerate(net.layers):
         graph.add_integer_layer(f"layers.{index}", layer, source, shapes[index])
         source = layer.result
@@ -47,7 +47,7 @@ def write_integer_model(net: IntegerNet) -> bytes:
 def write_float_model(net: Net) -> bytes:
     """A float32 net as the bytes of an ONNX file, one operator a step, batch size left open."""
     shapes = list_shapes(net)
-    graph = _Graph(shapes, integer=False)
+    graph = _OnnxGraph(shapes, integer=False)
     for index, layer in enumerate(net.layers):
         name = f"layers.{index}"
         graph.flatten(layer.weight, shapes[index])
@@ -62,7 +62,7 @@ def write_float_model(net: Net) -> bytes:
     return graph.finish()
 
 
-class _Graph:
+class _OnnxGraph:
     """A file under construction; `last` names the activation that the next operator reads."""
 
     def __init__(self, shapes: list[tuple[int, ...]], *, integer: bool) -> None:

@@ -19,7 +19,7 @@ from quarl_bench.system.counts import MOST_STEPS, read_episodes, read_positive
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
-    from quarl_bench.actorq.comparison import Row
+    from quarl_bench.actorq.comparison import RunComparison
     from quarl_bench.actorq.settings import RunSettings
 
 STOPPED = 3
@@ -169,7 +169,7 @@ def _listen() -> Callable[[], bool]:
     return lambda: bool(asked)
 
 
-def _describe(rows: "list[Row]") -> str:
+def _describe(rows: "list[RunComparison]") -> str:
     from quarl_bench.actorq.comparison import list_breakdown, list_summary
 
     loads = [row.record["load"] for row in rows]
@@ -181,7 +181,7 @@ def _describe(rows: "list[Row]") -> str:
     return "\n".join(lines)
 
 
-def _plot(path: Path, rows: "list[Row]") -> None:
+def _plot(path: Path, rows: "list[RunComparison]") -> None:
     from quarl_bench.actorq.comparison import name_run
     from quarl_bench.actorq.record import read_acting
     from quarl_bench.system.atomic import write_file

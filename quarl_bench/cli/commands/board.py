@@ -9,7 +9,7 @@ from quarl_bench.cli.arguments import add_command as add
 from quarl_bench.cli.printing import print_result, say
 
 if TYPE_CHECKING:
-    from quarl_bench.boards.timing import Comparison, State
+    from quarl_bench.boards.timing import BoardComparison, State
 
 DIFFERS, VOID = 1, 3
 EXIT_CODES = (
@@ -78,7 +78,7 @@ def _describe_state(state: "State") -> str:
     return "; ".join(details)
 
 
-def _list_lines(compared: "Comparison") -> list[str]:
+def _list_lines(compared: "BoardComparison") -> list[str]:
     from quarl_bench.boards.speedup import describe_timing, explain_speed
 
     lines = [str(timing.check) for timing in (compared.first, compared.second)]
@@ -88,7 +88,7 @@ def _list_lines(compared: "Comparison") -> list[str]:
     return [*lines, explain_speed(compared), *(f"VOID: {fault}" for fault in compared.faults)]
 
 
-def _summarise(compared: "Comparison") -> dict[str, Any]:
+def _summarise(compared: "BoardComparison") -> dict[str, Any]:
     from quarl_bench.report.board_rows import summarise_timing
 
     timings = [summarise_timing(compared, timing) for timing in (compared.first, compared.second)]

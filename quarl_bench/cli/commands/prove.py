@@ -18,7 +18,7 @@ from quarl_bench.system.places import default_cache
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment
     from quarl_bench.policies.policy import IntegerPolicy
-    from quarl_bench.prove.proof import Row
+    from quarl_bench.prove.proof import ExecutorResult
 
 EPISODES = 3
 STATES = 256  # for the golden pairs of artefacts, and to time calls with
@@ -115,7 +115,7 @@ def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Enviro
     return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
 
 
-def _write_rows(rows: "list[Row]") -> list[str]:
+def _write_rows(rows: "list[ExecutorResult]") -> list[str]:
     ran = [row for row in rows if not row.reason]
     table = [COLUMNS, *map(_format_row, ran)]
     return [
@@ -127,17 +127,17 @@ def _write_rows(rows: "list[Row]") -> list[str]:
     ]
 
 
-def _agree(rows: "list[Row]") -> bool:
+def _agree(rows: "list[ExecutorResult]") -> bool:
     return len({row.sha256 for row in rows if not row.reason}) == 1
 
 
-def _conclude(ran: "list[Row]") -> str:
+def _conclude(ran: "list[ExecutorResult]") -> str:
     if not _agree(ran):
         return "the hashes are not equal"
     return f"all {len(ran)} hashes equal" if len(ran) > 1 else "one hash, and nothing to compare it with"
 
 
-def _format_row(row: "Row") -> tuple[str, ...]:
+def _format_row(row: "ExecutorResult") -> tuple[str, ...]:
     assert row.cost is not None  # noqa: S101  (of every row that ran)
     cost = f"{row.cost.value:,.10g}"
     return row.executor, row.sha256[:16], f"{row.mean:.6g}", f"{row.bytes:,}", cost, row.cost.unit, str(row.cost.source)

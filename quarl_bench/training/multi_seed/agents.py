@@ -66,7 +66,7 @@ class SigmaHead(nn.Module):
         return low + 0.5 * (high - low) * (raw + 1)
 
 
-class Agent(ABC):
+class SeedAgents(ABC):
     """What SAC and DDPG share: an actor, critics with targets, the observations' statistics, streams of noise."""
 
     copies: int
@@ -161,7 +161,7 @@ class Agent(ABC):
         torch._foreach_lerp_(list(target.parameters()), parameters, self.recipe.tau)
 
 
-class Sac(Agent):
+class Sac(SeedAgents):
     """Soft actor-critic with a learned temperature."""
 
     copies = 2
@@ -228,7 +228,7 @@ class Sac(Agent):
         return squashed * self.scale + self.middle, density.sum(2)
 
 
-class Ddpg(Agent):
+class Ddpg(SeedAgents):
     """Deep deterministic policy gradient; the target actor has the actor's scales, and its own moving weights."""
 
     copies = 1
@@ -272,7 +272,7 @@ class Ddpg(Agent):
         self.updates += 1
 
 
-AGENTS: dict[str, type[Agent]] = {"sac": Sac, "ddpg": Ddpg}
+AGENTS: dict[str, type[SeedAgents]] = {"sac": Sac, "ddpg": Ddpg}
 
 
 def _adam(parameters: Any, rate: float) -> torch.optim.Adam:

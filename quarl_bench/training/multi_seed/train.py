@@ -33,9 +33,9 @@ from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import hold_run, remove_folder, write_file
 from quarl_bench.system.machine import describe_run, describe_versions
-from quarl_bench.training.multi_seed.agents import AGENTS, Agent
+from quarl_bench.training.multi_seed.agents import AGENTS, SeedAgents
 from quarl_bench.training.multi_seed.recipe import SOURCE, MultiSeedRecipe, find_published
-from quarl_bench.training.multi_seed.replay import Replay
+from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.run import STATE, MultiSeedRun
 from quarl_bench.training.sb3.checkpoints import CURVE_POINTS
 from quarl_bench.training.sb3.run import Interrupted, TrainingOptions, score_policy
@@ -118,11 +118,13 @@ class Loop:
         self.environments, self.limit = [bare for bare, _ in made], made[0][1]
         acted = self.environments[0].action_space
         self.low, self.high, self.width = acted.low, acted.high, self.environments[0].observation_space.shape[0]
-        self.agent: Agent = AGENTS[recipe.algo](recipe, seeds, self.low, self.high, self.width)
+        self.agent: SeedAgents = AGENTS[recipe.algo](recipe, seeds, self.low, self.high, self.width)
         self.drawing = [np.random.default_rng([seed, ACTION_STREAM]) for seed in seeds]
         self.sampling = [np.random.default_rng([seed, REPLAY_STREAM]) for seed in seeds]
         capacity = min(recipe.replay, recipe.timesteps)
-        self.replay = Replay(run.checkpoint, len(seeds), capacity, self.width, len(self.low), resume=state is not None)
+        self.replay = SeedReplay(
+            run.checkpoint, len(seeds), capacity, self.width, len(self.low), resume=state is not None
+        )
         self.curves: list[list[dict[str, Any]]] = [[] for _ in seeds]
         self.steps, self.began = 0, time.monotonic()
         self._observations: NDArray[Any] | None = None

@@ -25,7 +25,7 @@ from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.training.multi_seed import train
 from quarl_bench.training.multi_seed.agents import AGENTS
 from quarl_bench.training.multi_seed.recipe import find_recipe, list_options, name_policy
-from quarl_bench.training.multi_seed.replay import Replay
+from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.run import Interrupted, TrainingOptions
@@ -51,7 +51,7 @@ def make_recipe(algo="sac", scheme="fp32", **changes):
 
 def fill_replay(folder, seeds):
     """Transitions that depend on the seed alone; a reward is the first number of its observation."""
-    replay = Replay(folder, len(seeds), ROWS, OBSERVATION, ACTION)
+    replay = SeedReplay(folder, len(seeds), ROWS, OBSERVATION, ACTION)
     streams = [np.random.default_rng([seed, 9]) for seed in seeds]
     for _ in range(ROWS):
         seen = [stream.normal(size=OBSERVATION) for stream in streams]
@@ -143,11 +143,11 @@ def test_statistics_are_those_of_everything_seen():
 
 
 def test_a_replay_is_a_ring_that_outlives_its_process(tmp_path):
-    replay = Replay(tmp_path, 1, 3, 1, 1)
+    replay = SeedReplay(tmp_path, 1, 3, 1, 1)
     for value in range(5):
         replay.add(*(np.full((1, n), value) for n in (1, 1)), np.array([value]), np.array([0]), np.full((1, 1), value))
     replay.flush()
-    again = Replay(tmp_path, 1, 3, 1, 1, resume=True)
+    again = SeedReplay(tmp_path, 1, 3, 1, 1, resume=True)
     again.count = replay.count
     batch = again.sample([np.random.default_rng(0)], 50)
     assert set(batch.rewards.flatten().tolist()) == {2.0, 3.0, 4.0}
@@ -157,9 +157,9 @@ def test_a_replay_is_a_ring_that_outlives_its_process(tmp_path):
 def test_transitions_that_do_not_fit_are_refused_before_they_kill(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=4 * 100 * 8)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    Replay(tmp_path / "fits", 1, 100, 2, 2)  # 2 + 2 + 2 + 2 numbers a row
+    SeedReplay(tmp_path / "fits", 1, 100, 2, 2)  # 2 + 2 + 2 + 2 numbers a row
     with pytest.raises(StoreError, match="GB are free; choose another place"):
-        Replay(tmp_path / "does not", 1, 101, 2, 2)
+        SeedReplay(tmp_path / "does not", 1, 101, 2, 2)
 
 
 def test_scales_are_watched_first_and_learned_then(tmp_path):

@@ -128,7 +128,7 @@ endmodule
 
 
 @dataclass(frozen=True)
-class Port:
+class StreamShape:
     """A stream: beats of one vector, and bits of a beat."""
 
     beats: int
@@ -140,20 +140,20 @@ class Port:
         return -(-self.width // 32)
 
 
-def axis_ports(plan: FoldingPlan, axis_bits: int) -> tuple[Port, Port]:
+def axis_streams(plan: FoldingPlan, axis_bits: int) -> tuple[StreamShape, StreamShape]:
     """What `policy_axis` takes and gives for one observation."""
     beat = plan.in_lanes * plan.in_bits
-    given = Port(-(-plan.stages[-1].outputs * plan.out_bits // axis_bits), axis_bits)
+    given = StreamShape(-(-plan.stages[-1].outputs * plan.out_bits // axis_bits), axis_bits)
     if plan.in_beats == 1:
-        return Port(-(-beat // axis_bits), axis_bits), given
-    return Port(plan.in_beats, -(-beat // 8) * 8), given  # a beat of the stream is one of the policy
+        return StreamShape(-(-beat // axis_bits), axis_bits), given
+    return StreamShape(plan.in_beats, -(-beat // 8) * 8), given  # a beat of the stream is one of the policy
 
 
 def write_axis(plan: FoldingPlan, axis_bits: int) -> str:
     """The Verilog module `policy_axis`: the design between two AXI-Streams of `axis_bits` bits."""
     beat = plan.in_lanes * plan.in_bits
     out_bits = plan.stages[-1].outputs * plan.out_bits
-    taken, given = axis_ports(plan, axis_bits)
+    taken, given = axis_streams(plan, axis_bits)
     collect = plan.in_beats == 1
     padding = "" if collect or taken.width == beat else f"; {taken.width - beat} bits fill up an input beat"
     return _AXIS.substitute(
