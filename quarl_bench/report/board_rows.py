@@ -6,7 +6,7 @@ from typing import Any
 from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
 from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.catalog import JudgedCase
-from quarl_bench.report.rows import identify_case
+from quarl_bench.report.rows import identify_case, state_verdict
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.views.rows import Row
 
@@ -41,14 +41,8 @@ def build_board_row(
         "sentence": judged.claim.sentence,
         "locus": judged.claim.locus,
         "known": explanation if verdict.outcome is Outcome.REFUTED else "",
-        "verdict": str(verdict.outcome),
-        "estimate": verdict.estimate,
-        "interval": None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high],
-        "threshold": verdict.threshold,
-        "scope": verdict.scope,
-        "needed": verdict.needed,
+        **state_verdict(verdict),
         "caveats": notes,
-        "missing": [],
         "line": describe_ratio(compared, verdict),
     }
 
