@@ -21,9 +21,8 @@ from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
 from quarl_bench.actorq.record import RECORD, describe_libraries
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.distributed.engine import name_remote, open_engine
-from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
+from quarl_bench.errors import EngineError, Interrupted, QuarlError, StoreError, first_line
 from quarl_bench.system.atomic import hold_run, remove_folder, write_file
-from quarl_bench.training.sb3.run import Interrupted
 
 PATIENCE = 0.5  # seconds between two looks at the processes
 MOST_DEATHS = 10  # of actors, per actor; then something else is wrong

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 130 interrupted"
-STOPPING = "exit codes: 0 done, 2 wrong input (one line on stderr), 3 stopped at a checkpoint, 130 interrupted"
 WIDEST = 32
 
 
-def add_command(
+def new_command(
     commands: Any,
     name: str,
     run: Callable[[argparse.Namespace], int],
@@ -56,10 +55,20 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_environment(command: argparse.ArgumentParser) -> None:
-    """`--environment`, for commands that play."""
+def add_task(command: argparse.ArgumentParser) -> None:
+    """POLICY and `--environment`, for commands that play."""
+    add_policy(command)
     command.add_argument(
         "--environment", help="environment name, Gymnasium id, or module:Class of your own. Default: the policy's own."
+    )
+
+
+def add_integers(command: argparse.ArgumentParser) -> None:
+    """POLICY, `--environment` and a `--scheme` of integers, for commands that run nothing else."""
+    add_task(command)
+    command.add_argument(
+        "--scheme",
+        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
     )
 
 

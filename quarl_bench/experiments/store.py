@@ -90,7 +90,7 @@ def code_epoch(*parts: str) -> str:
     for part in parts:
         path = root / part
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.suffix in (".py", ".toml"):
+            if file.suffix in (".py", ".toml", ".in"):
                 digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 

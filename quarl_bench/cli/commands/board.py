@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.printing import print_result, say
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ EXIT_CODES = (
 
 def add_command(commands: Any) -> None:
     """Add `quarl board`: a board's name, and none, one or two artefacts to run on it."""
-    command = add(commands, "board", run, "Look at a board; check an artefact there, or time two of them in turns.",
-                  "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
+    command = new_command(commands, "board", run,
+        "Look at a board; check an artefact there, or time two of them in turns.",
+        "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(
         "artefacts", nargs="*", type=Path, metavar="ARTEFACT",

@@ -2,15 +2,13 @@
 
 import argparse
 import itertools
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.printing import collect, format_table, print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
@@ -30,11 +28,10 @@ EXIT_CODES = (
 
 def add_command(commands: Any) -> None:
     """Add `quarl check`: a policy, its environment, and how much of the return a scheme may lose."""
-    command = add(commands, "check", run,
-                  "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
-                  "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
-    add_policy(command)
-    add_environment(command)
+    command = new_command(commands, "check", run,
+        "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
+        "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
+    add_task(command)
     command.add_argument(
         "--scheme", help="what the exit code is about. Default: int8, or w8 of nets that have no form in integers."
     )
@@ -54,8 +51,6 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play every scheme, judge each against fp32, price the artefacts and print what to ship; return the exit code."""
-    from tqdm import tqdm
-
     from quarl_bench.checking import answer as check
     from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths
@@ -78,13 +73,8 @@ def run(options: argparse.Namespace) -> int:
         _open_export(options.export, names)
     if options.html is not None:
         open_file(options.html)
-    lines = []
-    with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
-        schemes = [*map(Scheme.parse, names)]
-        for line in check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor):
-            lines.append(line)
-            bar.set_postfix_str(line.scheme.name)
-            bar.update()
+    played = check.play_schemes(subject, [*map(Scheme.parse, names)], options.episodes, options.margin, options.floor)
+    lines = collect(played, len(names), "scheme", lambda line: line.scheme.name)
     chosen = check.choose_schemes(lines, asked.name)
     found = check.Answer(
         stored=stored,

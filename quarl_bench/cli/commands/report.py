@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.extras import needing
 
@@ -18,8 +18,9 @@ EXIT_CODES = (
 
 def add_command(commands: Any) -> None:
     """Add `quarl report`: results files to draw as one page, or to merge and to compare with the last run's."""
-    command = add(commands, "report", run, "Make one self-contained HTML page of results; merge the parts of a run.",
-                  "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
+    command = new_command(commands, "report", run,
+        "Make one self-contained HTML page of results; merge the parts of a run.",
+        "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
     command.add_argument(
         "results", nargs="+", metavar="FILE",
         help="file of pytest --quarl-json; also what quarl sweep, weights and check printed with --json. With `merge` "

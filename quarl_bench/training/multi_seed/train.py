@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from quarl_bench.environments.registry import Environment, make_environment
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import Interrupted, SpecError
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, VALIDATION_SEEDS, collect_observations, roll_out
 from quarl_bench.policies.clipping import count_clipped
 from quarl_bench.policies.head import ActionHead, HeadKind
@@ -38,7 +38,7 @@ from quarl_bench.training.multi_seed.recipe import SOURCE, MultiSeedRecipe, find
 from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.run import STATE, MultiSeedRun
 from quarl_bench.training.sb3.checkpoints import CURVE_POINTS
-from quarl_bench.training.sb3.run import Interrupted, TrainingOptions, score_policy
+from quarl_bench.training.sb3.run import TrainingOptions, score_policy
 from quarl_bench.training.schemes import check_unfinished, keep_policy
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's

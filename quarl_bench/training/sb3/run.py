@@ -22,7 +22,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.errors import StoreError
+from quarl_bench.errors import Interrupted, StoreError
 from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
 from quarl_bench.policies.policy import Policy, PolicyNet
@@ -44,10 +44,6 @@ STATE = "state.json"
 MODEL, REPLAY = "model.zip", "replay.pkl"
 BEST = "best"
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
-
-
-class Interrupted(Exception):
-    """Training stopped at a checkpoint because it was asked to; `--resume` goes on from there."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from quarl_bench.cli import main
-from quarl_bench.errors import QuarlError, SpecError, StoreError
+from quarl_bench.errors import Interrupted, QuarlError, SpecError, StoreError
 from quarl_bench.papers.lqcc import selection
 from quarl_bench.papers.lqcc.parity import VARIANTS, Parity, average_differences, band_p_values, compare
 from quarl_bench.papers.lqcc.published import TASKS, read_published
@@ -437,9 +437,7 @@ def test_the_authors_runs_are_not_written_into_a_search_of_ones_own(tmp_path, ca
 
 def test_a_search_that_is_stopped_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
     """It has no --resume: what is there is kept whenever the command is typed."""
-    monkeypatch.setattr(
-        Search, "run", Mock(side_effect=rl_run.Interrupted("stopped at 5 of 9 steps; --resume goes on"))
-    )
+    monkeypatch.setattr(Search, "run", Mock(side_effect=Interrupted("stopped at 5 of 9 steps; --resume goes on")))
     assert main(["select", "sac", "pendulum", "--seeds", "0,1", "--output", str(tmp_path)]) == 3
     assert capsys.readouterr().err == "stopped at 5 of 9 steps; the same command goes on\n"
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from quarl_bench.cli import main
-from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.errors import Interrupted, SpecError, StoreError
 from quarl_bench.evaluation import rollouts as evaluate
 from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.policies.storage.folder import load_stored
@@ -28,7 +28,7 @@ from quarl_bench.training.multi_seed.recipe import find_recipe, list_options, na
 from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics
 from quarl_bench.training.sb3 import run as rl_run
-from quarl_bench.training.sb3.run import Interrupted, TrainingOptions
+from quarl_bench.training.sb3.run import TrainingOptions
 from tests.support.sizes import choose
 
 UPDATES, TOLERANCE = choose(60, 200), 1e-6  # of parameters, which are of order one

@@ -48,11 +48,6 @@ class Mvau:
         return self.pe * levels * self.accumulator_bits * (depth + 1)
 
     @property
-    def threshold_bits(self) -> int:
-        """Of memory for the thresholds, wherever they are kept."""
-        return self.outputs * ((1 << self.out_bits) - 1) * self.accumulator_bits
-
-    @property
     def luts(self) -> int:
         """FINN's estimate for a unit of look-up tables; weights in block RAM."""
         both = self.weight_bits + self.in_bits
@@ -84,11 +79,6 @@ class Dataflow:
     def cycles(self) -> int:
         """FINN's estimate of the latency: all units one after the other."""
         return sum(unit.cycles for unit in self.units)
-
-    @property
-    def overlapped(self) -> int:
-        """The same, where each unit works on its first row while the one before ends."""
-        return self.cycles - sum(unit.inputs // unit.simd for unit in self.units[1:])
 
     @property
     def interval(self) -> int:

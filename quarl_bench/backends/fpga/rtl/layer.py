@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan, SearchStage, Unit
 from quarl_bench.backends.fpga.explore.rom import Rom
-from quarl_bench.backends.fpga.rtl.template import fill_module, fill_part
+from quarl_bench.backends.template import fill, fill_part
 
 
 def write_layer(unit: Unit, plan: FoldingPlan) -> str:
@@ -50,14 +50,14 @@ def write_layer(unit: Unit, plan: FoldingPlan) -> str:
         else f"Columns: {unit.in_lanes} a cycle, {unit.in_beats} cycles; then {unit.lanes} sums a cycle, "
         f"{unit.beats} cycles."
     )
-    return fill_module(
-        "layer",
+    return fill(
+        "layer.v",
         **values,
         **tops,
         form=form,
         weights=_write_rom(unit.weights, "next_weight", "weights", plan),
-        unit=fill_part(_name_form(unit), **values),
-        group0=fill_part("group", group_top=tops["group_top"], group_bits=values["group_bits"])
+        unit=fill_part(f"{_name_form(unit)}.v", **values),
+        group0=fill_part("group.v", group_top=tops["group_top"], group_bits=values["group_bits"])
         if unit.beats > 1
         else "  assign next_group0 = 1'b0;",
         searches="\n".join(_write_searches(unit, plan)),
@@ -92,7 +92,7 @@ def _write_searches(unit: Unit, plan: FoldingPlan) -> Iterator[str]:
             rom = roms[lane if index else 0]
             before = f"held{index - 1}_lane{lane}" if index else "1'b0"
             yield fill_part(
-                "search",
+                "search.v",
                 index=index,
                 lane=lane,
                 found_top=search.known + search.step,
@@ -121,7 +121,7 @@ def _write_rom(rom: Rom, address: str, data: str, plan: FoldingPlan) -> str:
     if rom.depth == 1:
         return f"  assign {data} = {rom.width}'h{rom.words[0]:x};"
     return fill_part(
-        "rom",
+        "rom.v",
         name=rom.name,
         width=rom.width,
         depth=rom.depth,

@@ -12,7 +12,7 @@ import numpy as np
 from quarl_bench.backends.fpga.explore.folding import WORTH, FoldingPlan
 from quarl_bench.backends.fpga.explore.rom import Rom
 from quarl_bench.backends.fpga.rtl.layer import count_bits
-from quarl_bench.backends.fpga.rtl.template import fill_module
+from quarl_bench.backends.template import fill
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.action_table import look_up, tabulate_actions
 from quarl_bench.policies.policy import IntegerPolicy
@@ -71,8 +71,8 @@ def write_stage(rom: Rom, plan: FoldingPlan) -> str:
     outputs, bits = plan.stages[-1].outputs, plan.out_bits
     taken = sum(other.blocks for other in plan.roms if other.name in plan.in_blocks)
     shared = rom.depth == 1 << bits
-    return fill_module(
-        STAGE,
+    return fill(
+        f"{STAGE}.v",
         name=rom.name,
         outputs=outputs,
         bits=bits,
@@ -91,6 +91,6 @@ def write_stage(rom: Rom, plan: FoldingPlan) -> str:
 
 def write_tanh(plan: FoldingPlan) -> str:
     """The Verilog module `policy_tanh`, which looks up every output's tanh in a table after the last layer."""
-    return fill_module(
-        TANH_TOP, in_top=plan.in_lanes * plan.in_bits - 1, out_top=plan.stages[-1].outputs * plan.out_bits - 1
+    return fill(
+        f"{TANH_TOP}.v", in_top=plan.in_lanes * plan.in_bits - 1, out_top=plan.stages[-1].outputs * plan.out_bits - 1
     )

@@ -2,7 +2,7 @@
 
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.rtl.layer import count_bits, write_layer
-from quarl_bench.backends.fpga.rtl.template import fill_module, fill_part
+from quarl_bench.backends.template import fill, fill_part
 
 TOP = "policy"
 
@@ -16,7 +16,7 @@ def write_policy(plan: FoldingPlan) -> str:
 def _write_top(plan: FoldingPlan) -> str:
     first, last = plan.units[0], plan.units[-1]
     links = [
-        fill_part("link", name=unit.name, before=index, after=index + 1, top=unit.lanes * unit.stage.out_bits - 1)
+        fill_part("link.v", name=unit.name, before=index, after=index + 1, top=unit.lanes * unit.stage.out_bits - 1)
         for index, unit in enumerate(plan.units)
     ]
     shown = [
@@ -24,8 +24,8 @@ def _write_top(plan: FoldingPlan) -> str:
         for index, unit in enumerate(plan.units)
     ]
     trace = ["`ifdef QUARL_TRACE", "  always @(posedge clk) begin", *shown, "  end", "`endif"]
-    return fill_module(
-        TOP,
+    return fill(
+        f"{TOP}.v",
         inputs=first.stage.inputs,
         in_bits=plan.in_bits,
         in_kind="signed" if first.stage.in_signed else "unsigned",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan
-from quarl_bench.backends.fpga.rtl.template import fill_module
+from quarl_bench.backends.template import fill
 
 AXIS_TOP = "policy_axis"
 UART_TOP = "policy_uart"
@@ -41,8 +41,8 @@ def write_axis(plan: FoldingPlan, axis_bits: int) -> str:
     taken, given = axis_streams(plan, axis_bits)
     collect = plan.in_beats == 1
     padding = "" if collect or taken.width == beat else f"; {taken.width - beat} bits fill up an input beat"
-    return fill_module(
-        AXIS_TOP,
+    return fill(
+        f"{AXIS_TOP}.v",
         in_width=taken.width,
         in_width_top=taken.width - 1,
         in_count=taken.beats,
@@ -61,8 +61,8 @@ def write_axis(plan: FoldingPlan, axis_bits: int) -> str:
 def write_uart(plan: FoldingPlan) -> str:
     """The Verilog module `policy_uart`: the design behind a serial line of BAUD bits a second."""
     last = plan.stages[-1]
-    return fill_module(
-        UART_TOP,
+    return fill(
+        f"{UART_TOP}.v",
         clocks=BOARD_CLOCK // BAUD,
         baud=BAUD,
         timeout=round(PATIENCE * BOARD_CLOCK),
