@@ -32,11 +32,8 @@ class MissingExtra(QuarlError):
         self.extra, self.what, self.needed = extra, what, needed
 
     def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str, str]]:
-        return type(self), (
-            self.extra,
-            self.what,
-            self.needed,
-        )  # between processes only what __init__ takes is passed on
+        # Between processes only what __init__ takes is passed on.
+        return type(self), (self.extra, self.what, self.needed)
 
 
 class PolicyError(QuarlError):

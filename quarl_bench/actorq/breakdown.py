@@ -66,7 +66,7 @@ class Breakdown:
         return cls(int(data["steps"]), dict(data["wall"]), dict(data["cpu"]))
 
 
-def add_up(parts: Sequence[Breakdown], stages: Sequence[str]) -> Breakdown:
+def sum_breakdowns(parts: Sequence[Breakdown], stages: Sequence[str]) -> Breakdown:
     """The sum of several breakdowns, stage by stage."""
     total = Breakdown(0, dict.fromkeys(stages, 0.0), dict.fromkeys(stages, 0.0))
     for part in parts:

@@ -10,7 +10,11 @@ from quarl_bench.actorq.record import Record, read_acting, read_costs
 
 BASE = "fp32"
 SHARE = 0.95  # of the fp32 run's best mean return, which the time is taken to
-APART = ("precision", "communication", "points")  # settings in which twins may differ; `points` changes no training
+MAY_DIFFER = (
+    "precision",
+    "communication",
+    "points",
+)  # settings in which twins may differ; `points` changes no training
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,14 @@ class RunComparison:
 
 def compare_runs(records: Sequence[Record]) -> list[RunComparison]:
     """A row per run, in the order given."""
-    bases = {name_twins(record): record for record in records if record["settings"]["precision"] == BASE}
-    return [_compare(record, bases.get(name_twins(record))) for record in records]
+    bases = {list_shared_settings(record): record for record in records if record["settings"]["precision"] == BASE}
+    return [_compare(record, bases.get(list_shared_settings(record))) for record in records]
 
 
-def name_twins(record: Record) -> tuple[str, ...]:
+def list_shared_settings(record: Record) -> tuple[str, ...]:
     """What a run shares with those that differ from it in the actors' precision alone."""
     settings = record["settings"]
-    return tuple(f"{name} {settings[name]}" for name in sorted(settings.keys() - APART))
+    return tuple(f"{name} {settings[name]}" for name in sorted(settings.keys() - MAY_DIFFER))
 
 
 def find_target(base: Record) -> float:

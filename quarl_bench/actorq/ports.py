@@ -17,7 +17,7 @@ from quarl_bench.distributed.engine import import_ray
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.net import Floats
 
-OUTSTANDING = 2  # chunks that an actor sends ahead
+CHUNKS_AHEAD = 2  # chunks that an actor sends ahead
 LEARNER_CORE = 0  # of a pinned run
 
 
@@ -130,7 +130,7 @@ class RayPorts:
     def wait(self) -> bool:
         """Wait while the learner is behind; without a learner there is nothing to do."""
         go_on = not self.orphaned
-        while go_on and len(self._sent) >= OUTSTANDING:
+        while go_on and len(self._sent) >= CHUNKS_AHEAD:
             try:
                 go_on = bool(self._ray.get(self._sent.pop(0)))
             except self._ray.exceptions.RayError:

@@ -14,7 +14,7 @@ from quarl_bench.judging.statistics import Interval, average_tasks
 
 FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}  # of a Raspberry Pi
 SINCE_BOOT = 16  # bits above: the same, at any time since boot
-DROP = 0.95  # of the highest frequency of a run; below, the clock moved under the timing
+CLOCK_SHARE = 0.95  # of the highest frequency of a run; below, the clock moved under the timing
 POINTS = 200  # of a memory trace that are kept
 
 
@@ -250,7 +250,7 @@ def find_faults(board: Board, before: State, after: State, blocks: Sequence[Bloc
         elif now & ~was & 1 << (bit + SINCE_BOOT):
             faults.append(f"{name} during the timing; mend the power supply or the cooling")
     clocks = [block.khz for block in blocks if block.khz is not None]
-    if clocks and min(clocks) < DROP * max(clocks):
+    if clocks and min(clocks) < CLOCK_SHARE * max(clocks):
         faults.append(
             f"the clock moved between {min(clocks) // 1000} and {max(clocks) // 1000} MHz (governor "
             f"{after.governor}); set it with `cpupower frequency-set -g performance`"

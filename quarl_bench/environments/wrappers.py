@@ -52,7 +52,7 @@ class TimeFeature(gymnasium.Wrapper[NDArray[Any], Any, NDArray[Any], Any]):
         return row
 
 
-class SwiftBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
+class FastBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A Bullet robot with the same physics and arithmetic, asked with less Python, that resets without a word.
 
     Half of a step goes into finding pybullet's functions and into asking links, joints and motors one by one. Bullet

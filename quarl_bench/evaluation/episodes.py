@@ -20,7 +20,7 @@ from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, S
 from quarl_bench.environments.registry import ENVIRONMENTS, Environment, make_environment
 from quarl_bench.spec import name_seeds
 
-PROBED = 16  # episodes of equal starts that are compared
+COMPARED_STARTS = 16  # episodes of equal starts that are compared
 PROBE_STEPS = 1000
 PROBE_SEED = 40_000  # of the actions with which they are compared
 
@@ -63,7 +63,7 @@ def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[
     alike = tuple(seed for seed, name in zip(seeds, starts, strict=True) if name == start)
     spec = gymnasium.registry.get(environment.id)
     maker: Any = spec and spec.entry_point
-    apart = _part(environment, maker, alike[: environment.side_by_side or PROBED])
+    apart = _part(environment, maker, alike[: environment.side_by_side or COMPARED_STARTS])
     return name_seeds(seeds) if apart else starts
 
 

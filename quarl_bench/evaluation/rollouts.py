@@ -35,7 +35,7 @@ IMAGE_BATCH = 4  # the same for images, of which every `STACK`-th is kept: the f
 # Actions in images by the hash of the image. Argmax on Breakout ends in a circle of some twenty images, until the game
 # is cut off after 27,000 steps: no image is looked at twice.
 Known = dict[bytes, tuple[Any, ...]]
-NEAR = 0.01  # continuous actions agree when they differ by at most this share of the action range
+ACTION_TOLERANCE = 0.01  # continuous actions agree when they differ by at most this share of the action range
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +239,7 @@ def _act(
 
 
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
-    """In how many states the actions are alike: equal indices, or values that are `NEAR` each other."""
+    """In how many states the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
     if head.low is None or head.high is None:
         return int((actions == expected).sum())
-    return int((np.abs(actions - expected) <= NEAR * (head.high - head.low)).all(axis=1).sum())
+    return int((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1).sum())

@@ -23,7 +23,7 @@ from quarl_bench.spec import Verdict
 if TYPE_CHECKING:
     from quarl_bench.judging.catalog import JudgedCase
 
-SLACK = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
+TIME_TOLERANCE = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
 IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "threads", "blocks")
 
 
@@ -42,7 +42,7 @@ class TimesRegression(StoredNumbers):
         """Fail when a time moved; note "no-baseline", "mismatch" (another machine or runtime) or "void" instead."""
         __tracebackhide__ = True
         if run.compared.faults or not run.compared.timed:
-            self._say("void")
+            self._note_state("void")
             return
         self._compare(tabulate(run.compared), IDENTITY)
 
@@ -50,8 +50,8 @@ class TimesRegression(StoredNumbers):
         error = 2 * expected["p50_se_us"].to_numpy(dtype=np.float64)
         loose: dict[str, Any] = {"rtol": 1e9, "atol": 1e9}  # there to be read
         return {
-            "p50_us": {"rtol": SLACK, "atol": error},
-            "peak_rss_mib": {"rtol": SLACK, "atol": 0.0},
+            "p50_us": {"rtol": TIME_TOLERANCE, "atol": error},
+            "peak_rss_mib": {"rtol": TIME_TOLERANCE, "atol": 0.0},
             **dict.fromkeys(("p50_se_us", "p99_us"), loose),
         }
 

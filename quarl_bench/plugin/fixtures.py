@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.plugin.state import DATADIRS, NOTE, ROW, get_settings
+from quarl_bench.plugin.state import NOTE, ROW, get_settings
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
@@ -128,8 +128,7 @@ def metrics_regression(request: pytest.FixtureRequest, quarl_settings: "Settings
     with needing("claims", "metrics_regression"):
         from quarl_bench.plugin.regression import MetricsRegression
 
-    lazy, original = map(request.getfixturevalue, DATADIRS)
-    return MetricsRegression(lazy, original, request, quarl_settings.profile)
+    return MetricsRegression(request, quarl_settings.profile)
 
 
 @pytest.fixture

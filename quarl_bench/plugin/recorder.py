@@ -72,7 +72,7 @@ class Recorder:
             self.compared = found if settings.shard is None else replace(found, vanished=())
             if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        cut = self._note_cut(session)
+        cut = self._note_unfinished(session)
         if settings.json is None and settings.html is None:
             return
         from quarl_bench.report.results import build_results, write_results
@@ -99,7 +99,7 @@ class Recorder:
             self._lost = str(error)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
-    def _note_cut(self, session: pytest.Session) -> dict[str, bool]:
+    def _note_unfinished(self, session: pytest.Session) -> dict[str, bool]:
         """What results say of a run that ended early, and a note for the reader."""
         if session.exitstatus in FINISHED and not (session.shouldfail or session.shouldstop):
             return {}

@@ -29,7 +29,7 @@ PATH_OPTIONS = (
     "--quarl-html",
     "--quarl-compare",
 )
-NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
+NAME_SIMILARITY = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...
         import difflib  # a misspelling is rare, and the plugin starts with every run of pytest
 
         for name in names:
-            near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NEAR)
+            near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NAME_SIMILARITY)
             if near:
                 raise pytest.UsageError(f"--quarl-require {name}: no extra; did you mean {near[0]}?")
         return names

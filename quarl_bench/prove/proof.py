@@ -47,7 +47,7 @@ class RecordingPolicy(Policy):
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class RecordedEpisodes:
     """Recorded episodes and their returns."""
 
     calls: list[tuple[Observations, NDArray[Any]]]
@@ -93,14 +93,14 @@ def prove(
 
 
 def _play(
-    name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: Played | None
-) -> tuple[Played, ExecutorResult]:
+    name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: RecordedEpisodes | None
+) -> tuple[RecordedEpisodes, ExecutorResult]:
     with ExitStack() as stack:
         execution = EXECUTORS[name](subject, stack)
         policy = execution.policy
         recorder = RecordingPolicy(policy.transform, policy.net, policy.head)
         returns = roll_out(recorder, environment, seeds).returns
-        played = Played(recorder.calls, returns)
+        played = RecordedEpisodes(recorder.calls, returns)
         divergence = "" if golden is None else find_divergence(golden, played, subject, execution)
         return played, ExecutorResult(
             executor=name,
@@ -114,7 +114,9 @@ def _play(
         )
 
 
-def find_divergence(golden: Played, played: Played, subject: ProofSubject, execution: Execution) -> str:
+def find_divergence(
+    golden: RecordedEpisodes, played: RecordedEpisodes, subject: ProofSubject, execution: Execution
+) -> str:
     """The first action that is not the golden model's, and where in the net it began; empty when there is none."""
     for step, ((states, expected), (others, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
         if not np.array_equal(states, others):  # the actions before were equal

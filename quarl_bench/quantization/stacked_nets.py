@@ -150,7 +150,7 @@ class StackedNet(nn.Module):
         layers = [draw_layer(i, o, generators) for i, o in pairwise(widths)]
         self.layers = nn.ParameterList([parameter for layer in layers for parameter in layer])
 
-    def forward(self, x: Tensor, *, watch: bool = False) -> Tensor:  # noqa: ARG002 (as LearnedNet)
+    def forward(self, x: Tensor, *, observe: bool = False) -> Tensor:  # noqa: ARG002 (as LearnedNet)
         """Outputs (nets, n, outputs) of inputs (nets, n, inputs)."""
         return chain(x, list(self.layers), dtype=self.dtype)
 

@@ -278,7 +278,7 @@ def test_a_second_run_is_told_who_has_the_board(board, tmp_path):
 
 
 def test_processes_of_one_run_wait_for_each_other(board, monkeypatch):
-    monkeypatch.setattr(session, "PATIENCE", 0.05)
+    monkeypatch.setattr(session, "RETRY_SECONDS", 0.05)
     with open_session(board, run="one") as first:
         begin = time.monotonic()
         expect_one_line(board, "in use", run="one", wait=0.2)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from quarl_bench.quantization.net import Floats
 
 
-def choose_rung(ends: tuple[float, float], actor: int, actors: int) -> float:
+def choose_exploration(ends: tuple[float, float], actor: int, actors: int) -> float:
     """The rung of one of `actors`, evenly spaced in logarithm between the ends; the middle one for a single actor."""
     low, high = ends
     share = 0.5 if actors == 1 else actor / (actors - 1)

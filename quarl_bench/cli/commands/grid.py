@@ -18,7 +18,7 @@ from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
-    from quarl_bench.distributed.grid import Done
+    from quarl_bench.distributed.grid import FinishedTask
 
 
 def add_command(commands: Any) -> None:
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _describe(done: "Done") -> list[str]:
+def _describe(done: "FinishedTask") -> list[str]:
     again = f" ({done.retries} retries)" if done.retries else ""
     if done.failure:
         return [f"{done.task.name}: FAILED{again}: {done.failure}"]

@@ -17,7 +17,7 @@ from quarl_bench.system.extras import needing
 if TYPE_CHECKING:
     from quarl_bench.papers.registry import Paper
 
-MOST = 4096  # numbers of a list: nobody trains more
+MOST_VALUES = 4096  # numbers of a list: nobody trains more
 
 
 def add_command(commands: Any) -> None:
@@ -139,7 +139,7 @@ def _read_values(name: str, text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dots, last = part.partition("..")
         begin, end = read_natural(first), read_natural(last if dots else first)
-        if end - begin > MOST:
+        if end - begin > MOST_VALUES:
             raise argparse.ArgumentTypeError(f"{text!r} names too many {name}")
         values |= {*range(begin, end + 1)}
     if not values:

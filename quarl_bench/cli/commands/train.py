@@ -97,7 +97,7 @@ def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths, Train
     from quarl_bench.spec import PolicySpec
-    from quarl_bench.training.schemes import keep_policy, train_policy
+    from quarl_bench.training.schemes import load_finished_policy, train_policy
 
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
     if options.output is None and (options.steps or options.quant_delay is not None):
@@ -118,7 +118,7 @@ def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     else:
         there = _check_taken(options, [folder]) and not options.force
         checkpoint = folder.with_name(folder.name + ".checkpoint")
-        stored = keep_policy(spec, recipe.sha256, folder) if there else train(spec, recipe, folder, checkpoint)
+        stored = load_finished_policy(spec, recipe.sha256, folder) if there else train(spec, recipe, folder, checkpoint)
     print_result(options, *describe_trained(spec, stored, folder))
     return 0
 

@@ -152,11 +152,11 @@ class SeedAgents(ABC):
         """One step of the actor; while its scales are being watched, they are not learned (section 2.2)."""
         self.actor_optimizer.zero_grad()
         torch.autograd.backward(loss)
-        if isinstance(self.actor, LearnedNet) and self.actor.scales[0].watches:
+        if isinstance(self.actor, LearnedNet) and self.actor.scales[0].observes:
             self.actor.scales.zero_grad()
         self.actor_optimizer.step()
 
-    def _move(self, target: nn.Module, source: nn.Module) -> None:
+    def _update_target(self, target: nn.Module, source: nn.Module) -> None:
         parameters = [parameter.detach() for parameter in source.parameters()]
         torch._foreach_lerp_(list(target.parameters()), parameters, self.recipe.tau)
 
@@ -201,7 +201,7 @@ class Sac(SeedAgents):
         if self.updates % self.recipe.actor_every == 0:
             for _ in range(self.recipe.actor_every):  # as often as the critics, all at once
                 self._learn_actions(seen)
-        self._move(self.target_critics, self.critics)
+        self._update_target(self.target_critics, self.critics)
         self.updates += 1
 
     @property
@@ -221,7 +221,7 @@ class Sac(SeedAgents):
 
     def _sample(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Actions (seeds, n, actions) and their log densities (seeds, n)."""
-        mean, log_sigma, noise = self.actor(seen, watch=True), self.sigma(seen), self.draw(seen.shape[1])
+        mean, log_sigma, noise = self.actor(seen, observe=True), self.sigma(seen), self.draw(seen.shape[1])
         squashed = (mean + log_sigma.exp() * noise).tanh()
         density = -0.5 * noise.square() - log_sigma - 0.5 * np.log(2 * np.pi)
         density = density - (self.scale * (1 - squashed.square()) + 1e-6).log()
@@ -265,10 +265,10 @@ class Ddpg(SeedAgents):
             goal = batch.rewards[..., 0] + self.recipe.gamma * (1 - batch.terminated[..., 0]) * value
         self._learn_values(self.critics(seen, batch.actions), goal[:, None])
         if self.updates % self.recipe.actor_every == 0:
-            actions = self.squash(self.actor(seen, watch=True))
+            actions = self.squash(self.actor(seen, observe=True))
             self._learn_actor(-self.critics(seen, actions, frozen=True)[:, 0].mean(1).sum())
-            self._move(self.target_actor.layers, self.actor.layers)
-            self._move(self.target_critics, self.critics)
+            self._update_target(self.target_actor.layers, self.actor.layers)
+            self._update_target(self.target_critics, self.critics)
         self.updates += 1
 
 

@@ -68,7 +68,7 @@ class MixedSequential(HalfRegion, nn.Sequential):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Map `input` to fp32 outputs (n, outputs): hidden layers in low precision, the last ones in fp32."""
-        outputs = self.run(self._hide, input)
+        outputs = self.run(self._run_hidden, input)
         for module in [*self][self.hidden :]:
             outputs = module(outputs)
         return outputs
@@ -77,7 +77,7 @@ class MixedSequential(HalfRegion, nn.Sequential):
         """The parameters of the hidden layers, which compute in half precision."""
         return [parameter for module in [*self][: self.hidden] for parameter in module.parameters()]
 
-    def _hide(self, outputs: torch.Tensor) -> torch.Tensor:
+    def _run_hidden(self, outputs: torch.Tensor) -> torch.Tensor:
         for module in [*self][: self.hidden]:
             outputs = module(outputs)
         return outputs
@@ -97,9 +97,9 @@ class MixedPolicy(BasePolicy):
         super()._build(*args)  # type: ignore[misc]
         for module in [*self.modules()]:
             if isinstance(module, QNetwork):
-                module.q_net = _mix(module.q_net, head=True)
+                module.q_net = _to_mixed(module.q_net, head=True)
             if isinstance(module, MlpExtractor):
-                module.policy_net, module.value_net = _mix(module.policy_net), _mix(module.value_net)
+                module.policy_net, module.value_net = _to_mixed(module.policy_net), _to_mixed(module.value_net)
         scale = LossScale() if self.precision == FP16 else None
         for region in self._list_regions():
             region.dtype, region.scale = TYPES[self.precision], scale
@@ -167,7 +167,7 @@ POLICIES = {"a2c": MixedActorCriticPolicy, "ppo": MixedActorCriticPolicy, "dqn":
 MLP_POLICIES = {"a2c": MixedMlpActorCriticPolicy, "ppo": MixedMlpActorCriticPolicy, "dqn": MixedMlpQPolicy}
 
 
-def _mix(modules: nn.Sequential, *, head: bool = False) -> nn.Sequential:
+def _to_mixed(modules: nn.Sequential, *, head: bool = False) -> nn.Sequential:
     """The same modules with hidden ones in half precision; `modules` themselves where none is hidden."""
     affine = sum(isinstance(module, nn.Linear) for module in modules)
     return MixedSequential(*modules, head=head) if affine > head else modules

@@ -127,7 +127,7 @@ class TrainingRun:
         if (self.checkpoint / MODEL).exists():
             model = load_model(self.recipe, self.checkpoint / MODEL, vector)
         else:
-            model = self._adopt_best(vector)
+            model = self._load_best_policy(vector)
             curve = [point for point in curve if point["timesteps"] <= model.num_timesteps]
         if isinstance(model, OffPolicyAlgorithm):
             if (self.checkpoint / REPLAY).exists():
@@ -137,7 +137,7 @@ class TrainingRun:
         model.set_random_seed(seed)
         return model, curve
 
-    def _adopt_best(self, vector: VecEnv) -> BaseAlgorithm:
+    def _load_best_policy(self, vector: VecEnv) -> BaseAlgorithm:
         """A model that begins with the policy of the checkpoint, and at its step."""
         model, best = make_model(self.recipe, vector, self.spec.seed), self.load_best()
         if not isinstance(model, DQN) or not isinstance(best.policy, PolicyNet) or self.recipe.scheme:

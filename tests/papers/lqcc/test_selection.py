@@ -22,7 +22,6 @@ from quarl_bench.papers.lqcc.published import TASKS, read_published
 from quarl_bench.papers.lqcc.search import Search
 from quarl_bench.papers.lqcc.selection import (
     BITS,
-    RESAMPLES,
     WIDTHS,
     Configuration,
     list_steps,
@@ -176,9 +175,9 @@ def test_resampled_policies_select_the_same_where_nothing_is_close():
     clear, close = find(clear=True), find(clear=False)
     far = resample(select(base, clear), base, clear)
     assert far.configuration.scheme == "i4c3o8h64"
-    assert (far.stability.same, far.stability.open) == (RESAMPLES, 0)
+    assert (far.stability.same, far.stability.open) == (selection.RESAMPLES, 0)
     near = resample(select(base, close), base, close)
-    assert near.stability.same < 0.7 * RESAMPLES
+    assert near.stability.same < 0.7 * selection.RESAMPLES
     ran = {decision.configuration for decision in near.decisions}
     some = resample(select(base, close), base, {configuration: close(configuration) for configuration in ran}.get)
     assert some.stability.open > 0
@@ -444,20 +443,20 @@ def test_a_search_that_is_stopped_says_how_it_goes_on(tmp_path, monkeypatch, cap
 
 def test_a_search_that_died_between_two_policies_goes_on(tmp_path, tiny, monkeypatch):
     ours = Search(tiny, "pendulum", (0, 1), tmp_path, steps=list_steps(core=(3,), widths=(256,), inputs=(8,)))
-    publish = train.Loop.publish
+    publish = train.TrainingLoop.publish
 
     def die(loop, index, spec):
         if index:
             raise KeyboardInterrupt
         return publish(loop, index, spec)
 
-    monkeypatch.setattr(train.Loop, "publish", die)
+    monkeypatch.setattr(train.TrainingLoop, "publish", die)
     with pytest.raises(KeyboardInterrupt):
         ours.run(TrainingOptions())
     folders = [tmp_path / f"sac-pendulum-lqcc-seed{seed}" for seed in (0, 1)]
     assert [folder.exists() for folder in folders] == [True, False]
-    monkeypatch.setattr(train.Loop, "publish", publish)
-    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained again"))
+    monkeypatch.setattr(train.TrainingLoop, "publish", publish)
+    monkeypatch.setattr(train.TrainingLoop, "advance", lambda _: pytest.fail("trained again"))
     ours._find_returns(tiny, TrainingOptions(resume=True), print)
     assert folders[1].exists()
 
@@ -493,7 +492,7 @@ def test_a_damaged_grid_is_one_line(tmp_path, tiny, content):
 
 def test_policies_of_another_recipe_stop_a_search_before_it_trains(tmp_path, tiny, monkeypatch):
     train.train_seeds(tiny, "pendulum", [0], tmp_path)
-    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained"))
+    monkeypatch.setattr(train.TrainingLoop, "advance", lambda _: pytest.fail("trained"))
     with pytest.raises(StoreError, match=r"lqcc-seed0 was trained by another recipe"):
         Search(replace(tiny, gamma=0.9), "pendulum", (0, 1), tmp_path).run(TrainingOptions())
 

@@ -19,8 +19,8 @@ from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
 
 DSP_BITS = 9  # products from this width on become DSPs, as synthesis tools do it
-SPARSE = 0.5  # share of the inputs that the fullest row of constants may read for the others to be left out
-WORTH = 60  # look-up tables that a RAMB36 has to save
+SPARSE_SHARE = 0.5  # share of the inputs that the fullest row of constants may read for the others to be left out
+LUTS_PER_BLOCK_RAM = 60  # look-up tables that a RAMB36 has to save
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Unit:
         """
         present = self.stage.weight != 0
         terms = max(1, int(present.sum(1).max()))
-        if not self.rows or self.beats > 1 or terms > SPARSE * self.stage.inputs:
+        if not self.rows or self.beats > 1 or terms > SPARSE_SHARE * self.stage.inputs:
             return None
         return np.argsort(~present, axis=1, kind="stable")[:, :terms]
 
@@ -255,7 +255,7 @@ class FoldingPlan:
     @cached_property
     def in_blocks(self) -> frozenset[str]:
         """Names of the ROMs in block RAM: the best per block first, or the largest first, whichever saves more."""
-        worthy = [rom for rom in self.roms if rom.luts >= WORTH * rom.blocks]
+        worthy = [rom for rom in self.roms if rom.luts >= LUTS_PER_BLOCK_RAM * rom.blocks]
         by_block = self._fill_blocks(sorted(worthy, key=lambda rom: (-rom.luts / rom.blocks, rom.name)))
         by_size = self._fill_blocks(sorted(worthy, key=lambda rom: (-rom.luts, rom.name)))
         best = max(by_block, by_size, key=lambda roms: sum(rom.luts for rom in roms))

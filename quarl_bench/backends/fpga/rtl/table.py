@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quarl_bench.backends.fpga.explore.folding import WORTH, FoldingPlan
+from quarl_bench.backends.fpga.explore.folding import LUTS_PER_BLOCK_RAM, FoldingPlan
 from quarl_bench.backends.fpga.explore.rom import Rom
 from quarl_bench.backends.fpga.rtl.layer import count_bits
 from quarl_bench.backends.template import fill
@@ -84,7 +84,7 @@ def write_stage(rom: Rom, plan: FoldingPlan) -> str:
         tables="one table for all" if shared else "a table for each",
         depth=rom.depth,
         address_bits=count_bits(rom.depth),
-        block=int(rom.luts >= WORTH * rom.blocks and rom.blocks <= plan.folding.block_rams - taken),
+        block=int(rom.luts >= LUTS_PER_BLOCK_RAM * rom.blocks and rom.blocks <= plan.folding.block_rams - taken),
         address="value" if shared else "{next, value}",
     )
 

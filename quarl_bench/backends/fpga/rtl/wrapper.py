@@ -9,7 +9,7 @@ AXIS_TOP = "policy_axis"
 UART_TOP = "policy_uart"
 BAUD = 115_200
 BOARD_CLOCK = 100_000_000  # Hz, of an Arty A7
-PATIENCE = 0.05  # seconds of silence that end a frame on the serial line
+SILENCE_SECONDS = 0.05  # seconds of silence that end a frame on the serial line
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def write_uart(plan: FoldingPlan) -> str:
         f"{UART_TOP}.v",
         clocks=BOARD_CLOCK // BAUD,
         baud=BAUD,
-        timeout=round(PATIENCE * BOARD_CLOCK),
+        timeout=round(SILENCE_SECONDS * BOARD_CLOCK),
         in_lanes=plan.in_lanes,
         in_beats=plan.in_beats,
         in_bits=plan.in_bits,
