@@ -15,6 +15,7 @@ from quarl_bench.training.recipes import ALGORITHMS
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
 LEARNER_PRECISIONS = ("fp32", "bf16")
+COUNTS = ("actors", "steps", "batch", "n_step", "replay", "points", "update_period", "publish_period", "chunk")
 # What weights depend on.
 NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")
 
@@ -61,17 +62,7 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         self._check_words()
-        for name in (
-            "actors",
-            "steps",
-            "batch",
-            "n_step",
-            "replay",
-            "points",
-            "update_period",
-            "publish_period",
-            "chunk",
-        ):
+        for name in COUNTS:
             if getattr(self, name) < 1:
                 raise SpecError(f"{name.replace('_', ' ')} {getattr(self, name)}: at least 1 is needed")
         if not self.widths or min(self.widths) < 1:

@@ -70,6 +70,7 @@ class SeedAgents(ABC):
     """What SAC and DDPG share: an actor, critics with targets, the observations' statistics, streams of noise."""
 
     copies: int
+    own_parts: tuple[str, ...]  # of checkpoints, beside those that both have
     actor_optimizer: torch.optim.Adam
 
     def __init__(
@@ -101,9 +102,10 @@ class SeedAgents(ABC):
     def update(self, batch: Batch) -> None:
         """Take one gradient step per seed on `batch`, whose first axis is the seed."""
 
-    @abstractmethod
     def parts(self) -> dict[str, Any]:
         """Modules and optimizers by name: what a checkpoint holds."""
+        names = ("actor", "critics", "target_critics", "critic_optimizer", "actor_optimizer", *self.own_parts)
+        return {name: getattr(self, name) for name in names}
 
     def act(self, observations: Tensor) -> Tensor:
         """Deterministic actions (seeds, n, actions) of normalized observations."""
@@ -165,6 +167,7 @@ class Sac(SeedAgents):
     """Soft actor-critic with a learned temperature."""
 
     copies = 2
+    own_parts = ("sigma", "temperature", "temperature_optimizer")
 
     def __init__(
         self, recipe: MultiSeedRecipe, seeds: Sequence[int], low: NDArray[Any], high: NDArray[Any], width: int
@@ -176,11 +179,6 @@ class Sac(SeedAgents):
         self.target_entropy = -float(actions)
         self.actor_optimizer = _adam([*self.actor.parameters(), *self.sigma.parameters()], self.recipe.actor_rate)
         self.temperature_optimizer = _adam(self.temperature.parameters(), self.recipe.critic_rate)
-
-    def parts(self) -> dict[str, Any]:
-        """Modules and optimizers by name, for checkpoints."""
-        names = ("actor", "critics", "target_critics", "sigma", "temperature", "critic_optimizer", "actor_optimizer")
-        return {name: getattr(self, name) for name in (*names, "temperature_optimizer")}
 
     @torch.no_grad()
     def explore(self, observations: NDArray[Any]) -> NDArray[np.float32]:
@@ -232,6 +230,7 @@ class Ddpg(SeedAgents):
     """Deep deterministic policy gradient; the target actor has the actor's scales, and its own moving weights."""
 
     copies = 1
+    own_parts = ("target_actor",)
 
     def __init__(
         self, recipe: MultiSeedRecipe, seeds: Sequence[int], low: NDArray[Any], high: NDArray[Any], width: int
@@ -242,11 +241,6 @@ class Ddpg(SeedAgents):
         if isinstance(self.actor, LearnedNet) and isinstance(self.target_actor, LearnedNet):
             self.target_actor.scales = self.actor.scales
         self.actor_optimizer = _adam(self.actor.parameters(), self.recipe.actor_rate)
-
-    def parts(self) -> dict[str, Any]:
-        """Modules and optimizers by name, for checkpoints."""
-        names = ("actor", "target_actor", "critics", "target_critics", "critic_optimizer", "actor_optimizer")
-        return {name: getattr(self, name) for name in names}
 
     @torch.no_grad()
     def explore(self, observations: NDArray[Any]) -> NDArray[np.float32]:
