@@ -211,7 +211,7 @@ def read_seconds(checkpoint: Path) -> float:
     """Wall time behind a checkpoint; 0 where there is none, or it does not say."""
     try:
         return float(json.loads((checkpoint / STATE).read_text()).get("seconds", 0))
-    except (OSError, ValueError):  # `Run.load` refuses what is damaged
+    except (OSError, ValueError):  # `TrainingRun.load` refuses what is damaged
         return 0.0
 
 
