@@ -32,11 +32,8 @@ class MissingExtra(QuarlError):
         self.extra, self.what, self.needed = extra, what, needed
 
     def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str, str]]:
-        return type(self), (
-            self.extra,
-            self.what,
-            self.needed,
-        )  # between processes only what __init__ takes is passed on
+        # Between processes only what __init__ takes is passed on.
+        return type(self), (self.extra, self.what, self.needed)
 
 
 class PolicyError(QuarlError):
@@ -64,7 +61,7 @@ class BoardError(QuarlError):
 
 
 class MissingBoard(BoardError):
-    """No board file describes `board`."""
+    """A board was named that no board file describes, or no board file was given."""
 
     def __init__(self, board: str, what: str) -> None:
         super().__init__(f"no board {board!r}: {what}")
@@ -76,6 +73,10 @@ class MissingBoard(BoardError):
 
 class EngineError(QuarlError):
     """Ray cannot be started or reached, is too small, or lost a process that a run cannot do without."""
+
+
+class Interrupted(Exception):
+    """Training stopped at a checkpoint because it was asked to; the message says how it goes on. No user's error."""
 
 
 def first_line(error: BaseException) -> str:

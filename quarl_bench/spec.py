@@ -157,5 +157,5 @@ class Verdict:
     missing: tuple[str, ...] = ()  # cells that a partial verdict lacks
 
     def as_dict(self) -> dict[str, Any]:
-        """Built-in types only."""
+        """Every field of the verdict in built-in types, the outcome as its word."""
         return dataclasses.asdict(self) | {"outcome": str(self.outcome)}

@@ -47,13 +47,13 @@ def prepare_quarl(scheme: str, precision: str) -> Callable[[], None]:
 
     from quarl_bench.training.multi_seed.agents import Sac
     from quarl_bench.training.multi_seed.recipe import find_recipe
-    from quarl_bench.training.multi_seed.replay import Replay
+    from quarl_bench.training.multi_seed.replay import SeedReplay
 
     recipe = find_recipe("sac").quantize(scheme).override(precision=precision)
     high = np.ones(ACTION, dtype=np.float32)
     agent = Sac(recipe, range(SEEDS), -high, high, OBSERVATION)
     rng = np.random.default_rng(0)
-    replay = Replay(Path(tempfile.mkdtemp()), SEEDS, ROWS, OBSERVATION, ACTION)
+    replay = SeedReplay(Path(tempfile.mkdtemp()), SEEDS, ROWS, OBSERVATION, ACTION)
     for _ in range(ROWS):
         seen, after = rng.normal(size=(2, SEEDS, OBSERVATION)).astype(np.float32)
         agent.statistics.update(seen)

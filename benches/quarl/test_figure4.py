@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from quarl_bench.boards.board import THIS_MACHINE
-from quarl_bench.boards.memory import limit_memory, swap_to
+from quarl_bench.boards.memory import enable_swap, limit_memory
 from quarl_bench.boards.session import open_session
 from quarl_bench.boards.timing import TimingPlan
 from quarl_bench.errors import BoardError
@@ -36,7 +36,7 @@ def test_demonstration_of_the_swap_cliff(tmp_path, record_property):
         free = session.compare(pair, FEW)
         try:
             if folder:
-                stack.enter_context(swap_to(Path(folder), SWAP))
+                stack.enter_context(enable_swap(Path(folder), SWAP))
             group = stack.enter_context(limit_memory(LIMIT))
         except BoardError as error:
             pytest.skip(str(error))

@@ -32,7 +32,7 @@ class Stopwatch:
         self._last = time.perf_counter_ns(), time.thread_time_ns()
 
     def read(self, steps: int) -> "Breakdown":
-        """So far, over `steps` steps."""
+        """The seconds of every stage since the start, wall clock and processor, with `steps` to divide them by."""
         wall, cpu = ({s: ns / 1e9 for s, ns in times.items()} for times in (self._wall, self._cpu))
         return Breakdown(steps, wall, cpu)
 
@@ -57,16 +57,16 @@ class Breakdown:
         return Breakdown(self.steps + other.steps, wall, cpu)
 
     def as_dict(self) -> dict[str, Any]:
-        """Built-in types only."""
+        """Steps and seconds per stage in built-in types, as JSON and Ray carry them."""
         return {"steps": self.steps, "wall": dict(self.wall), "cpu": dict(self.cpu)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `as_dict`."""
+        """Rebuild a breakdown from what `as_dict` wrote; KeyError where a part is missing."""
         return cls(int(data["steps"]), dict(data["wall"]), dict(data["cpu"]))
 
 
-def add_up(parts: Sequence[Breakdown], stages: Sequence[str]) -> Breakdown:
+def sum_breakdowns(parts: Sequence[Breakdown], stages: Sequence[str]) -> Breakdown:
     """The sum of several breakdowns, stage by stage."""
     total = Breakdown(0, dict.fromkeys(stages, 0.0), dict.fromkeys(stages, 0.0))
     for part in parts:

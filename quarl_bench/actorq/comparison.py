@@ -10,11 +10,15 @@ from quarl_bench.actorq.record import Record, read_acting, read_costs
 
 BASE = "fp32"
 SHARE = 0.95  # of the fp32 run's best mean return, which the time is taken to
-APART = ("precision", "communication", "points")  # settings in which twins may differ; `points` changes no training
+MAY_DIFFER = (
+    "precision",
+    "communication",
+    "points",
+)  # settings in which twins may differ; `points` changes no training
 
 
 @dataclass(frozen=True)
-class Row:
+class RunComparison:
     """One run against the fp32 run of the same task, seed and options; None where there is no such run."""
 
     record: Record
@@ -42,16 +46,16 @@ class Row:
         return find_share(self.record["breakdown"]["wall"], ("idle",))
 
 
-def compare_runs(records: Sequence[Record]) -> list[Row]:
+def compare_runs(records: Sequence[Record]) -> list[RunComparison]:
     """A row per run, in the order given."""
-    bases = {name_twins(record): record for record in records if record["settings"]["precision"] == BASE}
-    return [_compare(record, bases.get(name_twins(record))) for record in records]
+    bases = {list_shared_settings(record): record for record in records if record["settings"]["precision"] == BASE}
+    return [_compare(record, bases.get(list_shared_settings(record))) for record in records]
 
 
-def name_twins(record: Record) -> tuple[str, ...]:
+def list_shared_settings(record: Record) -> tuple[str, ...]:
     """What a run shares with those that differ from it in the actors' precision alone."""
     settings = record["settings"]
-    return tuple(f"{name} {settings[name]}" for name in sorted(settings.keys() - APART))
+    return tuple(f"{name} {settings[name]}" for name in sorted(settings.keys() - MAY_DIFFER))
 
 
 def find_target(base: Record) -> float:
@@ -65,32 +69,32 @@ def measure_loop(acting: Breakdown, clock: str = "cpu") -> float:
     return sum(value for stage, value in acting.per_step(clock).items() if stage != "wait")
 
 
-def list_breakdown(rows: Sequence[Row], clock: str = "wall") -> list[list[str]]:
+def list_breakdown(rows: Sequence[RunComparison], clock: str = "wall") -> list[list[str]]:
     """A table of microseconds per actor step: a line per stage, a column per run."""
     header = ["us per step", *(name_run(row) for row in rows)]
     columns = [read_acting(row.record).per_step(clock) for row in rows]
     return [header, *([stage, *(f"{column[stage]:.1f}" for column in columns)] for stage in ACTING)]
 
 
-def list_summary(rows: Sequence[Row]) -> list[list[str]]:
-    """A table with a line per run."""
+def list_summary(rows: Sequence[RunComparison]) -> list[list[str]]:
+    """A header and one line of cells per run, ready to be printed as columns."""
     header = ["run", "steps/s", "x fp32", "ceiling", "loop x", "ceiling", "s to 95%", "cpu s", "idle", "bytes",
               "encode ms", "agree", "KL", "stale", "deaths", "return"]  # fmt: skip
     return [header, *(_format(row) for row in rows)]
 
 
-def name_run(row: Row) -> str:
+def name_run(row: RunComparison) -> str:
     """What tells runs of one command apart."""
     s = row.settings
     return f"{s['precision']}-a{s['actors']}-u{s['update_period']}-s{s['seed']}"
 
 
-def _compare(record: Record, base: Record | None) -> Row:
+def _compare(record: Record, base: Record | None) -> RunComparison:
     if base is None:
-        return Row(record, None, None, None, None, None, None)
+        return RunComparison(record, None, None, None, None, None, None)
     target, ours, theirs = find_target(base), read_acting(record), read_acting(base)
     per_step = {stage: value for stage, value in theirs.per_step("cpu").items() if stage != "wait"}
-    return Row(
+    return RunComparison(
         record,
         speedup=(record["steps"] / record["elapsed"]) / (base["steps"] / base["elapsed"]),
         ceiling=read_costs(base).ceiling,
@@ -101,7 +105,7 @@ def _compare(record: Record, base: Record | None) -> Row:
     )
 
 
-def _format(row: Row) -> list[str]:
+def _format(row: RunComparison) -> list[str]:
     drift, server = row.record["drift"], row.record["server"]
     numbers = (row.speedup, row.ceiling, row.loop_speedup, row.loop_ceiling)
     return [

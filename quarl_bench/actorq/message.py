@@ -51,7 +51,7 @@ class FloatNet:
     activations: tuple[Activation, ...]
 
     def widen(self) -> Net:
-        """The same numbers as a net."""
+        """The float16 or float32 weights as a float32 Net of linear layers."""
         layers = zip(self.weights, self.biases, self.activations, strict=True)
         return Net(
             (self.weights[0].shape[1],),

@@ -17,7 +17,7 @@ from quarl_bench.distributed.engine import import_ray
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.net import Floats
 
-OUTSTANDING = 2  # chunks that an actor sends ahead
+CHUNKS_AHEAD = 2  # chunks that an actor sends ahead
 LEARNER_CORE = 0  # of a pinned run
 
 
@@ -111,7 +111,7 @@ class RayPorts:
         return int(steps)
 
     def pull(self, known: int) -> Bytes | None:
-        """A message that has arrived."""
+        """A message that has arrived, or None; asks the server for the next one and never waits for it."""
         if self._asked is None:
             self._asked = self._server.pull.remote(known)
             return None
@@ -130,7 +130,7 @@ class RayPorts:
     def wait(self) -> bool:
         """Wait while the learner is behind; without a learner there is nothing to do."""
         go_on = not self.orphaned
-        while go_on and len(self._sent) >= OUTSTANDING:
+        while go_on and len(self._sent) >= CHUNKS_AHEAD:
             try:
                 go_on = bool(self._ray.get(self._sent.pop(0)))
             except self._ray.exceptions.RayError:

@@ -1,12 +1,12 @@
 """What a run leaves behind, as JSON: settings, versions, curve, breakdowns, sizes, drift, deaths."""
 
-import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.actorq.breakdown import Breakdown, EndToEnd, cost_per_step
 from quarl_bench.errors import StoreError
+from quarl_bench.system.extras import read_version
 
 RECORD = "record.json"
 LIBRARIES = ("torch", "numpy", "gymnasium", "ray")
@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 def describe_libraries() -> dict[str, str]:
     """Versions that times and numbers depend on."""
-    return {name: _read_version(name) for name in LIBRARIES}
+    return {name: read_version(name) or "absent" for name in LIBRARIES}
 
 
 def read_record(path: Path) -> Record:
@@ -40,10 +40,3 @@ def read_costs(record: Record) -> EndToEnd:
     learning, before = Breakdown.from_dict(record["breakdown"]), record.get("resumed", {"steps": 0, "elapsed": 0.0})
     steps, elapsed = record["steps"] - before["steps"], record["elapsed"] - before["elapsed"]
     return cost_per_step(elapsed, steps, record["settings"]["actors"], read_acting(record), learning)
-
-
-def _read_version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"

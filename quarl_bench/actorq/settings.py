@@ -14,6 +14,7 @@ from quarl_bench.quantization.net import Activation
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
 LEARNER_PRECISIONS = ("fp32", "bf16")
+COUNTS = ("actors", "steps", "batch", "n_step", "replay", "points", "update_period", "publish_period", "chunk")
 # What weights depend on.
 NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")
 
@@ -60,17 +61,7 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         self._check_words()
-        for name in (
-            "actors",
-            "steps",
-            "batch",
-            "n_step",
-            "replay",
-            "points",
-            "update_period",
-            "publish_period",
-            "chunk",
-        ):
+        for name in COUNTS:
             if getattr(self, name) < 1:
                 raise SpecError(f"{name.replace('_', ' ')} {getattr(self, name)}: at least 1 is needed")
         if not self.widths or min(self.widths) < 1:
@@ -114,12 +105,12 @@ class RunSettings:
 
     @property
     def shipped(self) -> str:
-        """The precision of a broadcast."""
+        """The precision that weights travel in: `communication` where it is set, else the actors' own."""
         return self.communication or self.precision
 
     @property
     def updates(self) -> int:
-        """How many a whole run has, about."""
+        """About how many gradient updates a whole run has, at least 1; the rates decay over so many."""
         return max(int((self.steps - self.warmup) * self.samples_per_insert / self.batch), 1)
 
     @property
@@ -133,7 +124,7 @@ class RunSettings:
         return f"{self.algo}-{self.environment}-{self.precision}-seed{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Built-in types only."""
+        """Every setting under its field's name in built-in types, as records and checkpoints keep them."""
         return {name: _to_builtin(value) for name, value in asdict(self).items()}
 
 

@@ -14,22 +14,21 @@ from typing import Any
 from tqdm import tqdm
 
 from quarl_bench.actorq.acting.task import ActorTask, open_task
-from quarl_bench.actorq.breakdown import ACTING, Breakdown, add_up
+from quarl_bench.actorq.breakdown import ACTING, Breakdown, sum_breakdowns
 from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
 from quarl_bench.actorq.learning.checkpoint import FOLDER as CHECKPOINT
 from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
 from quarl_bench.actorq.record import RECORD, describe_libraries
 from quarl_bench.actorq.settings import RunSettings
-from quarl_bench.distributed.engine import name_remote, open_engine
-from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
-from quarl_bench.system.atomic import hold_run, remove_folder, write_file
-from quarl_bench.training.sb3.run import Interrupted
+from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
+from quarl_bench.errors import EngineError, Interrupted, QuarlError, StoreError, first_line
+from quarl_bench.system.atomic import lock_run, remove_folder, write_file
 
-PATIENCE = 0.5  # seconds between two looks at the processes
-MOST_DEATHS = 10  # of actors, per actor; then something else is wrong
-HELPERS = 2  # processes beside the actors: learner and parameter server
-FULL = ("ObjectStoreFullError", "OutOfDiskError")  # Ray's, also inside another's message
-PENDING = 30.0  # seconds for the last actors to end behind the learner
+POLL_SECONDS = 0.5  # seconds between two looks at the processes
+MAX_DEATHS = 10  # of actors, per actor; then something else is wrong
+OTHER_PROCESSES = 2  # processes beside the actors: learner and parameter server
+STORE_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # Ray's, also inside another's message
+LAST_ACTORS_SECONDS = 30.0  # seconds for the last actors to end behind the learner
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,10 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
     elif options.resume:
         options = dataclasses.replace(options, resume=False)
         options.note(f"{folder} holds no checkpoint; the run starts anew")
-    with hold_run(folder):
+    with lock_run(folder):
         _check_store(settings, task, options.store)
         before = os.getloadavg()[0]
-        with open_engine(options.address, settings.actors + HELPERS, options.store) as ray:
+        with open_engine(options.address, settings.actors + OTHER_PROCESSES, options.store) as ray:
             folder.mkdir(parents=True, exist_ok=True)
             report = _Run(ray, settings, folder.absolute(), options).watch()
         if report["stopped"]:
@@ -115,7 +114,7 @@ class _Run:
         with tqdm(total=self._settings.steps, desc=self._settings.name, unit="step",
                   disable=not self._options.progress) as bar:  # fmt: skip
             while True:
-                ready, _ = self._ray.wait([learned, *self._playing], timeout=PATIENCE)
+                ready, _ = self._ray.wait([learned, *self._playing], timeout=POLL_SECONDS)
                 load.append(os.getloadavg()[0])
                 if learned in ready:
                     break
@@ -129,7 +128,7 @@ class _Run:
         server = self._ray.get(self._server.report.remote())
         acting = [Breakdown.from_dict(found["breakdown"]) for found in self._reports]
         return report | {
-            "acting": add_up(acting, ACTING).as_dict(),
+            "acting": sum_breakdowns(acting, ACTING).as_dict(),
             "server": server,
             "cpu": report["cpu"] + sum(server["breakdown"]["cpu"].values()),
             "pulls": sum(found["pulls"] for found in self._reports),
@@ -150,14 +149,14 @@ class _Run:
             except self._ray.exceptions.RayActorError as error:
                 self.deaths += 1
                 self._lives[actor] += 1
-                if self._lives[actor] > MOST_DEATHS:
+                if self._lives[actor] > MAX_DEATHS:
                     raise EngineError(
                         f"actor {actor} died {self._lives[actor]} times; last: {first_line(error)}"
                     ) from error
                 self._options.note(f"actor {actor} died and is replaced ({self.deaths} deaths so far)")
                 self._start(actor)
             except self._ray.exceptions.RayTaskError as error:
-                raise _translate(error, f"actor {actor}") from error
+                raise _explain_error(error, f"actor {actor}") from error
 
     def _get_learned(self, learned: Any) -> dict[str, Any]:
         try:
@@ -167,14 +166,14 @@ class _Run:
                 f"the learner died ({first_line(error)}); --resume goes on from its checkpoint"
             ) from error
         except self._ray.exceptions.RayTaskError as error:
-            raise _translate(error, "the learner") from error
+            raise _explain_error(error, "the learner") from error
         return report
 
     def _finish(self) -> None:
         """Give actors a moment to see that the run is over; the engine ends who does not."""
-        until = time.monotonic() + PENDING
+        until = time.monotonic() + LAST_ACTORS_SECONDS
         while self._playing and time.monotonic() < until:
-            ready, _ = self._ray.wait(list(self._playing), timeout=PATIENCE)
+            ready, _ = self._ray.wait(list(self._playing), timeout=POLL_SECONDS)
             for result in ready:
                 del self._playing[result]
                 with suppress(self._ray.exceptions.RayError):  # died behind the end: nothing is lost
@@ -188,13 +187,13 @@ class _Run:
                 bar.set_postfix_str(f"return {value:.1f}, {self.deaths} deaths")
 
 
-def _translate(error: Exception, who: str) -> QuarlError:
+def _explain_error(error: Exception, who: str) -> QuarlError:
     """One line for what a remote process raised."""
-    cause = name_remote(error)
+    cause = unwrap_remote_error(error)
     if isinstance(cause, QuarlError):
         return cause
     kind = type(cause).__name__
-    if kind in FULL or any(name in str(cause) for name in FULL):
+    if kind in STORE_FULL or any(name in str(cause) for name in STORE_FULL):
         return EngineError(
             f"the object store is full ({kind} in {who}); pass a larger --object-store, or free the disk"
         )

@@ -42,7 +42,7 @@ def limit_memory(limit: int) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def swap_to(folder: Path, size: int) -> Iterator[None]:
+def enable_swap(folder: Path, size: int) -> Iterator[None]:
     """Swap on a new file of `size` bytes in `folder`."""
     file = folder / f"quarl-{uuid.uuid4().hex[:12]}.swap"
     try:

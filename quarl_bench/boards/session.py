@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.timing import (
     Block,
-    Comparison,
+    BoardComparison,
     GoldenCheck,
     State,
     Timing,
@@ -32,8 +32,8 @@ from quarl_bench.spec import Source
 
 RUNNER = "run_policy.py"
 MANIFEST = "manifest.json"  # of an artefact; it names the other files with their hashes
-LEASE = 600.0  # seconds that a killed run can block a board
-PATIENCE = 2.0  # seconds between two attempts to take a board from a process of the same run
+LEASE_SECONDS = 600.0  # seconds that a killed run can block a board
+RETRY_SECONDS = 2.0  # seconds between two attempts to take a board from a process of the same run
 OVERHEAD = 60.0  # seconds that a process may take to start, to load, and to finish a slow call
 Progress = Callable[[str], None]
 Value = TypeVar("Value")
@@ -50,14 +50,14 @@ class Session:
 
     @property
     def board(self) -> Board:
-        """The board."""
+        """The board at the other end of the session's channel."""
         return self.channel.board
 
     def check(self, artefact: Path) -> GoldenCheck:
         """Re-run the golden pairs of the artefact in this folder on the board."""
         where = self._push(artefact)
         answer = self.channel.call([self._runner, "check", where, self.board.runtime], timeout=10 * ANSWER)
-        return _understand(self.channel, read_check, answer)
+        return _parse_answer(self.channel, read_check, answer)
 
     def compare(
         self,
@@ -66,7 +66,7 @@ class Session:
         *,
         progress: Progress = lambda _: None,
         cgroup: str = "",
-    ) -> Comparison:
+    ) -> BoardComparison:
         """Check and time two artefacts in turns; `progress` is told of every block.
 
         `cgroup`: folder of a control group on the board that the timed processes join.
@@ -80,18 +80,18 @@ class Session:
         blocks: tuple[list[Block], list[Block]] = ([], [])
         patience = plan.warmup + plan.seconds + OVERHEAD
         for line in self.channel.stream([self._runner, "measure", json.dumps(request)], patience):
-            event, index, report = _understand(self.channel, _read_event, line)
+            event, index, report = _parse_answer(self.channel, _read_event, line)
             if event == "state":
-                states.append(_understand(self.channel, read_state, report))
+                states.append(_parse_answer(self.channel, read_state, report))
             elif event == "check":
-                checks.append(_understand(self.channel, read_check, report))
+                checks.append(_parse_answer(self.channel, read_check, report))
             else:
-                blocks[index].append(_understand(self.channel, read_block, report))
+                blocks[index].append(_parse_answer(self.channel, read_block, report))
                 progress(f"{self.board.name}: {checks[index].scheme}, block {len(blocks[index])} of {plan.blocks}")
         if len(states) != 2 or len(checks) != 2:
             raise self.channel.error("the run ended too early; look at the board's memory and its power supply")
         first, second = (Timing(check, tuple(found)) for check, found in zip(checks, blocks, strict=True))
-        return Comparison(self.board, states[0], states[1], first, second)
+        return BoardComparison(self.board, states[0], states[1], first, second)
 
     @property
     def _runner(self) -> str:
@@ -109,7 +109,7 @@ class Session:
             "cgroup": cgroup,
             "lease": self.lease["lease"],
             "token": self.lease["token"],
-            "lease_seconds": LEASE + span,
+            "lease_seconds": LEASE_SECONDS + span,
             "how": {
                 "runtime": board.runtime,
                 "threads": board.threads,
@@ -161,12 +161,12 @@ def open_session(board: Board, run: str = "", wait: float = 0.0) -> Iterator[Ses
     channel = open_channel(board)
     try:
         state = read_board_state(channel)
-        lease = _take(channel, run, wait)
+        lease = _take_lease(channel, run, wait)
         try:
             channel.push(find_runner(), f"{lease['folder']}/{RUNNER}")
             yield Session(channel, state, lease)
         finally:
-            _release(channel, lease)
+            _release_lease(channel, lease)
     finally:
         channel.close()
 
@@ -181,7 +181,7 @@ def read_board_state(channel: Channel) -> State:
     """What the board says about itself, held against the board file; nothing is written on it."""
     board = channel.board
     answer = channel.call(["-", "state", board.folder], script=find_runner().read_bytes())
-    state = _understand(channel, read_state, answer)
+    state = _parse_answer(channel, read_state, answer)
     if board.architecture and state.architecture != board.architecture:
         raise channel.error(f"is {state.architecture}, not {board.architecture} as its board file says; mend the file")
     runtimes = [name for name in state.runtimes if name != "numpy"]
@@ -199,13 +199,13 @@ def find_runner() -> Path:
     return Path(str(importlib.resources.files("quarl_bench"))) / "hw" / "raspi" / RUNNER
 
 
-def _take(channel: Channel, run: str, wait: float) -> dict[str, str]:
+def _take_lease(channel: Channel, run: str, wait: float) -> dict[str, str]:
     owner = f"{getpass.getuser()} on {platform.node()}"
-    request = json.dumps({"folder": channel.board.folder, "owner": owner, "run": run, "seconds": LEASE})
+    request = json.dumps({"folder": channel.board.folder, "owner": owner, "run": run, "seconds": LEASE_SECONDS})
     end = time.monotonic() + wait
     while True:
         answer = channel.call(["-", "take", request], script=find_runner().read_bytes())
-        lease: dict[str, Any] = _understand(channel, dict, answer)
+        lease: dict[str, Any] = _parse_answer(channel, dict, answer)
         held = lease.get("held")
         if held is None:
             return lease
@@ -213,10 +213,10 @@ def _take(channel: Channel, run: str, wait: float) -> dict[str, str]:
             raise channel.error(
                 f"in use by {held['owner']}, at most for another {held['seconds']:.0f} s; wait, or use another board"
             )
-        time.sleep(PATIENCE)
+        time.sleep(RETRY_SECONDS)
 
 
-def _release(channel: Channel, lease: dict[str, str]) -> None:
+def _release_lease(channel: Channel, lease: dict[str, str]) -> None:
     """Remove lease and folder; where the board is gone, its runner or the next lease does."""
     with contextlib.suppress(BoardError):
         channel.call(["-", "release", lease["lease"], lease["token"]], script=find_runner().read_bytes())
@@ -237,7 +237,7 @@ def _read_event(report: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
     return str(report["event"]), int(report.get("artefact", 0)), rest
 
 
-def _understand(channel: Channel, read: Callable[[dict[str, Any]], Value], answer: str | dict[str, Any]) -> Value:
+def _parse_answer(channel: Channel, read: Callable[[dict[str, Any]], Value], answer: str | dict[str, Any]) -> Value:
     """What a report says; BoardError when it is no report."""
     try:
         return read(json.loads(answer) if isinstance(answer, str) else answer)

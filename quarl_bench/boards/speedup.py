@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from quarl_bench.boards.timing import Comparison, Timing
+from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.judging.retention import conclude
 from quarl_bench.judging.statistics import Interval
 from quarl_bench.spec import Outcome, Verdict
@@ -20,39 +20,29 @@ PAPER_CAVEATS = (
 )
 
 
-def judge_speed(compared: Comparison, threshold: float) -> Verdict:
+def judge_speed(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether int8 is more than `threshold` times as fast as fp32; void times give no interval."""
-    faults = compared.faults
-    if faults or not compared.timed:
+    if compared.faults or not compared.timed:
         estimate = compared.find_speedup().estimate if compared.timed else None
-        needed = f"void: {'; '.join(faults)}. Run again on an idle board"
-        return _conclude(compared, Outcome.INCONCLUSIVE, estimate, None, threshold, needed)
-    interval = compared.find_speedup()
-    outcome = conclude(interval[1:], threshold, math.inf)
-    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratio varies"
-    return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
+        return _call_void(compared, compared.faults, threshold, estimate)
+    return _decide(compared, compared.find_speedup(), threshold, "the ratio varies")
 
 
-def judge_size(compared: Comparison, threshold: float) -> Verdict:
+def judge_size(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether the int8 file is `threshold` times smaller, scales, biases and metadata included; known exactly."""
     ratio = compared.first.check.bytes / compared.second.check.bytes
-    interval = Interval(ratio, ratio, ratio)
     outcome = Outcome.SUPPORTED if ratio >= threshold else Outcome.REFUTED
-    return _conclude(compared, outcome, ratio, interval, threshold)
+    return _conclude(compared, outcome, ratio, Interval(ratio, ratio, ratio), threshold)
 
 
-def judge_memory(compared: Comparison, threshold: float) -> Verdict:
+def judge_memory(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether the int8 process's peak resident memory is `threshold` times smaller; other work does not change it."""
     if not compared.timed:
-        needed = f"void: {'; '.join(compared.faults)}. Run again on an idle board"
-        return _conclude(compared, Outcome.INCONCLUSIVE, None, None, threshold, needed)
-    interval = compared.find_memory_ratio()
-    outcome = conclude(interval[1:], threshold, math.inf)
-    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the peaks vary"
-    return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
+        return _call_void(compared, compared.faults, threshold)
+    return _decide(compared, compared.find_memory_ratio(), threshold, "the peaks vary")
 
 
-def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
+def judge_growth(compared: Sequence[BoardComparison], threshold: float) -> Verdict:
     """Whether from every policy to the next larger one the ratio of times grows more than `threshold`-fold.
 
     The step that grows least decides. Its limits are those of both ratios at once, which is wider than 90%.
@@ -60,23 +50,20 @@ def judge_growth(compared: Sequence[Comparison], threshold: float) -> Verdict:
     ordered = sorted(compared, key=lambda found: found.first.check.parameters)
     faults = sorted({fault for found in ordered for fault in found.faults})
     if faults or not all(found.timed for found in ordered):
-        needed = f"void: {'; '.join(faults)}. Run again on an idle board"
-        return _conclude(ordered[0], Outcome.INCONCLUSIVE, None, None, threshold, needed)
+        return _call_void(ordered[0], faults, threshold)
     ratios = [found.find_speedup() for found in ordered]
     steps = [Interval(b.estimate / a.estimate, b.low / a.high, b.high / a.low) for a, b in pairwise(ratios)]
     least = min(steps, key=lambda step: step.low)
     if any(step.high < threshold for step in steps):
         least = min(steps, key=lambda step: step.high)
-    outcome = conclude(least[1:], threshold, math.inf)
-    needed = "" if outcome is not Outcome.INCONCLUSIVE else "more blocks: the ratios vary"
-    verdict = _conclude(ordered[0], outcome, least.estimate, least, threshold, needed)
+    verdict = _decide(ordered[0], least, threshold, "the ratios vary")
     found = ", ".join(
         f"{f.first.check.parameters:,} parameters: {r.estimate:.3g}x" for f, r in zip(ordered, ratios, strict=True)
     )
     return replace(verdict, scope=f"these policies on {ordered[0].board.name}", policies=len(ordered), caveats=(found,))
 
 
-def explain_speed(compared: Comparison) -> str:
+def explain_speed(compared: BoardComparison) -> str:
     """What decides the ratio of times: size, instruction set, runtime and kernel, threads."""
     state, fp32, int8 = compared.after, compared.first, compared.second
     found = [name for name in state.features if name in DOT_PRODUCT]
@@ -92,7 +79,7 @@ def explain_speed(compared: Comparison) -> str:
     return "; ".join(parts)
 
 
-def explain_size(compared: Comparison) -> str:
+def explain_size(compared: BoardComparison) -> str:
     """What keeps the ratio of files from four."""
     fp32, int8 = compared.first.check, compared.second.check
     return (
@@ -101,7 +88,7 @@ def explain_size(compared: Comparison) -> str:
     )
 
 
-def explain_memory(compared: Comparison) -> str:
+def explain_memory(compared: BoardComparison) -> str:
     """What keeps the ratio of peaks from that of the files; of files alone where nothing ran."""
     if not compared.timed:
         return explain_size(compared)
@@ -125,8 +112,8 @@ def describe_timing(timing: Timing) -> str:
     )
 
 
-def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
-    """One line for terminal and report."""
+def describe_ratio(compared: BoardComparison, verdict: Verdict) -> str:
+    """The outcome, the ratio with its interval, the threshold and the board, as one line for terminal and report."""
     numbers = "no number" if verdict.estimate is None else f"{verdict.estimate:.3g}x"
     if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
         numbers += f" [{verdict.low:.3g}, {verdict.high:.3g}]"
@@ -134,8 +121,22 @@ def describe_ratio(compared: Comparison, verdict: Verdict) -> str:
     return f"{line}; {verdict.needed}" if verdict.needed else line
 
 
+def _decide(compared: BoardComparison, interval: Interval, threshold: float, reason: str) -> Verdict:
+    """The verdict of an interval of a ratio; `reason` says why more blocks are needed where it holds the threshold."""
+    outcome = conclude(interval[1:], threshold, math.inf)
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else f"more blocks: {reason}"
+    return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
+
+
+def _call_void(
+    compared: BoardComparison, faults: Sequence[str], threshold: float, estimate: float | None = None
+) -> Verdict:
+    needed = f"void: {'; '.join(faults)}. Run again on an idle board"
+    return _conclude(compared, Outcome.INCONCLUSIVE, estimate, None, threshold, needed)
+
+
 def _conclude(
-    compared: Comparison,
+    compared: BoardComparison,
     outcome: Outcome,
     estimate: float | None,
     interval: Interval | None,

@@ -14,7 +14,7 @@ from quarl_bench.judging.statistics import Interval, average_tasks
 
 FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}  # of a Raspberry Pi
 SINCE_BOOT = 16  # bits above: the same, at any time since boot
-DROP = 0.95  # of the highest frequency of a run; below, the clock moved under the timing
+CLOCK_SHARE = 0.95  # of the highest frequency of a run; below, the clock moved under the timing
 POINTS = 200  # of a memory trace that are kept
 
 
@@ -86,7 +86,7 @@ class GoldenCheck:
     first: Divergence | None
 
     def __str__(self) -> str:
-        """One line."""
+        """One line: how many golden pairs were re-run, and where the first output differs if one does."""
         what = f"{self.scheme} in {self.runtime} ({self.kernel})"
         if self.first is None:
             found = "all equal" if self.exact else f"outputs within {self.largest:.2g}"
@@ -138,7 +138,7 @@ class Timing:
 
     @property
     def calls(self) -> int:
-        """That were timed, over all blocks."""
+        """Calls of the policy that were timed, summed over all blocks."""
         return sum(block.calls for block in self.blocks)
 
     def find_ns(self, name: str) -> float:
@@ -176,7 +176,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BoardComparison:
     """Two artefacts, timed in turns on one board. `faults` say why the times are void; empty: they count."""
 
     board: Board
@@ -187,7 +187,7 @@ class Comparison:
 
     @property
     def timed(self) -> bool:
-        """Whether there are times at all."""
+        """Whether both artefacts were timed; False where a board only checks outputs."""
         return bool(self.first.blocks and self.second.blocks)
 
     @property
@@ -250,7 +250,7 @@ def find_faults(board: Board, before: State, after: State, blocks: Sequence[Bloc
         elif now & ~was & 1 << (bit + SINCE_BOOT):
             faults.append(f"{name} during the timing; mend the power supply or the cooling")
     clocks = [block.khz for block in blocks if block.khz is not None]
-    if clocks and min(clocks) < DROP * max(clocks):
+    if clocks and min(clocks) < CLOCK_SHARE * max(clocks):
         faults.append(
             f"the clock moved between {min(clocks) // 1000} and {max(clocks) // 1000} MHz (governor "
             f"{after.governor}); set it with `cpupower frequency-set -g performance`"

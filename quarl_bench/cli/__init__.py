@@ -30,7 +30,8 @@ from quarl_bench.cli.commands import (
     train,
     weights,
 )
-from quarl_bench.errors import QuarlError
+from quarl_bench.cli.stopping import STOPPED
+from quarl_bench.errors import Interrupted, QuarlError
 
 COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report)
 
@@ -55,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QuarlError as error:
         print(f"quarl {options.command}: {error}", file=sys.stderr)
         return 2
+    except Interrupted as reason:
+        print(reason, file=sys.stderr)
+        return STOPPED
     except KeyboardInterrupt:
         return 130
     except (Exception, SystemExit) as error:  # noqa: BLE001 (0 and 1 are verdicts, of check for one)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 130 interrupted"
-STOPPING = "exit codes: 0 done, 2 wrong input (one line on stderr), 3 stopped at a checkpoint, 130 interrupted"
 WIDEST = 32
 
 
-def add_command(
+def new_command(
     commands: Any,
     name: str,
     run: Callable[[argparse.Namespace], int],
@@ -56,10 +55,20 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_environment(command: argparse.ArgumentParser) -> None:
-    """`--environment`, for commands that play."""
+def add_task(command: argparse.ArgumentParser) -> None:
+    """POLICY and `--environment`, for commands that play."""
+    add_policy(command)
     command.add_argument(
         "--environment", help="environment name, Gymnasium id, or module:Class of your own. Default: the policy's own."
+    )
+
+
+def add_integers(command: argparse.ArgumentParser) -> None:
+    """POLICY, `--environment` and a `--scheme` of integers, for commands that run nothing else."""
+    add_task(command)
+    command.add_argument(
+        "--scheme",
+        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
     )
 
 
@@ -82,7 +91,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 
 def read_clock(text: str) -> float:
-    """Megahertz of `100MHz` or `100`."""
+    """Megahertz from 1 to 1000, written `100MHz` or `100`; argparse reports anything else."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:MHz)?", text, re.IGNORECASE)
     if match is None or not 1 <= float(match[1]) <= 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is no clock of 1 to 1000 MHz, as 100MHz")
@@ -90,7 +99,7 @@ def read_clock(text: str) -> float:
 
 
 def read_share(text: str) -> float:
-    """A number from 0 to below 1."""
+    """A share of 0 or more and below 1, such as 0.1; argparse reports anything else, NaN too."""
     try:
         share = float(text)
     except ValueError:

@@ -72,7 +72,7 @@ def _write_table(tanh: dict[str, Any]) -> str:
 
 
 def name_lanes(plan: "FoldingPlan") -> str:
-    """Lanes of every layer, as 8-4-8."""
+    """Lanes of every layer from first to last, joined as 8-4-8."""
     return "-".join(map(str, plan.folding.lanes))
 
 

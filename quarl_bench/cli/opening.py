@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # torch takes seconds to import; `--help` and usage errors do without
     from quarl_bench.environments.registry import Environment
     from quarl_bench.experiments.policy_source import PolicySource
-    from quarl_bench.policies.policy import Policy
+    from quarl_bench.policies.policy import IntegerPolicy, Policy
     from quarl_bench.policies.storage.fp32 import StoredPolicy
     from quarl_bench.policies.storage.integers import StoredIntegers
     from quarl_bench.quantization.scheme import Scheme
@@ -87,6 +87,19 @@ def quantize_policy(stored: "StoredPolicy", environment: "Environment", scheme: 
 
     observations = calibrate(stored.policy, environment) if scheme.integer and scheme.calibrated else None
     return deployable(stored.policy.quantize(scheme, observations))
+
+
+def quantize_to_integers(options: argparse.Namespace, why: str) -> "tuple[IntegerPolicy, str, str, Environment]":
+    """The policy under --scheme as integers, their scheme, the policy's hash, its environment; `why` no other does."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.policies.policy import require_integer
+    from quarl_bench.quantization.scheme import Scheme
+
+    scheme = Scheme.parse(options.scheme or "int8")
+    if not scheme.integer:
+        raise SpecError(f"--scheme {scheme.name}: {why}; use int<bits>, 2 to 8")
+    stored, environment = open_task(options)
+    return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
 
 
 def use_one_thread() -> None:

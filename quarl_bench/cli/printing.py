@@ -6,8 +6,10 @@ import io
 import json
 import math
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:
@@ -18,6 +20,19 @@ def print_result(options: argparse.Namespace, result: dict[str, Any], text: str)
 def say(line: str) -> None:
     """One line for the person at the terminal, beside the result."""
     print(line, file=sys.stderr)
+
+
+def collect(results: Iterable[Result], total: int, unit: str, name: Callable[[Result], str]) -> list[Result]:
+    """All `results`, with a bar on a terminal that counts them in `unit`s and names the last one."""
+    from tqdm import tqdm
+
+    collected = []
+    with tqdm(total=total, unit=unit, file=sys.stderr, disable=None) as bar:
+        for result in results:
+            collected.append(result)
+            bar.set_postfix_str(name(result))
+            bar.update()
+    return collected
 
 
 def describe_returns(returns: Sequence[float]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from quarl_bench.errors import EngineError, first_line
 from quarl_bench.system.extras import require
 
-KNOCK_SECONDS = 5.0  # for an address to accept a connection
+CONNECT_SECONDS = 5.0  # for an address to accept a connection
 HEALTH_SECONDS = 12.0  # for what listens there to say that it is Ray; both together stay below 20
 PORT = 6379  # Ray's own
 SMALLEST_STORE = 80 << 20  # bytes; Ray refuses less
@@ -73,7 +73,7 @@ def check_address(address: str) -> None:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise EngineError(f"--address {address!r}: give HOST:PORT, as 10.0.0.1:{PORT}")
     try:
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise EngineError(
             f"nobody answers at {address} ({error.strerror or error}); start a cluster there with "
@@ -93,6 +93,6 @@ def check_address(address: str) -> None:
         raise EngineError(f"what listens at {address} is no Ray cluster of this version; check port and versions")
 
 
-def name_remote(error: BaseException) -> BaseException:
+def unwrap_remote_error(error: BaseException) -> BaseException:
     """The exception that a remote process raised, out of Ray's wrapper."""
     return getattr(error, "cause", None) or error

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from quarl_bench.distributed.engine import name_remote, open_engine
+from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
 from quarl_bench.evaluation.rollouts import TEST_SEEDS
@@ -32,14 +32,14 @@ from quarl_bench.training.sb3.run import TrainingOptions
 from quarl_bench.training.schemes import train_policy
 
 RETRIES = 3  # of a task whose worker dies
-PATIENCE = 0.5  # seconds between two looks
+POLL_SECONDS = 0.5  # seconds between two looks
 KEYS: dict[str, type] = {
     "algo": str, "environments": list, "seeds": list, "schemes": list, "origin": str, "multi_seed": bool, "steps": int,
     "cores": int, "memory": int,
 }  # fmt: skip
 RENAMED = {"lqcc": "multi_seed"}  # refused by name
 Mean = tuple[str, str, float]  # policy, scheme, mean return
-NEEDED = ("algo", "environments", "seeds")
+REQUIRED = ("algo", "environments", "seeds")
 NAMES = ("environments", "schemes")  # lists of text
 
 
@@ -66,7 +66,7 @@ class GridTask:
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedTask:
     """What became of a task: mean returns by policy and scheme, or why there are none."""
 
     task: GridTask
@@ -120,7 +120,7 @@ def run_grid(
     progress: bool = False, should_stop: Callable[[], bool] = lambda: False,
     note: Callable[[str], None] = lambda _: None,
     work: Work = run_task,
-) -> Iterator[Done]:  # fmt: skip
+) -> Iterator[FinishedTask]:  # fmt: skip
     """Run all tasks, `workers` cores of this machine at a time or what the cluster at `address` has, as they finish.
 
     A task whose worker dies is tried `RETRIES` times more. Ends early, without an error, when asked to stop.
@@ -132,7 +132,7 @@ def run_grid(
         waiting = {_submit(remote, task, plan): (task, 0) for task in tasks}
         with tqdm(total=len(tasks), desc="grid", unit="task", disable=not progress) as bar:
             while waiting and not should_stop():
-                ready, _ = ray.wait(list(waiting), timeout=PATIENCE)
+                ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
                 for result in ready:
                     task, tried = waiting.pop(result)
                     done = _collect(ray, result, task, tried)
@@ -160,21 +160,21 @@ def _submit(remote: Any, task: GridTask, plan: GridPlan) -> Any:
     return remote.options(**options).remote(task, plan)
 
 
-def _collect(ray: Any, result: Any, task: GridTask, tried: int) -> Done | None:
+def _collect(ray: Any, result: Any, task: GridTask, tried: int) -> FinishedTask | None:
     """What became of a task; None where it is to be tried again."""
     died = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
     try:
-        return Done(task, ray.get(result), tried)
+        return FinishedTask(task, ray.get(result), tried)
     except died as error:
         return (
             None
             if tried < RETRIES
-            else Done(task, (), tried, f"its worker died {tried + 1} times ({first_line(error)})")
+            else FinishedTask(task, (), tried, f"its worker died {tried + 1} times ({first_line(error)})")
         )
     except ray.exceptions.RayError as error:
-        cause = name_remote(error)
+        cause = unwrap_remote_error(error)
         kind = "" if isinstance(cause, QuarlError) else f"{type(cause).__name__}: "
-        return Done(task, (), tried, f"{kind}{first_line(cause)}")
+        return FinishedTask(task, (), tried, f"{kind}{first_line(cause)}")
 
 
 def _train(options: TrainingOptions, spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path) -> Stored:
@@ -240,7 +240,7 @@ def _expand(entry: Any, where: str) -> Iterator[GridTask]:
 def _check(entry: Any, where: str) -> None:
     if not isinstance(entry, dict):
         raise SpecError(f"{where}: must be a table")
-    for key in NEEDED:
+    for key in REQUIRED:
         if key not in entry:
             raise SpecError(f"{where}: the key {key!r} is missing")
     for key, value in entry.items():

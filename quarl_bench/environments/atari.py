@@ -132,14 +132,14 @@ class Game:
         return frame
 
 
-class Pool:
+class GamePool:
     """Games that wait for their next episode: loading a ROM takes as long as four hundred steps."""
 
     def __init__(self) -> None:
         self._idle: defaultdict[str, list[Game]] = defaultdict(list)
 
     def borrow(self, id_: str, count: int) -> list[Game]:
-        """`count` games, loaded if need be."""
+        """Lend `count` games, idle ones first; a game that is missing loads its ROM."""
         idle = self._idle[id_]
         return [idle.pop() if idle else Game(id_) for _ in range(count)]
 
@@ -148,11 +148,11 @@ class Pool:
         self._idle[id_] += games
 
     def clear(self) -> None:
-        """Close every game of the batch."""
+        """Drop every idle game, which frees its emulator's memory."""
         self._idle.clear()
 
 
-GAMES = Pool()  # of this process
+GAMES = GamePool()  # of this process
 atexit.register(GAMES.clear)  # what pytest keeps alive to the end ale-py would report as leaked, in thirty lines
 
 

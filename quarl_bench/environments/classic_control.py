@@ -117,9 +117,9 @@ def _wrap_angles(angles: State) -> State:
 def advance_mountaincar(state: State, actions: NDArray[Any]) -> Step:
     """A car in a valley, its engine pushing left, not at all or right."""
     position, velocity = state
-    position, velocity = _drive(position, velocity + (DIRECTIONS[actions] * 0.001 + np.cos(3 * position) * -0.0025))
+    position, velocity = _move_car(position, velocity + (DIRECTIONS[actions] * 0.001 + np.cos(3 * position) * -0.0025))
     arrived = (position >= 0.5) & (velocity >= 0)
-    return _join(position, velocity, np.float64), np.full(len(arrived), -1.0), arrived
+    return _stack_state(position, velocity, np.float64), np.full(len(arrived), -1.0), arrived
 
 
 def advance_mountaincar_continuous(state: State, actions: NDArray[Any]) -> Step:
@@ -128,20 +128,20 @@ def advance_mountaincar_continuous(state: State, actions: NDArray[Any]) -> Step:
     action = actions[:, 0]
     slope = 0.0025 * np.cos(3 * position, dtype=np.float64)
     push = _clamp(action, -1.0, 1.0).astype(Weak) * Weak(0.0015) - slope.astype(Weak)
-    position, velocity = _drive(position, velocity + push)
+    position, velocity = _move_car(position, velocity + push)
     arrived = (position >= 0.45) & (velocity >= 0)
     rewards = np.where(arrived, 100.0, 0.0) - np.float_power(action, 2.0) * 0.1
-    return _join(position, velocity, np.float32), rewards, arrived
+    return _stack_state(position, velocity, np.float32), rewards, arrived
 
 
-def _drive(position: State, velocity: State) -> tuple[State, State]:
+def _move_car(position: State, velocity: State) -> tuple[State, State]:
     """Position and velocity after one step; the wall on the left stops the car."""
     velocity = _clamp(velocity, -0.07, 0.07)
     position = _clamp(position + velocity, -1.2, 0.6)
     return position, np.where((position == -1.2) & (velocity < 0), 0.0, velocity)
 
 
-def _join(position: State, velocity: State, dtype: type[np.floating[Any]]) -> State:
+def _stack_state(position: State, velocity: State, dtype: type[np.floating[Any]]) -> State:
     joined = np.empty((2, len(position)), dtype)
     joined[0], joined[1] = position, velocity
     return joined

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.environments.atari import FRAME_LIMIT, SKIP
-from quarl_bench.environments.wrappers import STDERR, STDOUT, Flight, GameSpaces, SwiftBullet, TimeFeature, silence
+from quarl_bench.environments.wrappers import STDERR, STDOUT, FastBullet, Flight, GameSpaces, TimeFeature, silence
 from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.system.extras import check_versions
 
@@ -27,12 +27,12 @@ LIBRARIES = {
     MUJOCO: ("mujoco",),
     NAVIGATION: ("PyFlyt.gym_envs",),
 }
-ONE_TARGET: dict[str, Any] = {"num_targets": 1, "goal_reach_distance": 0.5}  # metres, in a dome of 5
-BOOKKEEPING = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
+NAVIGATION_OPTIONS: dict[str, Any] = {"num_targets": 1, "goal_reach_distance": 0.5}  # metres, in a dome of 5
+DROPPED_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
 RESETTABLE = (DMC, MUJOCO)  # nothing of an episode is left behind a reset; Bullet's AntBullet, for one, remembers
 # More fall out of the cache; one of Bullet takes 32 MB.
 SIDE_BY_SIDE = {ATARI: 32, BULLET: 4, DMC: 32, MUJOCO: 32, NAVIGATION: 16}
-NEAR = 0.7  # how alike a name must be to be proposed
+NAME_SIMILARITY = 0.7  # how alike a name must be to be proposed
 Made = tuple[gymnasium.Env[Any, Any], int]
 
 
@@ -96,7 +96,7 @@ def make_environment(environment: Environment, *, shaped: bool = False) -> Made:
     """
     bare, limit = _make_game(environment) if environment.atari else _make_bare(environment)
     if environment.extra == BULLET:
-        bare = SwiftBullet(bare)
+        bare = FastBullet(bare)
     if environment.extra == DMC:
         bare = FlattenObservation(bare)
     if environment.extra == NAVIGATION:
@@ -106,7 +106,7 @@ def make_environment(environment: Environment, *, shaped: bool = False) -> Made:
     return bare, limit
 
 
-class Pool:
+class EnvironmentPool:
     """Environments that wait for their next episode: making one takes as long as a hundred steps, or a thousand.
 
     Only those are kept that a reset makes as good as new, and only of the task that was played last.
@@ -130,7 +130,7 @@ class Pool:
             _close(made)
 
 
-ENVIRONMENTS = Pool()  # of this process
+ENVIRONMENTS = EnvironmentPool()  # of this process
 
 
 def _close(made: list[Made]) -> None:
@@ -148,7 +148,7 @@ def _make_bare(environment: Environment) -> Made:
         if environment.extra:
             check_versions(environment.extra, what)
         with _quiet_making(environment):
-            settings: dict[str, Any] = ONE_TARGET if environment.extra == NAVIGATION else {}
+            settings: dict[str, Any] = NAVIGATION_OPTIONS if environment.extra == NAVIGATION else {}
             bare: gymnasium.Env[Any, Any] = gymnasium.make(environment.id, disable_env_checker=True, **settings)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         if not environment.extra:
@@ -160,7 +160,7 @@ def _make_bare(environment: Environment) -> Made:
     if limit is None:
         remedy = "register it with max_episode_steps, or give its class an attribute of that name"
         raise SpecError(f"environment {environment.id} has no step limit; {remedy}")
-    while isinstance(bare, BOOKKEEPING):
+    while isinstance(bare, DROPPED_WRAPPERS):
         bare = bare.env
     return bare, limit
 
@@ -197,13 +197,13 @@ def _name_others(name: str, further: str = "") -> SpecError:
     """The error for an unknown name: what may have been meant, and what there is."""
     known = sorted(_read_environments())
     short = _shorten(name)
-    near = [short] if short in known else difflib.get_close_matches(short, known, cutoff=NEAR)
+    near = [short] if short in known else difflib.get_close_matches(short, known, cutoff=NAME_SIMILARITY)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}{further}"
     return SpecError(f"unknown environment {name!r}; {hint}")
 
 
 def _shorten(name: str) -> str:
-    """`Hopper-v4` -> hopperv4."""
+    """The name with lower-case letters and digits alone: `Hopper-v4` becomes hopperv4."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 

@@ -52,7 +52,7 @@ class TimeFeature(gymnasium.Wrapper[NDArray[Any], Any, NDArray[Any], Any]):
         return row
 
 
-class SwiftBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
+class FastBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A Bullet robot with the same physics and arithmetic, asked with less Python, that resets without a word.
 
     Half of a step goes into finding pybullet's functions and into asking links, joints and motors one by one. Bullet
@@ -114,7 +114,7 @@ class _Pose:
     to_angles: Callable[[Any], Any]
 
     def xyz(self) -> Any:
-        """Position of the body in metres."""
+        """The body's position (x, y, z) in metres in the world's frame."""
         return self.body.links[self.place][0]
 
     def orientation(self) -> Any:
@@ -191,7 +191,7 @@ def silence(*streams: int) -> Iterator[None]:
 
 
 def _flush() -> None:
-    """C's buffers and Python's."""
+    """Flush what C and Python still hold for stdout and stderr, so that redirecting them loses no line."""
     ctypes.CDLL(None).fflush(None)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:

@@ -20,7 +20,7 @@ from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, S
 from quarl_bench.environments.registry import ENVIRONMENTS, Environment, make_environment
 from quarl_bench.spec import name_seeds
 
-PROBED = 16  # episodes of equal starts that are compared
+COMPARED_STARTS = 16  # episodes of equal starts that are compared
 PROBE_STEPS = 1000
 PROBE_SEED = 40_000  # of the actions with which they are compared
 
@@ -29,7 +29,7 @@ class Episodes(Protocol):
     """One episode per seed, played side by side."""
 
     def reset(self) -> NDArray[Any]:
-        """First observations (seeds, ...)."""
+        """Start an episode per seed, and return the first observations (seeds, ...)."""
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
         """Step the episodes `active` (n,); their observations (n, ...), rewards (n,), and which have now ended.
@@ -38,7 +38,7 @@ class Episodes(Protocol):
         """
 
     def close(self) -> None:
-        """Release the environments."""
+        """Give the environments back; called when the last episode has ended, or on an error."""
 
 
 def name_starts(environment: Environment, seeds: Sequence[int]) -> tuple[str, ...] | None:
@@ -63,7 +63,7 @@ def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[
     alike = tuple(seed for seed, name in zip(seeds, starts, strict=True) if name == start)
     spec = gymnasium.registry.get(environment.id)
     maker: Any = spec and spec.entry_point
-    apart = _part(environment, maker, alike[: environment.side_by_side or PROBED])
+    apart = _part(environment, maker, alike[: environment.side_by_side or COMPARED_STARTS])
     return name_seeds(seeds) if apart else starts
 
 
@@ -104,7 +104,7 @@ def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
 
 
 class SteppedEpisodes:
-    """A bare environment per seed."""
+    """Episodes in one gymnasium environment per seed, stepped one after the other."""
 
     def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
         self._environment, self._seeds = environment, seeds
@@ -162,7 +162,7 @@ class VectorEpisodes:
         return self._dynamics.observe(self._state), rewards, done
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the batch is arrays, and no environment is open."""
 
 
 class GameEpisodes:

@@ -44,7 +44,7 @@ def measure_variance(policy: Policy, observations: NDArray[Any]) -> float:
     return float(probabilities.var(axis=1).mean())
 
 
-def thin_states(environment: Environment) -> int:
+def state_interval(environment: Environment) -> int:
     """Every how many steps a state is kept: images are large and change little."""
     return 16 if environment.atari else 1
 
@@ -60,6 +60,8 @@ def collect_random_states(policy: PolicyNet, environment: Environment) -> NDArra
     raw = replace(policy.transform, normalization=None)  # statistics are a policy's own
     random = PolicyNet(raw, Net(policy.net.input_shape, (layer,)), policy.head)
     seeds = range(RANDOM_SEEDS, RANDOM_SEEDS + EPISODES)
-    visited = roll_out(random, environment, seeds, sampled=discrete, keep_every=thin_states(environment)).observations
+    visited = roll_out(
+        random, environment, seeds, sampled=discrete, keep_every=state_interval(environment)
+    ).observations
     states: NDArray[Any] = np.concatenate([visited] if visited is not None else [])[:STATES]
     return states

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 STREAM = 7919  # keeps the noise apart from whatever else an environment seed seeds
 
 
-class Noise:
+class GumbelNoise:
     """A stream per episode, from its environment seed alone: common random numbers for all schemes of a cell."""
 
     def __init__(self, seeds: Sequence[int], actions: int) -> None:

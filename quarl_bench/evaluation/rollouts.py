@@ -20,7 +20,7 @@ from quarl_bench.environments.atari import STACK
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.episodes import Episodes, name_episodes, name_starts, start_episodes
-from quarl_bench.evaluation.gumbel import Noise
+from quarl_bench.evaluation.gumbel import GumbelNoise
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
 from quarl_bench.spec import Measurement, name_seeds
@@ -35,7 +35,7 @@ IMAGE_BATCH = 4  # the same for images, of which every `STACK`-th is kept: the f
 # Actions in images by the hash of the image. Argmax on Breakout ends in a circle of some twenty images, until the game
 # is cut off after 27,000 steps: no image is looked at twice.
 Known = dict[bytes, tuple[Any, ...]]
-NEAR = 0.01  # continuous actions agree when they differ by at most this share of the action range
+ACTION_TOLERANCE = 0.01  # continuous actions agree when they differ by at most this share of the action range
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ def _play(
     episodes = start_episodes(environment, seeds)
     try:
         policies = [policy] if reference is None else [policy, reference]
-        noise = Noise(seeds, policy.net.outputs) if sampled else None
+        noise = GumbelNoise(seeds, policy.net.outputs) if sampled else None
         known: Known | None = {} if environment.atari and not sampled else None
         return _play_out(policies, episodes, seeds, keep_every, noise, known)
     finally:
@@ -185,7 +185,7 @@ def _play_out(
     episodes: Episodes,
     seeds: Sequence[int],
     keep_every: int,
-    noise: Noise | None,
+    noise: GumbelNoise | None,
     known: Known | None,
 ) -> Rollouts:
     """The first of `policies` plays; a second one is asked in the states visited."""
@@ -239,7 +239,7 @@ def _act(
 
 
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
-    """In how many states the actions are alike: equal indices, or values that are `NEAR` each other."""
+    """In how many states the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
     if head.low is None or head.high is None:
         return int((actions == expected).sum())
-    return int((np.abs(actions - expected) <= NEAR * (head.high - head.low)).all(axis=1).sum())
+    return int((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1).sum())

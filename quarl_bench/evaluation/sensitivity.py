@@ -57,7 +57,7 @@ def measure_sensitivity(policy: PolicyNet, bits: int, observations: Observations
 
 
 def describe_sensitivity(found: Sensitivity, bits: int) -> str:
-    """One line for a reader."""
+    """One line about a layer: shape, range in standard deviations, and the error that its rounding alone causes."""
     shape = "x".join(map(str, found.shape))
     return (
         f"{found.name} ({shape}, weights over {found.reach:.0f} SDs) alone at {bits} bits: outputs off by "

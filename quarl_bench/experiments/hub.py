@@ -24,7 +24,12 @@ from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.system.extras import needing
 
 ADDRESS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:/([^@\n]+\.zip))?(?:@([\w./-]+))?", re.ASCII)
-BESIDE = {CONFIG: CONFIG, ARGS: ARGS, "vec_normalize.pkl": STATISTICS, STATISTICS: STATISTICS}  # the hub's name: ours
+COMPANIONS = {
+    CONFIG: CONFIG,
+    ARGS: ARGS,
+    "vec_normalize.pkl": STATISTICS,
+    STATISTICS: STATISTICS,
+}  # the hub's name: ours
 METRICS = "train_eval_metrics.zip"  # the one zip that is no agent where rl-baselines3-zoo has pushed
 TIMEOUT = 10.0  # seconds
 
@@ -59,7 +64,7 @@ def load_agent(
     snapshot, file = _fetch(address)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            stored = read_agent(_lay_out(snapshot, file, Path(folder)), algo, normalization).store()
+            stored = read_agent(_arrange_files(snapshot, file, Path(folder)), algo, normalization).store()
         except PolicyError as error:
             where = f"hub:{PurePosixPath(address.repository, file).parent}"
             raise PolicyError(str(error).replace(folder, where)) from error
@@ -99,7 +104,7 @@ def _download(address: Address) -> tuple[Path, str]:
     info = HfApi().model_info(address.repository, revision=address.revision, files_metadata=True, timeout=TIMEOUT)
     sizes = {entry.rfilename: entry.size or 0 for entry in info.siblings or ()}
     file = _choose_zip(address, sizes)
-    beside = [str(PurePosixPath(file).with_name(name)) for name in BESIDE]
+    beside = [str(PurePosixPath(file).with_name(name)) for name in COMPANIONS]
     if max(sizes.get(name, 0) for name in (file, *beside)) > LIMIT:
         raise PolicyError(f"{address.text}: larger than the {LIMIT} bytes of any policy; it is not downloaded")
     snapshot = Path(snapshot_download(address.repository, revision=address.revision, allow_patterns=beside))
@@ -132,12 +137,12 @@ def _choose_zip(address: Address, files: Iterable[str]) -> str:
     raise PolicyError(f"{address.text}: {wrong}: {', '.join(zips[:20])}")
 
 
-def _lay_out(snapshot: Path, file: str, folder: Path) -> Path:
+def _arrange_files(snapshot: Path, file: str, folder: Path) -> Path:
     """The files as rl-baselines3-zoo names them, and as `read_agent` expects them; the path of the zip."""
     path = folder / PurePosixPath(file).name
     path.with_suffix("").mkdir(parents=True)
     path.symlink_to((snapshot / file).absolute())
-    for theirs, ours in BESIDE.items():
+    for theirs, ours in COMPANIONS.items():
         source = (snapshot / file).with_name(theirs)
         if source.is_file():
             shutil.copyfile(source, path.with_suffix("") / ours)

@@ -1,6 +1,5 @@
 """What decides a measurement: the key under which it is stored, and the versions that it depends on."""
 
-import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS
 from quarl_bench.experiments.store import code_epoch
 from quarl_bench.spec import Case
+from quarl_bench.system.extras import read_version
 
 EVALUATION_CODE = (
     "quantization/net.py",
@@ -102,11 +102,4 @@ def runtime_versions(case: Case) -> dict[str, str]:
 def _list_versions(environment: Environment, board: str, backend: str) -> dict[str, str]:
     names = ["torch", "numpy", "gymnasium", *LIBRARIES.get(environment.extra, ())]
     names += find_backend(backend or DEPLOYED).distributions if board else []
-    return {name: _read_version(name) for name in names}
-
-
-def _read_version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name).partition("+")[0]
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
+    return {name: (read_version(name) or "absent").partition("+")[0] for name in names}

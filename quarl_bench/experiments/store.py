@@ -69,7 +69,7 @@ Trainer = Callable[[PolicySpec, Recipe, Path, Path], Stored]
 
 
 class Train(StrEnum):
-    """When a policy may be trained."""
+    """When the store may train a policy: never, when it is missing, or anew even if it exists."""
 
     NEVER = "never"
     MISSING = "missing"
@@ -98,7 +98,7 @@ def code_epoch(*parts: str) -> str:
         if not path.exists():
             raise FileNotFoundError(f"{path}: named as code that decides stored numbers, and not there")
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.suffix in (".py", ".toml"):
+            if file.suffix in (".py", ".toml", ".in"):
                 digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -29,7 +29,7 @@ UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini keys."""
+    """Add the options and ini keys of `--quarl-...`; pytest calls this before it reads the command line."""
     add_options(parser)
 
 
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if controls and configured:
         _start_recorder(config)
     elif controls:
-        config.pluginmanager.register(Waiting(config))
+        config.pluginmanager.register(RecorderOnDemand(config))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the part of `--quarl-shard`, after `-k` and `-m` have chosen."""
     if config.getoption("quarl_shard") is None or (settings := get_settings(config)).shard is None:
         return
-    from quarl_bench.plugin.shard import name_basis, pick_shard
+    from quarl_bench.plugin.shard import hash_selection, pick_shard
 
     durations: dict[str, float] = {}
     if settings.compare is not None:
@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         durations = read_results(settings.compare).data.get("durations", {})
     mine = pick_shard(items, settings.shard, durations)
-    basis = name_basis(items, durations)
+    basis = hash_selection(items, durations)
     for item in items:
         item.user_properties.append((BASIS, basis))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
@@ -172,7 +172,7 @@ def pytest_runtest_makereport(
     return report
 
 
-class Waiting:
+class RecorderOnDemand:
     """Begins to record with the first report that has something for this plugin: in most runs of pytest none has."""
 
     def __init__(self, config: pytest.Config) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.plugin.progress import show_blocks
-from quarl_bench.plugin.state import DATADIRS
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
@@ -75,8 +74,7 @@ def times_regression(request: pytest.FixtureRequest, quarl_settings: "Settings")
     with needing("claims", "times_regression"):
         from quarl_bench.plugin.board_verdicts import TimesRegression
 
-    lazy, original = map(request.getfixturevalue, DATADIRS)
-    return TimesRegression(lazy, original, request, quarl_settings.profile)
+    return TimesRegression(request, quarl_settings.profile)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from quarl_bench.boards.judgements import Faster
-from quarl_bench.boards.timing import Comparison, Timing
+from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
 from quarl_bench.report.board_rows import build_board_row
@@ -16,7 +16,7 @@ from quarl_bench.spec import Verdict
 if TYPE_CHECKING:
     from quarl_bench.judging.claim import JudgedCase
 
-SLACK = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
+TIME_TOLERANCE = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
 IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "threads", "blocks")
 
 
@@ -24,7 +24,7 @@ IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "thre
 class BoardRun:
     """A policy's two artefacts, compared on a board."""
 
-    compared: Comparison
+    compared: BoardComparison
     trained: bool
 
 
@@ -35,7 +35,7 @@ class TimesRegression(StoredNumbers):
         """Fail when a time moved; note "no-baseline", "mismatch" (another machine or runtime) or "void" instead."""
         __tracebackhide__ = True
         if run.compared.faults or not run.compared.timed:
-            self._say("void")
+            self._note_state("void")
             return
         self._compare(tabulate(run.compared), IDENTITY)
 
@@ -43,8 +43,8 @@ class TimesRegression(StoredNumbers):
         error = 2 * expected["p50_se_us"].to_numpy(dtype=np.float64)
         loose: dict[str, Any] = {"rtol": 1e9, "atol": 1e9}  # there to be read
         return {
-            "p50_us": {"rtol": SLACK, "atol": error},
-            "peak_rss_mib": {"rtol": SLACK, "atol": 0.0},
+            "p50_us": {"rtol": TIME_TOLERANCE, "atol": error},
+            "peak_rss_mib": {"rtol": TIME_TOLERANCE, "atol": 0.0},
             **dict.fromkeys(("p50_se_us", "p99_us"), loose),
         }
 
@@ -61,12 +61,12 @@ class BoardVerdict(VerdictFixture):
         return self._conclude(judged, row, verdict, row["line"], excuse=explanation)
 
 
-def tabulate(compared: Comparison) -> pd.DataFrame:
+def tabulate(compared: BoardComparison) -> pd.DataFrame:
     """One line per artefact: machine, runtime, median and its standard error over blocks, p99, memory."""
     return pd.DataFrame([_list_columns(compared, timing) for timing in (compared.first, compared.second)])
 
 
-def _list_columns(compared: Comparison, timing: Timing) -> dict[str, Any]:
+def _list_columns(compared: BoardComparison, timing: Timing) -> dict[str, Any]:
     state = compared.after
     return {
         "machine": f"{state.processor} {state.architecture}",

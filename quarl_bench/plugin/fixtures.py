@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.plugin.state import DATADIRS, NOTE, ROW, get_settings
+from quarl_bench.plugin.state import NOTE, ROW, get_settings
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy,
 
 @pytest.fixture(scope="session")
 def quarl_settings(pytestconfig: pytest.Config) -> "Settings":
-    """The options of this run."""
+    """The options of this run, checked once and the same in every worker."""
     return get_settings(pytestconfig)
 
 
@@ -71,7 +71,7 @@ def policy_store(
 
 @pytest.fixture(scope="session")
 def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_factory: pytest.TempPathFactory) -> "Cells":
-    """Cells under this run's protocol."""
+    """Measures cells with this run's numbers of policies, episodes and games; artefacts go to a temporary folder."""
     from quarl_bench.experiments.cells import Cells, Protocol
 
     protocol = Protocol(quarl_settings.policies, quarl_settings.episodes, quarl_settings.games)
@@ -126,8 +126,7 @@ def metrics_regression(request: pytest.FixtureRequest, quarl_settings: "Settings
     with needing("claims", "metrics_regression"):
         from quarl_bench.plugin.regression import MetricsRegression
 
-    lazy, original = map(request.getfixturevalue, DATADIRS)
-    return MetricsRegression(lazy, original, request, quarl_settings.profile)
+    return MetricsRegression(request, quarl_settings.profile)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 
 from quarl_bench.errors import MissingBoard
 from quarl_bench.plugin.progress import show_blocks
-from quarl_bench.plugin.state import DATADIRS
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
@@ -65,8 +64,7 @@ def step_time_regression(request: pytest.FixtureRequest, quarl_settings: "Settin
     with needing("claims", "step_time_regression"):
         from quarl_bench.plugin.mixed_precision_verdicts import StepTimeRegression
 
-    lazy, original = map(request.getfixturevalue, DATADIRS)
-    return StepTimeRegression(lazy, original, request, quarl_settings.profile)
+    return StepTimeRegression(request, quarl_settings.profile)
 
 
 @pytest.fixture

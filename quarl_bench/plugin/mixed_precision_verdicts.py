@@ -13,7 +13,7 @@ from quarl_bench.judging.step_times import (
     explain_step_time,
     read_size,
 )
-from quarl_bench.plugin.board_verdicts import SLACK
+from quarl_bench.plugin.board_verdicts import TIME_TOLERANCE
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
 from quarl_bench.report.page.mixed_precision import build_step_time_row
@@ -31,7 +31,7 @@ class StepTimeRegression(StoredNumbers):
         """Fail when a time moved; note "no-baseline", "mismatch" (another machine or torch) or "void" instead."""
         __tracebackhide__ = True
         if times.faults:
-            self._say("void")
+            self._note_state("void")
             return
         case = self.request.getfixturevalue("case").case
         self._compare(tabulate(times, read_size(case.environment), case.scheme), IDENTITY)
@@ -40,9 +40,9 @@ class StepTimeRegression(StoredNumbers):
         loose: dict[str, Any] = {"rtol": 1e9, "atol": 1e9}  # there to be read
         error = 2 * expected["step_se_ms"].to_numpy(dtype=np.float64)
         return {
-            "step_ms": {"rtol": SLACK, "atol": error},
+            "step_ms": {"rtol": TIME_TOLERANCE, "atol": error},
             "step_se_ms": loose,
-            "steps_per_s": {"rtol": SLACK, "atol": 2 * expected["steps_per_s_se"].to_numpy(dtype=np.float64)},
+            "steps_per_s": {"rtol": TIME_TOLERANCE, "atol": 2 * expected["steps_per_s_se"].to_numpy(dtype=np.float64)},
             "steps_per_s_se": loose,
         }
 
@@ -51,7 +51,7 @@ class StepTimeVerdict(VerdictFixture):
     """Judges the item's case or claim. Refuted is an xfail with the explanation: a ratio differs between machines."""
 
     def check(self, times: StepTimes) -> Verdict:
-        """Judge the gain of one policy."""
+        """Judge how much less time or memory one policy's training takes, and record the verdict for the case."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         return self._explain(judged, times, [judged.case.environment], judged.case.scheme)
 

@@ -15,7 +15,7 @@ VARIABLES = ("QUARL_ZOO", "QUARL_BOARDS")  # paths that must be there
 
 
 def read_shard(text: str) -> tuple[int, int]:
-    """`i/n`: part i, from 1, of n."""
+    """Read `i/n`, part i (from 1) of n; argparse reports anything else."""
     part, slash, parts = text.partition("/")
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise argparse.ArgumentTypeError(f"{text!r} is not I/N, part I (from 1) of N, as 2/3")

@@ -12,7 +12,7 @@ from quarl_bench.plugin.state import BASIS, CASE, LINE, NOTE, ROW, VERDICT
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
-    from quarl_bench.report.compare import Comparison
+    from quarl_bench.report.compare import ResultsComparison
 
 FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -26,7 +26,7 @@ class Recorder:
         self.skipped: list[dict[str, str]] = []
         self.notes: list[str] = []
         self.durations: dict[str, float] = {}
-        self.compared: Comparison | None = None
+        self.compared: ResultsComparison | None = None
         self.conditions: list[str] = []  # of the last run, where they were others
         self._unjudged = 0  # items of the catalog that passed without a verdict
         self._basis = ""  # what the run was cut by
@@ -72,7 +72,7 @@ class Recorder:
             self.compared = found if settings.shard is None else replace(found, vanished=())
             if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        cut = self._note_cut(session)
+        cut = self._note_unfinished(session)
         if settings.json is None and settings.html is None:
             return
         from quarl_bench.report.results import build_results, write_results
@@ -99,7 +99,7 @@ class Recorder:
             self._lost = str(error)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
-    def _note_cut(self, session: pytest.Session) -> dict[str, bool]:
+    def _note_unfinished(self, session: pytest.Session) -> dict[str, bool]:
         """What results say of a run that ended early, and a note for the reader."""
         if session.exitstatus in FINISHED and not (session.shouldfail or session.shouldstop):
             return {}

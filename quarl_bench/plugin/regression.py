@@ -16,31 +16,28 @@ import pytest
 from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
 
 from quarl_bench.experiments.measurement_key import runtime_versions
-from quarl_bench.plugin.state import REGRESSION
+from quarl_bench.plugin.state import DATADIRS, REGRESSION
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement
 from quarl_bench.system.processor import read_processor
 
 if TYPE_CHECKING:
-    from pytest_datadir.plugin import LazyDataDir
-
     from quarl_bench.judging.claim import JudgedCase
 
 PROCESSOR = "processor"  # the column; files from before it count as another one's
-CHANCE = 3  # standard errors of a difference that chance is allowed
+CHANCE_ERRORS = 3  # standard errors of a difference that chance is allowed
 # SD of the agreement of int8 over five calibrations on other states, measured: BipedalWalker 0.09 (A2C) and 0.04 (PPO),
 # LunarLander 0.01. Continuous actions have to agree within 1% of their range.
 CALIBRATION = 0.09
-WHAT = {"mismatch": "policies or episodes", "versions": "library versions"}
+MISMATCHES = {"mismatch": "policies or episodes", "versions": "library versions"}
 DIGITS = "%#.9g"  # always with a decimal point, so that 500.0 stays a float and is compared with its tolerance
 
 
 class StoredNumbers(DataFrameRegressionFixture):
     """Compares a table with the one stored for the same case and profile, if that has the same identity."""
 
-    def __init__(
-        self, datadir: "LazyDataDir", original_datadir: Path, request: pytest.FixtureRequest, profile: str
-    ) -> None:
+    def __init__(self, request: pytest.FixtureRequest, profile: str) -> None:
+        datadir, original_datadir = map(request.getfixturevalue, DATADIRS)
         super().__init__(datadir, original_datadir, request)
         self._profile = profile
         self._identity: tuple[str, ...] = ()
@@ -60,22 +57,22 @@ class StoredNumbers(DataFrameRegressionFixture):
         stored = self.original_datadir / f"{basename}.csv"
         again = option("force_regen") or option("regen_all")
         if not stored.exists() and not again:
-            self._say("no-baseline")
+            self._note_state("no-baseline")
             return
         if PROCESSOR in frame and stored.exists() and not again:
             before = pd.read_csv(stored)
             self._elsewhere = PROCESSOR not in before or list(before[PROCESSOR]) != list(frame[PROCESSOR])
             frame = frame.drop(columns=PROCESSOR) if self._elsewhere else frame
-        self._say("moved")  # until the comparison says otherwise
+        self._note_state("moved")  # until the comparison says otherwise
         super().check(frame, basename=basename)
         if option("regen_all"):
-            self._say("same")
+            self._note_state("same")
 
     def _tolerances(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> dict[str, Any]:
         """How far each column may be from `expected`; isclose takes one tolerance per line as well."""
         raise NotImplementedError
 
-    def _say(self, state: str) -> None:
+    def _note_state(self, state: str) -> None:
         self.request.node.stash[REGRESSION] = state
 
     def _dump_fn(self, data_object: Any, filename: Path) -> None:
@@ -93,14 +90,14 @@ class StoredNumbers(DataFrameRegressionFixture):
         elif self._differs(obtained, expected, self._versions):
             other = "versions"
         if other and self.request.config.getoption("force_regen"):
-            raise AssertionError(f"{expected_filename.name}: stored numbers are of other {WHAT[other]}")
+            raise AssertionError(f"{expected_filename.name}: stored numbers are of other {MISMATCHES[other]}")
         if other:
-            self._say(other)
+            self._note_state(other)
             return
         self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
         self._tolerances_dict = self._tolerances(obtained, expected)
         super()._check_fn(obtained_filename, expected_filename)
-        self._say("same")
+        self._note_state("same")
 
     @staticmethod
     def _differs(obtained: pd.DataFrame, expected: pd.DataFrame, columns: Iterable[str]) -> bool:
@@ -127,17 +124,17 @@ class MetricsRegression(StoredNumbers):
         judged: JudgedCase = self.request.getfixturevalue("case")
         scheme = Scheme.parse(judged.case.scheme)
         calibrated = scheme.integer and scheme.calibrated
-        return tolerate(obtained, expected, elsewhere=self._elsewhere, calibrated=calibrated)
+        return find_tolerances(obtained, expected, elsewhere=self._elsewhere, calibrated=calibrated)
 
 
-def tolerate(
+def find_tolerances(
     obtained: pd.DataFrame, expected: pd.DataFrame, *, elsewhere: bool, calibrated: bool = False
 ) -> dict[str, Any]:
     """How far each column may be from the stored one, as `isclose` has it; `elsewhere` is on another processor."""
     error, other = (frame["return_se"].to_numpy(dtype=np.float64) for frame in (expected, obtained))
-    allowed = CHANCE if elsewhere else 1
+    allowed = CHANCE_ERRORS if elsewhere else 1
     error = allowed * np.hypot(error, other) if elsewhere else error
-    agreement = CHANCE * 2**0.5 * CALIBRATION if elsewhere and calibrated else 0.02 * allowed
+    agreement = CHANCE_ERRORS * 2**0.5 * CALIBRATION if elsewhere and calibrated else 0.02 * allowed
     return {
         "return_mean": {"rtol": 1e-9, "atol": error},
         # A standard error, the mean length of an episode and the states in which agreement is counted move with the

@@ -1,9 +1,11 @@
 """What the options of one run say, in built-in types, so that workers get them."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,13 @@ PATH_OPTIONS = (
     "--quarl-html",
     "--quarl-compare",
 )
-NEAR = 0.8  # how alike two names are that are taken for one, by difflib's ratio
+CHANGE_NUMBERS = ("profile", "train", "episodes", "games", "policies", "strict")  # settings
+NAME_SIMILARITY = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the options of one run say."""
+    """The options of one run after their checks, with the profile's values where none was given."""
 
     profile: str
     train: str
@@ -55,14 +58,7 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """What changes numbers, for the results file."""
-        return {
-            "profile": self.profile,
-            "train": self.train,
-            "episodes": self.episodes,
-            "games": self.games,
-            "policies": self.policies,
-            "strict": self.strict,
-        }
+        return {name: getattr(self, name) for name in CHANGE_NUMBERS}
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -125,6 +121,15 @@ def _refuse_misread_paths(config: pytest.Config) -> None:
             raise pytest.UsageError(f"pytest took {path} for its rootdir; write {option}={path}, with an equals sign")
 
 
+@contextlib.contextmanager
+def _as_usage_error(option: str = "") -> Iterator[None]:
+    """What a user can mend ends pytest before it collects, in one line."""
+    try:
+        yield
+    except QuarlError as error:
+        raise pytest.UsageError(f"{option}{error}") from error
+
+
 def _choose(config: pytest.Config, name: str) -> Any:
     """The command line's value, else the ini file's, else None."""
     dest = f"quarl_{name}"
@@ -151,10 +156,8 @@ def _choose_file(config: pytest.Config, name: str) -> Path | None:
     path = Path(chosen).absolute()
     if not path.parent.is_dir():
         raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
-    try:
+    with _as_usage_error(f"--quarl-{name}: "):
         return open_file(path)
-    except QuarlError as error:
-        raise pytest.UsageError(f"--quarl-{name}: {error}") from error
 
 
 def _find_zoo(config: pytest.Config) -> Path | None:
@@ -175,10 +178,8 @@ def _find_boards(config: pytest.Config) -> Path | None:
         return None
     from quarl_bench.boards.board import read_boards
 
-    try:
+    with _as_usage_error():
         read_boards(Path(chosen))
-    except QuarlError as error:
-        raise pytest.UsageError(str(error)) from error
     return Path(chosen).absolute()
 
 
@@ -192,7 +193,7 @@ def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...
         import difflib  # a misspelling is rare, and the plugin starts with every run of pytest
 
         for name in names:
-            near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NEAR)
+            near = [] if name in extras else difflib.get_close_matches(name, extras, 1, NAME_SIMILARITY)
             if near:
                 raise pytest.UsageError(f"--quarl-require {name}: no extra; did you mean {near[0]}?")
         return names
@@ -212,10 +213,8 @@ def _find_results(config: pytest.Config) -> Path | None:
         return None
     from quarl_bench.report.documents import read_results
 
-    try:
+    with _as_usage_error("--quarl-compare: "):
         read_results(Path(chosen))
-    except QuarlError as error:
-        raise pytest.UsageError(f"--quarl-compare: {error}") from error
     return Path(chosen).absolute()
 
 
@@ -224,7 +223,5 @@ def _find_cache(config: pytest.Config) -> Path:
     chosen = _choose_place(config, "cache_dir")
     if chosen is None:
         return default_cache()
-    try:
+    with _as_usage_error("--quarl-cache-dir: "):
         return open_folder(Path(chosen).absolute())
-    except QuarlError as error:
-        raise pytest.UsageError(f"--quarl-cache-dir: {error}") from error

@@ -22,7 +22,7 @@ def pick_shard(items: Sequence[pytest.Item], shard: tuple[int, int], durations: 
     }
 
 
-def name_basis(items: Sequence[pytest.Item], durations: Mapping[str, float]) -> str:
+def hash_selection(items: Sequence[pytest.Item], durations: Mapping[str, float]) -> str:
     """What a run was cut by: parts that differ in it leave items out, or run them twice."""
     text = json.dumps([sorted(item.nodeid for item in items), sorted(durations.items())])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -26,7 +26,7 @@ class ClipCounter:
         return self.clipped / self.seen if self.seen else 0.0
 
     def as_dict(self) -> dict[str, float]:
-        """The same in built-in types."""
+        """Values clipped, values seen and the share of them, in built-in types for JSON."""
         return {"clipped": self.clipped, "seen": self.seen, "share": self.share}
 
     def describe(self) -> str:
@@ -41,7 +41,7 @@ class CountingTransform(ObservationTransform):
     counter: ClipCounter = field(default_factory=ClipCounter)
 
     def apply(self, observations: NDArray[Any]) -> Floats:
-        """As ObservationTransform does."""
+        """Transform as ObservationTransform does, and count the values that normalisation clipped."""
         inputs = super().apply(observations)
         if self.normalization is not None:
             self.counter.seen += inputs.size

@@ -44,7 +44,7 @@ class ActionHead:
 
     @property
     def discrete(self) -> bool:
-        """True when actions are indices."""
+        """Whether actions are indices from 0 (argmax of the outputs) and not vectors."""
         return self.kind is HeadKind.ARGMAX
 
     def check_outputs(self, outputs: int) -> None:

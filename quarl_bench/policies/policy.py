@@ -29,7 +29,7 @@ class Forward(Protocol):
 
     @property
     def outputs(self) -> int:
-        """Width of the output."""
+        """Values that the net gives for one observation, before the head turns them into an action."""
 
     def forward(self, x: Floats) -> Floats:
         """Outputs (n, outputs) for inputs (n, *input_shape)."""
@@ -59,7 +59,7 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class PolicyNet(Policy):
-    """The portable form: fp32 weights."""
+    """The portable form: the observation transform, a net of fp32 weights, and the action head."""
 
     net: Net
 

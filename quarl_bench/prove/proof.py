@@ -19,7 +19,7 @@ GOLDEN = "integer"
 
 
 @dataclass(frozen=True)
-class Row:
+class ExecutorResult:
     """What one executor did, or the `reason` why it did not run. `divergence`: where it first left the golden model."""
 
     executor: str
@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Recorder(Policy):
+class RecordingPolicy(Policy):
     """A policy that remembers what it saw and did, call by call: the states of all running episodes, in order."""
 
     calls: list[tuple[Observations, NDArray[Any]]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Recorder(Policy):
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class RecordedEpisodes:
     """Recorded episodes and their returns."""
 
     calls: list[tuple[Observations, NDArray[Any]]]
@@ -67,7 +67,7 @@ class Played:
 
     @property
     def actions(self) -> int:
-        """How many actions were taken."""
+        """Actions that were taken over all calls, one an observation."""
         return sum(len(actions) for _, actions in self.calls)
 
 
@@ -77,7 +77,7 @@ class IrreproducibleError(SpecError):
 
 def prove(
     subject: ProofSubject, environment: Environment, seeds: Sequence[int], names: Sequence[str] | None = None
-) -> Iterator[Row]:
+) -> Iterator[ExecutorResult]:
     """A row for each executor, or each of `names`; the golden model's comes first, whether it is asked for or not."""
     golden, row = _play(GOLDEN, subject, environment, seeds, None)
     yield row
@@ -89,20 +89,20 @@ def prove(
         except IrreproducibleError:
             raise
         except QuarlError as error:
-            yield Row(name, reason=str(error))
+            yield ExecutorResult(name, reason=str(error))
 
 
 def _play(
-    name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: Played | None
-) -> tuple[Played, Row]:
+    name: str, subject: ProofSubject, environment: Environment, seeds: Sequence[int], golden: RecordedEpisodes | None
+) -> tuple[RecordedEpisodes, ExecutorResult]:
     with ExitStack() as stack:
         execution = list_executors()[name](subject, stack)
         policy = execution.policy
-        recorder = Recorder(policy.transform, policy.net, policy.head)
+        recorder = RecordingPolicy(policy.transform, policy.net, policy.head)
         returns = roll_out(recorder, environment, seeds).returns
-        played = Played(recorder.calls, returns)
+        played = RecordedEpisodes(recorder.calls, returns)
         divergence = "" if golden is None else find_divergence(golden, played, subject, execution)
-        return played, Row(
+        return played, ExecutorResult(
             executor=name,
             how=execution.how,
             sha256=played.sha256,
@@ -114,7 +114,9 @@ def _play(
         )
 
 
-def find_divergence(golden: Played, played: Played, subject: ProofSubject, execution: Execution) -> str:
+def find_divergence(
+    golden: RecordedEpisodes, played: RecordedEpisodes, subject: ProofSubject, execution: Execution
+) -> str:
     """The first action that is not the golden model's, and where in the net it began; empty when there is none."""
     for step, ((states, expected), (others, got)) in enumerate(zip(golden.calls, played.calls, strict=False)):
         if not np.array_equal(states, others):  # the actions before were equal

@@ -37,7 +37,7 @@ PROGRAMS = (
 )
 SECONDS = 600.0  # for a compiler
 ANSWER = 60.0  # for one inference
-LOOK = 1.0  # seconds between two looks at whether the emulator still runs
+POLL_SECONDS = 1.0  # seconds between two looks at whether the emulator still runs
 
 
 class ServedRunner:
@@ -60,7 +60,7 @@ class ServedRunner:
         answer, size = b"", self.output.dtype.itemsize * int(np.prod(self.output.shape))
         deadline = time.monotonic() + ANSWER
         while len(answer) < size:
-            if select.select([self._from], [], [], LOOK)[0]:
+            if select.select([self._from], [], [], POLL_SECONDS)[0]:
                 answer += os.read(self._from, size - len(answer))
             elif self._process.poll() is not None:
                 raise BoardError(f"{self.kernel}: it ended with exit code {self._process.returncode}; export again")

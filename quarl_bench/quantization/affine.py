@@ -43,7 +43,7 @@ class IntegerFormat:
 
     @property
     def levels(self) -> int:
-        """How many integers there are."""
+        """The number of integers of the format: 256 for 8 bits, 255 with a narrow range."""
         return self.maximum - self.minimum + 1
 
 
@@ -71,7 +71,7 @@ class Affine:
 
 
 def round_steps(x: Doubles, rounding: Rounding) -> Doubles:
-    """Whole numbers, still as float64."""
+    """Round to whole numbers by `rounding` (nearest is half to even); the result stays float64."""
     return np.floor(x) if rounding is Rounding.FLOOR else np.rint(x)
 
 

@@ -80,7 +80,7 @@ class Quantizer(nn.Module):
 
     @torch.no_grad()
     def freeze(self, format: ActivationFormat) -> None:
-        """Round to `format` from now on."""
+        """Fix scale and zero_point to those of `format`; later forwards observe nothing."""
         low, high = format.format.minimum - format.zero_point, format.format.maximum - format.zero_point
         self.running_format.copy_(torch.tensor([float(format.scale), low, high, format.zero_point]))
 
@@ -137,7 +137,7 @@ class AwareLinear(_Affine, nn.Linear):
     """A Linear layer whose numbers are rounded once frozen."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(n, outputs) of (n, inputs)."""
+        """Map (n, inputs) to (n, outputs) with rounded weights, and round activations where quantizers are set."""
         y = nn.functional.linear(x if self.before is None else self.before(x), *self.rounded())
         return y if self.after is None else self.after(y)
 
@@ -152,14 +152,14 @@ class AwareConv2d(_Affine, nn.Conv2d):
 
 
 class AwareReLU(nn.Module):
-    """A ReLU whose result is rounded."""
+    """A ReLU whose result passes through a fake quantizer, as activations of the integer net are rounded."""
 
     def __init__(self, *, follow: bool = False) -> None:
         super().__init__()
         self.after = Quantizer(follow=follow)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """max(x, 0), rounded."""
+        """Compute max(x, 0) and fake-quantize it; the shape stays."""
         result: torch.Tensor = self.after(torch.relu(x))
         return result
 

@@ -27,7 +27,7 @@ class AwarePath:
 
     @property
     def frozen(self) -> bool:
-        """Whether forwards are quantized."""
+        """Whether the quant_delay is over: scales are fixed, and forwards use rounded weights."""
         return bool(self.steps[0][0].running_weight_scale[0])
 
     @property
@@ -36,7 +36,7 @@ class AwarePath:
         return self.steps[0][0].follow
 
     def read_ranges(self) -> Ranges:
-        """What was watched so far."""
+        """The ranges that the quantizers observed so far, of the input and of every layer's output."""
         first = self.steps[0][0].before
         assert first is not None  # noqa: S101 (the first map is equipped so)
         return Ranges(first.read_range(), tuple(self._output(step).read_range() for step in self.steps))

@@ -26,7 +26,7 @@ class QuantizedNet:
 
     @property
     def outputs(self) -> int:
-        """Width of the last layer."""
+        """Values that the net gives for one observation."""
         return len(self.layers[-1].bias)
 
     @cached_property

@@ -35,17 +35,17 @@ class IntegerNet:
     def from_quantized(
         cls, net: QuantizedNet, requantization: Requantization = Requantization.FP32_RNE
     ) -> "IntegerNet":
-        """The integer execution of `net`."""
+        """The net that computes with the integers of `net` and no floats between its layers."""
         return cls(net.input_shape, net.input, net.layers, requantization)
 
     @property
     def outputs(self) -> int:
-        """Width of the last layer."""
+        """Values that the net gives for one observation."""
         return len(self.layers[-1].bias)
 
     @property
     def output(self) -> ActivationFormat:
-        """Format of the net's outputs."""
+        """Bits, scale and zero_point of the integers that the last layer gives."""
         return self.layers[-1].result
 
     def with_requantization(self, requantization: Requantization) -> "IntegerNet":

@@ -38,7 +38,7 @@ def find_bound(format: IntegerFormat) -> int:
     return max(-format.minimum, format.maximum)
 
 
-class _Chain(torch.autograd.Function):
+class _LearnedNetFunction(torch.autograd.Function):
     """Requantization, then affine maps on whole numbers with a requantization behind each, net by net."""
 
     @staticmethod
@@ -127,13 +127,13 @@ class _RoundWeight(torch.autograd.Function):
         return found, None
 
 
-def chain_integers(x: Tensor, formats: Sequence[IntegerFormat], first: Tensor, *rest: Tensor) -> Tensor:
+def run_integer_layers(x: Tensor, formats: Sequence[IntegerFormat], first: Tensor, *rest: Tensor) -> Tensor:
     """Whole numbers (nets, n, outputs) from real numbers (nets, n, inputs).
 
     `x` is multiplied by `first` (nets, 1, 1) and rounded into the first format. `rest` are, for every further format,
     integer weight (nets, outputs, inputs) and bias (nets, outputs) and the factor (nets, 1, 1) of its requantization.
     """
-    result: Tensor = _Chain.apply(x, formats, first, *rest)  # type: ignore[no-untyped-call]
+    result: Tensor = _LearnedNetFunction.apply(x, formats, first, *rest)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -166,12 +166,12 @@ class LearnedScale(nn.Module):
         return self.scale.abs().clamp_min(SMALLEST_SCALE) / find_bound(self.format)
 
     @property
-    def watches(self) -> bool:
+    def observes(self) -> bool:
         """Whether it is still too early to learn."""
         return int(self.seen) < WARM_UP
 
     @torch.no_grad()
-    def watch(self, x: Tensor) -> None:
+    def observe(self, x: Tensor) -> None:
         """Take the magnitudes of a batch (nets, n, width) into the average."""
         magnitudes = x.abs().flatten(1)
         rank = int(PERCENTILE / 100 * magnitudes.shape[1] + 0.5)
@@ -195,33 +195,33 @@ class LearnedNet(nn.Module):
         formats = [IntegerFormat(scheme.input_bits), *inner, IntegerFormat(scheme.output_bits)]
         self.scales = nn.ModuleList(LearnedScale(chosen, len(generators)) for chosen in formats)
 
-    def forward(self, x: Tensor, *, watch: bool = False) -> Tensor:
-        """Outputs (nets, n, outputs) of inputs (nets, n, inputs); `watch` while this is one of the first batches."""
+    def forward(self, x: Tensor, *, observe: bool = False) -> Tensor:
+        """Outputs (nets, n, outputs) of inputs (nets, n, inputs); `observe` while this is one of the first batches."""
         source, *rest = self._list_scales()
-        if watch and source.watches:
+        if observe and source.observes:
             self._observe(x)
         step, parts = source.step, [source.step.reciprocal()]
         for weight, bias, target in zip(self.layers[::2], self.layers[1::2], rest, strict=True):
             q_weight, weight_step = round_weight(weight, self.weight_format)
             product_step, step = step * weight_step, target.step
             parts += [q_weight, _round_bias(bias, product_step), product_step / step]
-        return chain_integers(x, [scale.format for scale in (source, *rest)], *parts) * step
+        return run_integer_layers(x, [scale.format for scale in (source, *rest)], *parts) * step
 
     @torch.no_grad()
     def _observe(self, x: Tensor) -> None:
         """Let every scale see what it is to cover, once those before it have."""
         source, *rest = self._list_scales()
-        source.watch(x)
+        source.observe(x)
         step = source.step
-        q = chain_integers(x, [source.format], step.reciprocal())
+        q = run_integer_layers(x, [source.format], step.reciprocal())
         for weight, bias, target in zip(self.layers[::2], self.layers[1::2], rest, strict=True):
             q_weight, weight_step = round_weight(weight, self.weight_format)
             product_step = step * weight_step
             sums = chain(q, (q_weight, _round_bias(bias, product_step)))
             values = sums * product_step
-            target.watch(values if target.format.signed else values.relu_())
+            target.observe(values if target.format.signed else values.relu_())
             step = target.step
-            q = chain_integers(sums, [target.format], product_step / step)
+            q = run_integer_layers(sums, [target.format], product_step / step)
 
     def _list_scales(self) -> list[LearnedScale]:
         """Of the input and of every layer's output."""
@@ -282,7 +282,7 @@ def quantize_after(net: Net, scheme: Scheme, inputs: Floats) -> QuantizedNet:
         generator = np.random.default_rng(0)
         for _ in range(WARM_UP):
             rows = generator.integers(len(inputs), size=BATCH)
-            learned(torch.from_numpy(inputs[rows])[None], watch=True)
+            learned(torch.from_numpy(inputs[rows])[None], observe=True)
     quantized = learned.export(0)
     for index, layer in enumerate(quantized.layers):
         if np.abs(layer.bias).max(initial=0) >= BIAS_LIMIT:

@@ -44,7 +44,7 @@ class LayerNorm:
     epsilon: float = 1e-5
 
     def apply(self, y: torch.Tensor) -> torch.Tensor:
-        """Normalized (n, outputs)."""
+        """Normalise each row of (n, outputs) to mean 0 and variance 1, then scale and shift it."""
         weight, bias = torch.from_numpy(self.weight), torch.from_numpy(self.bias)
         return torch.nn.functional.layer_norm(y, weight.shape, weight, bias, self.epsilon)
 
@@ -111,7 +111,7 @@ class Net:
 
     @property
     def outputs(self) -> int:
-        """Width of the last layer."""
+        """Values that the net gives for one observation."""
         return int(self.layers[-1].weight.shape[0])
 
     @property

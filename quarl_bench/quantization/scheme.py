@@ -26,7 +26,7 @@ from quarl_bench.errors import SpecError
 
 
 class Family(StrEnum):
-    """What a scheme quantizes."""
+    """Which numbers of a net a scheme quantizes, and when; the value is how its name starts."""
 
     FP32 = "fp32"  # nothing
     FP16 = "fp16"  # weights and biases, IEEE 754 binary16
@@ -182,7 +182,7 @@ class Scheme:
 
     @property
     def widest(self) -> int:
-        """Bits of the widest part."""
+        """The largest of the scheme's bit widths: of input, core and output."""
         return max(self.bit_width, self.input_bits, self.output_bits)
 
     @property

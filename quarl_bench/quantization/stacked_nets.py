@@ -37,7 +37,7 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: boo
     return plain.relu_() if relu else plain
 
 
-class _Chain(torch.autograd.Function):
+class _StackedNetFunction(torch.autograd.Function):
     """Affine maps with ReLUs between them."""
 
     @staticmethod
@@ -121,7 +121,7 @@ def chain(
     `parameters` are weight (nets, outputs, inputs) and bias (nets, outputs) of each layer; ReLUs stand between layers.
     `dtype` is that of the products; parameters, results and gradients are fp32.
     """
-    result: Tensor = _Chain.apply(x, beside, copies, dtype, *parameters)  # type: ignore[no-untyped-call]
+    result: Tensor = _StackedNetFunction.apply(x, beside, copies, dtype, *parameters)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -150,7 +150,7 @@ class StackedNet(nn.Module):
         layers = [draw_layer(i, o, generators) for i, o in pairwise(widths)]
         self.layers = nn.ParameterList([parameter for layer in layers for parameter in layer])
 
-    def forward(self, x: Tensor, *, watch: bool = False) -> Tensor:  # noqa: ARG002 (as LearnedNet)
+    def forward(self, x: Tensor, *, observe: bool = False) -> Tensor:  # noqa: ARG002 (as LearnedNet)
         """Outputs (nets, n, outputs) of inputs (nets, n, inputs)."""
         return chain(x, list(self.layers), dtype=self.dtype)
 

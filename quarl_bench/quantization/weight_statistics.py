@@ -33,7 +33,7 @@ class Spread:
 
     @property
     def range(self) -> float:
-        """Distance of the extremes."""
+        """The largest weight minus the smallest."""
         return self.high - self.low
 
 

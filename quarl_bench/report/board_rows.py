@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
-from quarl_bench.boards.timing import Comparison, Timing, count_since_boot
+from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.claim import JudgedCase
-from quarl_bench.report.rows import identify_case
+from quarl_bench.report.rows import identify_case, state_verdict
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.views.rows import Row
 
@@ -14,7 +14,7 @@ RANDOM_WEIGHTS = "random weights: timing only"
 
 
 def build_board_row(
-    judged: JudgedCase, compared: Comparison, verdict: Verdict, *, explanation: str, trained: bool
+    judged: JudgedCase, compared: BoardComparison, verdict: Verdict, *, explanation: str, trained: bool
 ) -> Row:
     """Everything about one case on one board, in built-in types. Times stand in it only when they are not void."""
     case = judged.case
@@ -41,19 +41,13 @@ def build_board_row(
         "sentence": judged.claim.says,
         "locus": judged.claim.where,
         "known": explanation if verdict.outcome is Outcome.REFUTED else "",
-        "verdict": str(verdict.outcome),
-        "estimate": verdict.estimate,
-        "interval": None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high],
-        "threshold": verdict.threshold,
-        "scope": verdict.scope,
-        "needed": verdict.needed,
+        **state_verdict(verdict),
         "caveats": notes,
-        "missing": [],
         "line": describe_ratio(compared, verdict),
     }
 
 
-def summarise_timing(compared: Comparison, timing: Timing) -> dict[str, Any]:
+def summarise_timing(compared: BoardComparison, timing: Timing) -> dict[str, Any]:
     """One artefact's golden check, times, memory over time, faults; built-in types only."""
     summary: dict[str, Any] = {"golden": asdict(timing.check), "void": bool(compared.faults)}
     if not timing.blocks:

@@ -37,7 +37,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultsComparison:
     """Rows of both runs, and the ids of rows that only one of them has."""
 
     changes: tuple[Change, ...]
@@ -54,12 +54,12 @@ class Comparison:
         return [asdict(change) | {"errors": _limit(change.errors)} for change in self.changes if _is_noteworthy(change)]
 
 
-def compare_rows(before: "Sequence[Row]", after: "Sequence[Row]") -> Comparison:
+def compare_rows(before: "Sequence[Row]", after: "Sequence[Row]") -> ResultsComparison:
     """Pair the rows of two runs by test and id; changed verdicts first, then by how far they moved."""
     old, new = ({(str(row["nodeid"]), str(row["id"])): row for row in rows} for rows in (before, after))
     changes = sorted((_compare(old[key], new[key]) for key in old.keys() & new.keys()), key=_rank)
     appeared, vanished = ([key[1] for key in sorted(keys)] for keys in (new.keys() - old, old.keys() - new))
-    return Comparison(tuple(changes), tuple(appeared), tuple(vanished))
+    return ResultsComparison(tuple(changes), tuple(appeared), tuple(vanished))
 
 
 def list_conditions(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
@@ -71,7 +71,7 @@ def list_conditions(before: dict[str, Any], after: dict[str, Any]) -> Iterator[s
             yield f"note: {key} of the last run were others: {', '.join(differing)}"
 
 
-def list_changes(found: Comparison, *, verbose: bool) -> Iterator[str]:
+def list_changes(found: ResultsComparison, *, verbose: bool) -> Iterator[str]:
     """Lines for the terminal: every changed verdict, noteworthy moves, and what only one run has."""
     moved = [change for change in found.changes if not change.changed and _is_noteworthy(change)]
     same = len(found.changes) - len(found.changed) - len(moved)
@@ -104,7 +104,7 @@ def _rank(change: Change) -> tuple[bool, float, str, str]:
 
 
 def _limit(errors: float | None) -> float | None:
-    """JSON knows no infinity."""
+    """None in place of infinity, which JSON does not know."""
     return None if errors in (None, float("inf")) else errors
 
 

@@ -12,7 +12,7 @@ from quarl_bench.report.results import SCHEMA_VERSION
 if TYPE_CHECKING:
     from quarl_bench.views.rows import Row
 
-ALIKE = ("commit", "settings")  # what parts of one run have in common
+SAME_IN_ALL_PARTS = ("commit", "settings")  # what parts of one run have in common
 
 
 def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
         if one.data == other.data:
             raise StoreError(f"{other.name}: the same results as {one.name}; name each part once")
     for document in documents[1:]:
-        for key in ALIKE:
+        for key in SAME_IN_ALL_PARTS:
             if document.data.get(key) != first.data.get(key):
                 raise StoreError(f"{document.name}: another {key} than {first.name}; merge the parts of one run")
     for document in documents:
@@ -43,11 +43,11 @@ def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "machine": _merge_machines([document.data.get("machine") or {} for document in documents]),
-        **{key: first.data.get(key) for key in ALIKE},
+        **{key: first.data.get(key) for key in SAME_IN_ALL_PARTS},
         "rows": rows,
         "durations": dict(sorted(durations.items())),
-        "skipped": [entry for entry in _unite(documents, "skipped") if entry["nodeid"] not in judged],
-        "notes": _unite(documents, "notes"),
+        "skipped": [entry for entry in _merge_lists(documents, "skipped") if entry["nodeid"] not in judged],
+        "notes": _merge_lists(documents, "notes"),
     }
 
 
@@ -94,7 +94,7 @@ def _merge_machines(machines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _unite(documents: Iterable[Document], name: str) -> list[Any]:
+def _merge_lists(documents: Iterable[Document], name: str) -> list[Any]:
     """Entries of all parts, each once, sorted."""
     found = {json.dumps(entry, sort_keys=True): entry for d in documents for entry in d.data.get(name, ())}
     return [found[key] for key in sorted(found)]

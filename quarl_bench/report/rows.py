@@ -105,7 +105,7 @@ def summarise(measurement: Measurement) -> Row:
 
 
 def state_verdict(verdict: Verdict) -> Row:
-    """What a row says of its verdict."""
+    """The keys of a row that come from its verdict: outcome, estimate, interval, threshold, and the line to print."""
     interval = None if verdict.low is None or verdict.high is None else [verdict.low, verdict.high]
     return {
         "verdict": str(verdict.outcome),

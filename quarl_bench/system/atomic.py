@@ -15,7 +15,7 @@ from pathlib import Path
 
 from quarl_bench.errors import StoreError
 
-ABANDONED = 24 * 3600.0  # seconds
+ABANDONED_SECONDS = 24 * 3600.0  # seconds
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 
@@ -29,7 +29,7 @@ def new_folder(target: Path, *holds: str) -> Iterator[Path]:
     """
     check_replaceable(target, *holds)
     with _one_line_for("folder", target):
-        place = _follow(target)
+        place = _resolve_link(target)
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(place)
         work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
@@ -58,7 +58,7 @@ def write_file(target: Path, content: str | bytes) -> None:
     """
     data = content.encode() if isinstance(content, str) else content
     with _one_line_for("file", target):
-        place = _follow(target)
+        place = _resolve_link(target)
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
         try:
@@ -73,7 +73,7 @@ def write_file(target: Path, content: str | bytes) -> None:
             raise
 
 
-def _follow(target: Path) -> Path:
+def _resolve_link(target: Path) -> Path:
     """What is replaced: a link stays, and what it points to changes."""
     return Path(os.path.realpath(target)) if target.is_symlink() else target
 
@@ -108,7 +108,7 @@ def remove_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def hold_run(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path) -> Iterator[None]:
     """Keep what grows in `folder` to this process while the block lasts; a killed process lets go of it.
 
     Raises StoreError when another process holds it, or where a lock cannot be made.
@@ -148,7 +148,7 @@ def _remove_leftovers(target: Path) -> None:
     """Hidden folders of killed processes; a living one does not take so long between two writes."""
     for folder in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with contextlib.suppress(OSError):  # another process may remove it at the same moment
-            if time.time() - folder.stat().st_mtime > ABANDONED:
+            if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

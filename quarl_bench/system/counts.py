@@ -9,7 +9,7 @@ MOST_SEED = 2**32 - 1  # of NumPy's generators
 
 
 def read_natural(text: str, most: int = MOST) -> int:
-    """A whole number of at least 0."""
+    """A whole number from 0 to `most`; argparse reports signs, fractions and what is larger."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     if len(text) > len(str(MOST_SEED)) or int(text) > most:  # Python refuses to read thousands of digits
@@ -18,12 +18,12 @@ def read_natural(text: str, most: int = MOST) -> int:
 
 
 def read_positive(text: str, most: int = MOST) -> int:
-    """A whole number above 0."""
+    """A whole number from 1 to `most`; argparse reports anything else."""
     if not text.isdecimal() or not text.strip("0"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return read_natural(text, most)
 
 
 def read_episodes(text: str) -> int:
-    """How many episodes score a policy."""
+    """The episodes that score a policy: a whole number from 1 to MOST_EPISODES."""
     return read_positive(text, MOST_EPISODES)

@@ -7,7 +7,7 @@ from pathlib import Path
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.policies.storage.folder import Stored, load_stored, save_stored
 from quarl_bench.spec import PolicySpec
-from quarl_bench.system.atomic import hold_run, remove_folder
+from quarl_bench.system.atomic import lock_run, remove_folder
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3.aware import is_frozen
 from quarl_bench.training.sb3.run import TrainingOptions, TrainingRun, close_environments
@@ -24,7 +24,7 @@ def train_policy(
     options = options or TrainingOptions()
     check_unfinished(checkpoint, options)
     run = TrainingRun.start(spec, recipe, checkpoint, options)
-    with hold_run(checkpoint):
+    with lock_run(checkpoint):
         model, callback = run.learn()
         curve = callback.curve
         if recipe.scheme and not is_frozen(model):
@@ -54,16 +54,16 @@ def train_schemes(
     for unfinished in (trunk, *checkpoints.values()):
         check_unfinished(unfinished, options)
     kept = {
-        scheme: keep_policy(arm, recipes[scheme].sha256, folder / arm.name)
+        scheme: load_finished_policy(arm, recipes[scheme].sha256, folder / arm.name)
         for scheme, arm in arms.items()
         if options.resume and (folder / arm.name).exists()
     }
     waiting = [scheme for scheme in arms if scheme not in kept]
     new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
-    with hold_run(trunk):
+    with lock_run(trunk):
         if new:
             first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
-            _branch(TrainingRun.start(spec, first, trunk, options), new)
+            _train_shared_steps(TrainingRun.start(spec, first, trunk, options), new)
         remove_folder(trunk)
     resumed = replace(options, resume=True)
     for scheme, arm in arms.items():
@@ -73,7 +73,7 @@ def train_schemes(
             yield arm, train_policy(arm, recipes[scheme], folder / arm.name, checkpoints[scheme], resumed)
 
 
-def keep_policy(spec: PolicySpec, recipe: str, folder: Path) -> Stored:
+def load_finished_policy(spec: PolicySpec, recipe: str, folder: Path) -> Stored:
     """The finished policy in `folder`; StoreError where it has another seed, or another recipe than of this hash."""
     stored = load_stored(folder)
     if (stored.metadata.get("recipe", {}).get("sha256"), stored.metadata.get("seed")) != (recipe, spec.seed):
@@ -87,7 +87,7 @@ def check_unfinished(checkpoint: Path, options: TrainingOptions) -> None:
         raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
 
 
-def _branch(trunk: TrainingRun, recipes: Mapping[Path, Recipe]) -> None:
+def _train_shared_steps(trunk: TrainingRun, recipes: Mapping[Path, Recipe]) -> None:
     """Train up to the delay and copy what stands there to the checkpoints of the recipes."""
     model, _ = trunk.learn(until=trunk.recipe.quant_delay)
     close_environments(model)  # it took another step to stop

@@ -26,5 +26,5 @@ class Panel:
     band: MeanPoint | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Built-in types only."""
+        """The panel's fields in built-in types, as JSON carries them."""
         return asdict(self)

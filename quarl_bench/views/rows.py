@@ -23,10 +23,6 @@ class Rows:
         rows = self._claims.get(claim, ())
         return [row for row in rows if all(str(row.get(key, "")) == value for key, value in cell.items())]
 
-    def name_claims(self) -> set[str]:
-        """The ids of all claims there are rows of."""
-        return set(self._claims)
-
 
 def list_notes(found: Rows, *claims: str, task: str = "") -> Iterator[str]:
     """What rows of `claims` say, about `task` if one is named: their notes begin with it."""

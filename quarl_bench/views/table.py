@@ -6,7 +6,7 @@ from typing import Any
 
 from quarl_bench.views.rows import Row
 
-OPEN = "not run"
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from quarl_bench.actorq import breakdown as clocks
 from quarl_bench.actorq.acting.actor import Behaviour, play
 from quarl_bench.actorq.acting.exploration import (
-    Noise,
-    choose_rung,
+    CorrelatedNoise,
+    choose_exploration,
     diverge_gaussian,
     diverge_greedy,
     diverge_softmax,
@@ -271,7 +271,7 @@ def test_the_trace_is_that_of_the_paper(length, seed):
     ahead = np.where(goes_on, np.append(values[1:], 0), rng.normal(size=length))
     discounts = np.where(goes_on | (rng.random(length) < 0.5), 0.9, 0.0)
     arguments = (ratios, rewards, discounts, values, ahead, goes_on.astype(float))
-    found = losses.find_trace(*(torch.from_numpy(argument)[None] for argument in arguments))
+    found = losses.find_v_trace(*(torch.from_numpy(argument)[None] for argument in arguments))
     for ours, slow in zip(found, trace_slowly(*arguments), strict=True):
         np.testing.assert_allclose(ours[0].numpy(), slow, atol=1e-12)
 
@@ -314,19 +314,19 @@ def test_the_projection_is_that_of_the_paper(count, reward, discount, seed):
 
 def test_double_targets_use_the_online_choice_and_the_target_value():
     online, target = torch.tensor([[1.0, 2.0]]), torch.tensor([[10.0, 3.0]])
-    goal = losses.find_double_goal(torch.tensor([1.0]), torch.tensor([0.5]), online, target)
+    goal = losses.find_double_q_targets(torch.tensor([1.0]), torch.tensor([0.5]), online, target)
     assert goal.item() == 1 + 0.5 * 3
 
 
 def test_the_ladder_spans_its_ends():
-    rungs = [choose_rung((0.02, 0.2), i, 5) for i in range(5)]
+    rungs = [choose_exploration((0.02, 0.2), i, 5) for i in range(5)]
     assert rungs[0] == pytest.approx(0.02)
     assert rungs[-1] == pytest.approx(0.2)
-    assert choose_rung((0.02, 0.2), 0, 1) == pytest.approx(np.sqrt(0.02 * 0.2)) == pytest.approx(rungs[2])
+    assert choose_exploration((0.02, 0.2), 0, 1) == pytest.approx(np.sqrt(0.02 * 0.2)) == pytest.approx(rungs[2])
 
 
 def test_noise_has_unit_variance_and_its_correlation():
-    noise = Noise(2000, 0.9, np.random.default_rng(0))
+    noise = CorrelatedNoise(2000, 0.9, np.random.default_rng(0))
     first, second = noise.draw(), noise.draw()
     assert first.std() == pytest.approx(1, abs=0.06)
     assert np.corrcoef(first, second)[0, 1] == pytest.approx(0.9, abs=0.03)
@@ -515,7 +515,7 @@ def test_a_small_run_of_threads(algo, environment, precision, tmp_path):
     assert [p["steps"] for p in scored["curve"]] == sorted(p["steps"] for p in scored["curve"])
     assert set(scored["scores"]) == ({"fp32", "int8"} if precision == "int8" else {"fp32"})
     assert (tmp_path / "policy" / "manifest.json").exists()
-    acting = clocks.add_up([clocks.Breakdown.from_dict(r["breakdown"]) for r in reports], clocks.ACTING)
+    acting = clocks.sum_breakdowns([clocks.Breakdown.from_dict(r["breakdown"]) for r in reports], clocks.ACTING)
     record = {"settings": chosen.as_dict(), "acting": acting.as_dict(), "server": found, "deaths": 0} | report | scored
     base = record | {"settings": record["settings"] | {"precision": "fp32"}}
     (row, other) = compare_runs([json.loads(json.dumps(record)), json.loads(json.dumps(base))])

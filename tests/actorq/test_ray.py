@@ -79,7 +79,7 @@ def test_an_address_that_nobody_answers(address):
 @pytest.mark.needs("actorq")
 def test_an_address_where_something_else_listens(tmp_path, capsys, monkeypatch):
     """It accepts and says nothing: the worst case for a client that waits."""
-    assert engine.KNOCK_SECONDS + engine.HEALTH_SECONDS < 18
+    assert engine.CONNECT_SECONDS + engine.HEALTH_SECONDS < 18
     monkeypatch.setattr(engine, "HEALTH_SECONDS", 4.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = []

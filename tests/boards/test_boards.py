@@ -23,7 +23,7 @@ from quarl_bench.boards import session
 from quarl_bench.boards.board import LOCAL, THIS_MACHINE, Board, find_board, read_boards
 from quarl_bench.boards.session import find_runner, open_session
 from quarl_bench.boards.speedup import judge_growth
-from quarl_bench.boards.timing import Comparison, Timing, TimingPlan, find_faults
+from quarl_bench.boards.timing import BoardComparison, Timing, TimingPlan, find_faults
 from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
 from quarl_bench.policies.storage.fp32 import save_policy
@@ -278,7 +278,7 @@ def test_a_second_run_is_told_who_has_the_board(board, tmp_path):
 
 
 def test_processes_of_one_run_wait_for_each_other(board, monkeypatch):
-    monkeypatch.setattr(session, "PATIENCE", 0.05)
+    monkeypatch.setattr(session, "RETRY_SECONDS", 0.05)
     with open_session(board, run="one") as first:
         begin = time.monotonic()
         expect_one_line(board, "in use", run="one", wait=0.2)
@@ -475,7 +475,7 @@ def test_a_bad_state_makes_the_timing_void(before, after, block, fault):
 @given(st.lists(st.floats(1e2, 1e9), min_size=2, max_size=6), st.floats(0.1, 20))
 def test_the_ratio_of_paired_blocks_has_an_interval_around_it(times, factor):
     slow, fast = (Timing(CHECK, tuple(make_block(t / f) for t in times)) for f in (1.0, factor))
-    compared = Comparison(PI, STATE, STATE, slow, fast)
+    compared = BoardComparison(PI, STATE, STATE, slow, fast)
     estimate, low, high = compared.find_speedup()
     blind = compared.find_step() / 2 * (1 / slow.find_ns("p50") + 1 / fast.find_ns("p50"))
     assert estimate == pytest.approx(factor)
@@ -489,7 +489,7 @@ def make_comparison(parameters, ratio, *, spread=0.01, others=0.0):
     check = replace(CHECK, parameters=parameters)
     wobble = [1 - spread, 1 + spread, 1.0, 1.0]
     slow = Timing(check, tuple(make_block(1000.0 * ratio * w, others=others) for w in wobble))
-    return Comparison(PI, STATE, STATE, slow, Timing(check, tuple(make_block() for _ in wobble)))
+    return BoardComparison(PI, STATE, STATE, slow, Timing(check, tuple(make_block() for _ in wobble)))
 
 
 @pytest.mark.parametrize(

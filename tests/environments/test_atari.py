@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 
 from quarl_bench.environments import atari
-from quarl_bench.environments.atari import FRAME_LIMIT, SKIP, SUFFIX, Game, Pool, count_noops
+from quarl_bench.environments.atari import FRAME_LIMIT, SKIP, SUFFIX, Game, GamePool, count_noops
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingExtra
 from quarl_bench.evaluation import episodes
@@ -154,7 +154,7 @@ def test_a_missing_extra_is_named(module: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_pool_lends_a_game_to_one_borrower_at_a_time() -> None:
-    pool = Pool()
+    pool = GamePool()
     first, second = pool.borrow("Pong" + SUFFIX, 2)
     assert first is not second
     pool.give_back("Pong" + SUFFIX, [first])
@@ -193,7 +193,7 @@ def paying(monkeypatch: pytest.MonkeyPatch) -> None:
     load = atari.load_emulator
     monkeypatch.setattr(atari, "load_emulator", lambda id_: Paying(load(id_)))
     for borrower in (episodes, vector):
-        monkeypatch.setattr(borrower, "GAMES", Pool())
+        monkeypatch.setattr(borrower, "GAMES", GamePool())
 
 
 @pytest.mark.parametrize("slug", ["breakout", "mspacman"])
@@ -226,7 +226,7 @@ def test_training_reports_the_rewards_between_lives(paying: None) -> None:
 
 
 def test_an_episode_ends_where_leaving_a_life_ends_the_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episodes, "GAMES", Pool())
+    monkeypatch.setattr(episodes, "GAMES", GamePool())
     played = GameEpisodes(find_environment("breakout"), [SEED])
     actions = draw_actions(played._games[0], 300)
 

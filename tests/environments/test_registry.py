@@ -15,7 +15,7 @@ from gymnasium.wrappers import FlattenObservation
 from quarl_bench.environments import registry as environments
 from quarl_bench.environments.registry import (
     Environment,
-    Pool,
+    EnvironmentPool,
     find_environment,
     identify_environment,
     make_environment,
@@ -92,9 +92,9 @@ def test_made_and_stepped_without_a_word(
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvironmentPool]:
     """An empty pool in the place of the process's."""
-    empty = Pool()
+    empty = EnvironmentPool()
     monkeypatch.setattr("quarl_bench.evaluation.episodes.ENVIRONMENTS", empty)
     yield empty
     empty.borrow(Environment("cartpole", "CartPole-v1"), 0)  # closes whatever idles
@@ -110,7 +110,7 @@ def make_twin(environment: Environment) -> gymnasium.Env[Any, Any]:
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*Box observation space:UserWarning")  # the twin's checker on DMC's infinities
 @pytest.mark.parametrize("slug", [*BULLET, *DMC, "hopperv4", "antv5"])
-def test_episodes_are_those_of_gymnasium(slug: str, pool: Pool, find_made) -> None:
+def test_episodes_are_those_of_gymnasium(slug: str, pool: EnvironmentPool, find_made) -> None:
     """In an environment that played before, too: the second time all of them may come from the pool."""
     environment = find_made(slug)
     seeds = [3, 4, 5]
@@ -140,7 +140,7 @@ def test_episodes_are_those_of_gymnasium(slug: str, pool: Pool, find_made) -> No
         twin.close()
 
 
-def test_only_the_last_task_idles_and_only_what_a_reset_makes_new(pool: Pool, find_made) -> None:
+def test_only_the_last_task_idles_and_only_what_a_reset_makes_new(pool: EnvironmentPool, find_made) -> None:
     hopper, cheetah, bullet = map(find_made, ("hopperv4", "halfcheetahv4", "hopperbullet"))
     made = pool.borrow(hopper, 2)
     pool.give_back(hopper, made)

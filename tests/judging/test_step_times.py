@@ -26,10 +26,10 @@ from quarl_bench.training.sb3.matmul_times import LeanLinear, list_kernels, mult
 from quarl_bench.training.sb3.step_times import (
     CONTENDERS,
     LEAN,
-    QUIET,
+    MAX_OTHER_CORES,
     StepPlan,
     StepTimes,
-    make_contender,
+    make_timed_model,
     measure_step_times,
 )
 from tests.support.rows import ROWS
@@ -99,7 +99,7 @@ def test_the_trend_over_sizes(gains, rises, exceeds):
 
 
 def test_void_times_decide_nothing():
-    times = make_step_times((0.8, 1.0, 1.6), others=2 * QUIET)
+    times = make_step_times((0.8, 1.0, 1.6), others=2 * MAX_OTHER_CORES)
     for verdict in (
         judge_step_time(times, "ponga", "bf16", 1.1, opposite=True),
         judge_trend(times, ["ponga", "pongc"], "bf16", 1.0),
@@ -134,7 +134,7 @@ def test_the_linear_layer_in_onednn_is_the_linear_layer():
 @pytest.mark.parametrize("size", ["a", "c"])
 def test_contenders_are_the_same_network(size):
     images = DummyVecEnv([lambda: FakeImageEnv(6, 84, 84, 4, discrete=True, channel_first=True)])
-    models = {name: make_contender(size, name, 32, images, "cpu") for name in CONTENDERS["cpu"]}
+    models = {name: make_timed_model(size, name, 32, images, "cpu") for name in CONTENDERS["cpu"]}
     states = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (16, 4, 84, 84), np.uint8))
     found = {}
     for name, model in models.items():

@@ -14,7 +14,7 @@ from quarl_bench.boards.speedup import (
     judge_size,
     judge_speed,
 )
-from quarl_bench.boards.timing import Comparison, Timing, TimingPlan
+from quarl_bench.boards.timing import BoardComparison, Timing, TimingPlan
 from quarl_bench.errors import SpecError
 from quarl_bench.papers.quarl.navigation import HIDDEN, find_random_policy
 from quarl_bench.plugin.board_fixtures import find_plan
@@ -163,7 +163,7 @@ def compare(fp32, int8, **state):
     blocks = [tuple(make_block(ns * (1 + 0.01 * (k % 2))) for k in range(4)) for ns in (fp32, int8)]
     checks = (replace(CHECK, scheme="fp32", bytes=40_000, parameters=10_000), replace(CHECK, bytes=10_000))
     first, second = (Timing(check, found) for check, found in zip(checks, blocks, strict=True))
-    return Comparison(PI, STATE, replace(STATE, **state), first, second)
+    return BoardComparison(PI, STATE, replace(STATE, **state), first, second)
 
 
 @pytest.mark.parametrize(

@@ -454,9 +454,9 @@ class TestOtherProcessors:
         import pandas as pd
 
         obtained, expected = pd.DataFrame([{"return_se": error}]), pd.DataFrame([stored])
-        from quarl_bench.plugin.regression import tolerate
+        from quarl_bench.plugin.regression import find_tolerances
 
-        allowed = tolerate(obtained, expected, elsewhere=elsewhere, calibrated=calibrated)[column]
+        allowed = find_tolerances(obtained, expected, elsewhere=elsewhere, calibrated=calibrated)[column]
         return bool(np.isclose([value], [stored[column]], **allowed).all())
 
     @pytest.mark.parametrize(

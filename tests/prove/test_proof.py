@@ -22,7 +22,7 @@ from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.prove import executors
 from quarl_bench.prove.aware import AwareNet
 from quarl_bench.prove.executors import OTHERS, Execution, ProofSubject, open_golden
-from quarl_bench.prove.proof import Played, prove
+from quarl_bench.prove.proof import RecordedEpisodes, prove
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.ptq import quantize_net
@@ -115,7 +115,8 @@ def test_a_changed_weight_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, 
 def test_the_sign_of_zero_is_no_other_action() -> None:
     states = np.zeros((2, 1), np.float32)
     golden, other, less = (
-        Played([(states, np.array(actions, np.float32))], np.zeros(1)) for actions in ([0, 1], [-0.0, 1], [0, 2])
+        RecordedEpisodes([(states, np.array(actions, np.float32))], np.zeros(1))
+        for actions in ([0, 1], [-0.0, 1], [0, 2])
     )
     assert golden.sha256 == other.sha256 != less.sha256
 

@@ -20,10 +20,10 @@ from quarl_bench.quantization.learned import (
     WARM_UP,
     LearnedNet,
     LearnedScale,
-    chain_integers,
     find_bound,
     quantize_after,
     round_weight,
+    run_integer_layers,
 )
 from quarl_bench.quantization.net import Activation, LayerNorm, Net
 from quarl_bench.quantization.ptq import quantize_net
@@ -102,7 +102,7 @@ def test_rounding_is_equation_1(bits, signed, scale, seed):
     integers = IntegerFormat(bits, signed=signed)
     step = np.float32(scale) / np.float32(find_bound(integers))
     x = normal(np.random.default_rng(seed), 1, 50, 4, spread=scale)
-    found = chain_integers(torch.from_numpy(x), [integers], 1 / torch.tensor([[[step]]])).numpy()
+    found = run_integer_layers(torch.from_numpy(x), [integers], 1 / torch.tensor([[[step]]])).numpy()
     ratio = x * (np.float32(1) / step)
     assert np.array_equal(found, np.clip(np.rint(ratio), integers.minimum, integers.maximum))
     inside = (ratio >= integers.minimum) & (ratio <= integers.maximum)
@@ -113,7 +113,7 @@ def test_gradients_are_straight_through_and_the_scales_too():
     """d QDQ / d x is 1 inside and 0 where it clips; d QDQ / d s is (q - x / step) / q_s, and q / q_s where it clips."""
     scale = LearnedScale(IntegerFormat(3), 1)
     x = torch.tensor([[[-9.0, -0.9, -0.1, 0.4, 0.8, 9.0]]], requires_grad=True)
-    q = chain_integers(x, [scale.format], 1 / scale.step)
+    q = run_integer_layers(x, [scale.format], 1 / scale.step)
     (q * scale.step).sum().backward()
     assert q.flatten().tolist() == [-4, -4, 0, 2, 3, 3]
     assert x.grad.flatten().tolist() == pytest.approx([0, 1, 1, 1, 1, 0])
@@ -164,21 +164,21 @@ def test_gradients_of_a_whole_net_are_those_of_its_parts():
 
 def test_a_relu_passes_nothing_from_below():
     x = torch.tensor([[[-0.3, -5.0, 0.3, 2.2]]], requires_grad=True)
-    chain_integers(x, [IntegerFormat(2, signed=False)], torch.ones(1, 1, 1)).sum().backward()
+    run_integer_layers(x, [IntegerFormat(2, signed=False)], torch.ones(1, 1, 1)).sum().backward()
     assert x.grad.flatten().tolist() == [0, 0, 1, 1]
 
 
 def test_scales_watch_a_moving_percentile_then_learn():
     scale = LearnedScale(IntegerFormat(8), 2)
     first, second = torch.linspace(0, 1, 400_001).repeat(2, 1, 1), torch.full((2, 1, 400_001), 3.0)
-    scale.watch(first)
+    scale.observe(first)
     assert scale.scale.flatten().tolist() == pytest.approx([0.99999] * 2, abs=1e-6)  # four values lie above
-    scale.watch(second)
+    scale.observe(second)
     assert scale.scale.flatten().tolist() == pytest.approx([0.99999 + MOMENTUM * (3 - 0.99999)] * 2)
     net = make_learned("i8c3o8", batches=WARM_UP)
     before = [s.scale.detach().clone() for s in net.scales]
     with torch.no_grad():
-        net(100 * torch.randn(2, 256, 11), watch=True)
+        net(100 * torch.randn(2, 256, 11), observe=True)
     assert all(torch.equal(s.scale, then) for s, then in zip(net.scales, before, strict=True))
     net(torch.randn(2, 256, 11)).square().sum().backward()
     assert all(float(s.scale.grad.abs().min()) > 0 for s in net.scales)

@@ -14,10 +14,10 @@ from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.html import render_report
 from quarl_bench.report.page.memory import draw_memory, view_memory
 from quarl_bench.report.page.plots import Bins, Curve, Point, draw_bits, draw_weights, render_png, render_svg
-from quarl_bench.report.page.row_views import MOST, WIDTH, view_claims, view_failures, view_plots, view_rows
+from quarl_bench.report.page.row_views import LARGEST_DISTANCE, WIDTH, view_claims, view_failures, view_plots, view_rows
 from quarl_bench.report.page.tables import view_tables
 from quarl_bench.report.unjudged import list_unjudged
-from quarl_bench.views.table import OPEN
+from quarl_bench.views.table import NOT_RUN
 from tests.support.inner import run_inside
 from tests.support.rows import ROWS, SWEEP, WEIGHTS, make_document, make_row
 
@@ -120,11 +120,11 @@ def test_the_papers_tables_stand_beside_ours():
     lines = {line[0]: line[1:] for line in tables["QuaRL, Table 2"].lines}
     assert lines["ppo cartpole"][:6] == ("500", "500", "500", "200", "", "198")
     assert lines["ppo cartpole"][-2:] == ("supported", "")
-    assert lines["dqn breakout"][:4] == ("214", "217", "78", OPEN)
+    assert lines["dqn breakout"][:4] == ("214", "217", "78", NOT_RUN)
     assert lines["dqn mean error"][1:3] == ("-0.88%", "8.60%")  # the paper's last row
     assert tables["QuaRL, Table 3"].lines[0][1:4] == ("214", "63.55%", "-1.40%")
     assert tables["QuaRL, Table 5"].lines[2][3] == "1.62x"
-    assert tables["LQCC, Table 6"].lines[0] == ("antv4", "5,000 ± 1,700", "5,100 ± 900", OPEN, OPEN)
+    assert tables["LQCC, Table 6"].lines[0] == ("antv4", "5,000 ± 1,700", "5,100 ± 900", NOT_RUN, NOT_RUN)
     assert view_tables([make_row("w8", 0.99, "supported", claim="quantizable")]) == ()
 
 
@@ -191,8 +191,8 @@ def test_bars_share_a_scale_and_stay_inside():
     good, bad = bars["ppo-cartpole-w8"], bars["ppo-cartpole-w2"]
     assert good.threshold == bad.threshold
     assert good.threshold < good.estimate < good.high <= WIDTH
-    assert 0 <= bad.low == bad.estimate < bad.threshold  # further than MOST away: cut off
-    assert ROWS[1]["threshold"] - ROWS[1]["interval"][1] > MOST
+    assert 0 <= bad.low == bad.estimate < bad.threshold  # further than LARGEST_DISTANCE away: cut off
+    assert ROWS[1]["threshold"] - ROWS[1]["interval"][1] > LARGEST_DISTANCE
 
 
 def test_plots_show_returns_and_only_intervals_that_are_theirs():

@@ -1,36 +1,35 @@
 """The lines of the terminal section, from rows alone."""
 
 from quarl_bench.report.terminal import list_lines, list_skips, star_rows
+from tests.support import rows
 
 
 def make_row(name, verdict="supported", p_values=(0.5, 0.5), **changes):
-    return {
-        "nodeid": f"t[{name}]", "id": name, "kind": "case", "claim": "c", "verdict": verdict, "known": "", "line": "l",
-        "interval": [0.9, 1.0], "regression": "same", "paper": None, "missing": [], "caveats": ["a caveat"],
-        "reference": {"mean": 2.0}, "measured": {"mean": 1.0}, "source": "measured", "p_values": list(p_values),
-    } | changes  # fmt: skip
+    own = {"nodeid": f"t[{name}]", "id": name, "claim": "c", "line": "l", "paper": None, "caveats": ["a caveat"]}
+    returns = {"reference": {"mean": 2.0}, "measured": {"mean": 1.0}, "p_values": list(p_values)}
+    return rows.make_row("w8", 0.95, verdict, **own | returns | changes)
 
 
 def test_one_line_per_claim_and_more_on_request():
-    rows = [make_row("a"), make_row("b", "refuted", known="why"), make_row("d", claim="e")]
-    short = list(list_lines(rows, verbose=False))
+    found = [make_row("a"), make_row("b", "refuted", known="why"), make_row("d", claim="e")]
+    short = list(list_lines(found, verbose=False))
     assert short == ["c: 2 cases: 1 refuted, 1 supported; worst b (known) l", "e: 1 case: 1 supported; worst d l"]
-    long = "\n".join(list_lines(rows, verbose=True))
+    long = "\n".join(list_lines(found, verbose=True))
     assert "known: why" in long
     assert "return 2 -> 1 (measured)" in long
     assert "note: a caveat" in long
 
 
 def test_unexpected_refutations_and_moved_numbers_are_always_told():
-    rows = [make_row("a", "refuted"), make_row("b", regression="moved")]
-    assert any(line.startswith("  a:") for line in list_lines(rows, verbose=False))
-    assert any("regression: moved" in line for line in list_lines(rows, verbose=False))
+    found = [make_row("a", "refuted"), make_row("b", regression="moved")]
+    assert any(line.startswith("  a:") for line in list_lines(found, verbose=False))
+    assert any("regression: moved" in line for line in list_lines(found, verbose=False))
 
 
 def test_stars_are_for_what_survives_many_looks():
-    rows = [make_row(f"x{i}", p_values=(0.04, 0.96)) for i in range(20)]
-    assert star_rows([*rows, make_row("strong", p_values=(1e-5, 1.0))]) == {("t[strong]", "strong")}
-    assert star_rows([make_row("strong", p_values=(1.0, 1e-5)), *rows]) == {("t[strong]", "strong")}
+    found = [make_row(f"x{i}", p_values=(0.04, 0.96)) for i in range(20)]
+    assert star_rows([*found, make_row("strong", p_values=(1e-5, 1.0))]) == {("t[strong]", "strong")}
+    assert star_rows([make_row("strong", p_values=(1.0, 1e-5)), *found]) == {("t[strong]", "strong")}
     twins = [make_row(name, nodeid="t", p_values=values) for name, values in (("a", (1e-5, 1.0)), ("b", (0.4, 0.6)))]
     assert star_rows(twins) == {("t", "a")}
     assert star_rows([]) == set()

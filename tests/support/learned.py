@@ -12,5 +12,5 @@ def make_learned(scheme, widths=(11, 32, 32, 3), nets=2, batches=3, spread=1.0):
     torch.manual_seed(0)
     with torch.no_grad():
         for _ in range(batches):
-            net(spread * torch.randn(nets, 256, widths[0]), watch=True)
+            net(spread * torch.randn(nets, 256, widths[0]), observe=True)
     return net

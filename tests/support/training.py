@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from quarl_bench.errors import Interrupted
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.spec import PolicySpec
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3 import checkpoints
 from quarl_bench.training.sb3 import run as rl_run
-from quarl_bench.training.sb3.run import Interrupted, TrainingOptions
+from quarl_bench.training.sb3.run import TrainingOptions
 from quarl_bench.training.schemes import train_policy
 
 ON_POLICY = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "learning_rate": "lin_0.001"}

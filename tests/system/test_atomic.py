@@ -14,7 +14,7 @@ import pytest
 
 from quarl_bench.errors import StoreError
 from quarl_bench.system import atomic
-from quarl_bench.system.atomic import hold_run, new_folder, open_folder, remove_folder, write_file
+from quarl_bench.system.atomic import lock_run, new_folder, open_folder, remove_folder, write_file
 from tests.support.places import ROOT
 
 MARK = "mark"  # the file that tells a folder of this kind from any other
@@ -36,7 +36,7 @@ with new_folder(target, MARK) as work:
     (work / "whole").write_text("x")
 """
 HOLD = """
-with hold_run(target):
+with lock_run(target):
     hang()
 """
 
@@ -47,7 +47,7 @@ def kill_during(code: str, target: Path, meanwhile: Callable[[], None] = lambda:
         import os, sys, time
         from pathlib import Path
         from quarl_bench.system import atomic
-        from quarl_bench.system.atomic import hold_run, new_folder, write_file
+        from quarl_bench.system.atomic import lock_run, new_folder, write_file
         target, MARK = Path({str(target)!r}), {MARK!r}
         def hang(*_):
             print("here", flush=True)
@@ -81,7 +81,7 @@ def write_folder(target: Path, name: str) -> None:
 
 
 def hold(target: Path) -> None:
-    with hold_run(target):
+    with lock_run(target):
         pytest.fail("held")
 
 
@@ -266,7 +266,7 @@ def test_an_unfinished_run_belongs_to_one_process(tmp_path: Path) -> None:
             hold(target)
 
     kill_during(HOLD, target, hold_too)
-    with hold_run(target):  # a killed process lets go
+    with lock_run(target):  # a killed process lets go
         hold_too()
         target.touch()
     assert names_in(target.parent) == ["run"]

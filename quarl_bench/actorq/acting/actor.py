@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.actorq.acting.exploration import Noise, choose_rung, draw
+from quarl_bench.actorq.acting.exploration import CorrelatedNoise, choose_exploration, draw
 from quarl_bench.actorq.acting.inference import RUNTIMES
 from quarl_bench.actorq.acting.task import ActorTask, Player
 from quarl_bench.actorq.breakdown import ACTING, Stopwatch
@@ -16,8 +16,8 @@ from quarl_bench.actorq.message import Broadcast, Bytes, build, decompress, dese
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.quantization.net import Floats
 
-PROBE = 16  # states of a chunk in which learner and actor are compared
-NEVER = -1  # the version before the first broadcast
+COMPARED_STATES = 16  # states of a chunk in which learner and actor are compared
+NO_VERSION = -1  # the version before the first broadcast
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Chunk:
 
 
 class Ports(Protocol):
-    """An actor's two connections."""
+    """How an actor reaches its learner: it pulls weights from there and sends transitions there."""
 
     def count_steps(self) -> int:
         """Environment steps of all actors so far: where an actor that replaces another goes on exploring."""
@@ -58,20 +58,20 @@ class Behaviour:
         self, settings: RunSettings, task: ActorTask, actor: int, generator: np.random.Generator, begun: int = 0
     ) -> None:
         self._task, self._generator, self._drawn = task, generator, settings.log_probs
-        self.rung = choose_rung(settings.exploration, actor, settings.actors)
+        self.rung = choose_exploration(settings.exploration, actor, settings.actors)
         self._anneal = settings.anneal / settings.actors
         self._steps = max(begun - settings.warmup, 0) / settings.actors  # all is random before
-        self._noise = Noise(task.outputs, settings.correlation, generator)
+        self._noise = CorrelatedNoise(task.outputs, settings.correlation, generator)
         self._inference = RUNTIMES[settings.runtime]()
         self._broadcast: Broadcast | None = None
 
     @property
     def version(self) -> int:
         """Which broadcast the actor's weights are from, counted from 0."""
-        return NEVER if self._broadcast is None else self._broadcast.version
+        return NO_VERSION if self._broadcast is None else self._broadcast.version
 
     def load(self, broadcast: Broadcast) -> None:
-        """Act by these weights from now on."""
+        """Replace the actor's net by the one of `broadcast`; called whenever a pull brought newer weights."""
         self._inference.load(broadcast)
         self._broadcast = broadcast
 
@@ -126,14 +126,14 @@ def play(
     steps = sent = pulls = counted = 0
     watch, base = Stopwatch(ACTING), time.process_time()
     while limit is None or steps < limit:
-        if steps % settings.update_period == 0 or behaviour.version == NEVER:
+        if steps % settings.update_period == 0 or behaviour.version == NO_VERSION:
             message = ports.pull(behaviour.version)
             watch.lap("pull")
             if message is not None:
-                if behaviour.version == NEVER:  # what went before was random, and is not counted
+                if behaviour.version == NO_VERSION:  # what went before was random, and is not counted
                     watch, counted = Stopwatch(ACTING), steps
                 pulls += 1
-                take_over(behaviour, message, watch)
+                load_message(behaviour, message, watch)
         observation = player.observation
         outputs = behaviour.infer(observation)
         watch.lap("inference")
@@ -146,7 +146,7 @@ def play(
         assembler.add(observation, action, reward, after, terminated=terminated, log_prob=log_prob)
         if over:
             assembler.end(after)
-        if outputs is not None and len(states) < PROBE:
+        if outputs is not None and len(states) < COMPARED_STATES:
             states.append(observation)
             greedy.append(preferred)
         if len(assembler) >= settings.chunk:
@@ -170,7 +170,7 @@ def play(
     return {"breakdown": watch.read(steps - counted).as_dict(), "cpu": time.process_time() - base, "pulls": pulls}
 
 
-def take_over(behaviour: Behaviour, message: Bytes, watch: Stopwatch) -> None:
+def load_message(behaviour: Behaviour, message: Bytes, watch: Stopwatch) -> None:
     """From the bytes of a broadcast to new weights."""
     plain = decompress(message)
     watch.lap("decompress")

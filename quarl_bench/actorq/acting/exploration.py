@@ -6,14 +6,14 @@ from numpy.typing import NDArray
 from quarl_bench.quantization.net import Floats
 
 
-def choose_rung(ends: tuple[float, float], actor: int, actors: int) -> float:
+def choose_exploration(ends: tuple[float, float], actor: int, actors: int) -> float:
     """The rung of one of `actors`, evenly spaced in logarithm between the ends; the middle one for a single actor."""
     low, high = ends
     share = 0.5 if actors == 1 else actor / (actors - 1)
     return float(low ** (1 - share) * high**share)
 
 
-class Noise:
+class CorrelatedNoise:
     """Gaussian noise of standard deviation 1 that keeps `correlation` from step to step (0: white)."""
 
     def __init__(self, size: int, correlation: float, generator: np.random.Generator) -> None:
@@ -22,7 +22,7 @@ class Noise:
         self._value = generator.standard_normal(size)
 
     def draw(self) -> NDArray[np.float64]:
-        """The next value (size,)."""
+        """Advance the process by one environment step and return its value (size,), one number an action dimension."""
         self._value = self._keep * self._value + self._fresh * self._generator.standard_normal(len(self._value))
         return self._value
 

@@ -30,7 +30,7 @@ class LiteRTInference:
     """XNNPACK; every broadcast becomes a .tflite file, which the runtime packs for its kernels."""
 
     def load(self, broadcast: Broadcast) -> None:
-        """Write the file and start it."""
+        """Write the broadcast net as a LiteRT file, and load it into an interpreter that replaces the last one."""
         net = broadcast.net
         if isinstance(net, IntegerNet):
             self._net = DeployedNet(LiteRTRunner(write_integer_net(net)), net.input, net.output)
@@ -54,7 +54,9 @@ class TorchInference:
         modules: list[torch.nn.Module] = []
         for layer in net.widen().layers:
             linear = torch.nn.Linear(layer.weight.shape[1], layer.weight.shape[0])
-            linear.load_state_dict({"weight": _own(layer.weight), "bias": _own(layer.bias)}, assign=True)
+            linear.load_state_dict(
+                {"weight": _copy_to_tensor(layer.weight), "bias": _copy_to_tensor(layer.bias)}, assign=True
+            )
             modules += [linear, functions[layer.activation]]
         self._net = torch.nn.Sequential(*modules)
 
@@ -64,7 +66,7 @@ class TorchInference:
         return np.asarray(self._net(torch.from_numpy(x)).numpy())
 
 
-def _own(array: Floats) -> torch.Tensor:
+def _copy_to_tensor(array: Floats) -> torch.Tensor:
     return torch.from_numpy(array.copy())  # broadcasts are read-only memory
 
 

@@ -16,7 +16,7 @@ from quarl_bench.quantization.net import Floats
 
 @dataclass(frozen=True, eq=False)
 class ActorTask:
-    """What networks have to fit."""
+    """An environment as a learner sees it: the widths of observation and output, and how outputs become actions."""
 
     environment: Environment
     transform: ObservationTransform
@@ -25,7 +25,7 @@ class ActorTask:
 
     @property
     def inputs(self) -> int:
-        """Width of an observation."""
+        """Values of one observation as the net reads it, after the transform."""
         return int(self.transform.input_shape[0])
 
 
@@ -85,7 +85,7 @@ class Player:
         return after, float(reward), bool(terminated), over
 
     def close(self) -> None:
-        """Release the environment."""
+        """Close the gymnasium environment; the object plays no more after this."""
         self._bare.close()
 
     def _reset(self, seed: int | None) -> Floats:

@@ -16,8 +16,8 @@ from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.learning.losses import (
     average,
     find_cross_entropy,
-    find_double_goal,
-    find_trace,
+    find_double_q_targets,
+    find_v_trace,
     find_value_loss,
     make_atoms,
     project,
@@ -29,10 +29,10 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.net import Activation, Floats, Linear, Net
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
-LARGEST_GRADIENT = 40.0  # norm, as Acme's D4PG
-VALUE_GRADIENT = 10.0  # norm, as stable-baselines3's DQN
+D4PG_GRADIENT_LIMIT = 40.0  # norm, as Acme's D4PG
+DQN_GRADIENT_LIMIT = 10.0  # norm, as stable-baselines3's DQN
 TINY = 1e-8
-DRAWN_GRADIENT = 0.5  # norm, as stable-baselines3's A2C
+A2C_GRADIENT_LIMIT = 0.5  # norm, as stable-baselines3's A2C
 TARGET = "target_"  # before a network's name: the copy that follows it
 
 
@@ -42,7 +42,7 @@ class Agent(Protocol):
     updates: int
 
     def update(self, batch: Transitions) -> None:
-        """One gradient step of everything."""
+        """Take one gradient step of every network on `batch`; target networks are copied when it is time."""
 
     def export(self) -> PolicyNet:
         """The policy as it is now; its arrays are copies."""
@@ -51,7 +51,7 @@ class Agent(Protocol):
         """Everything that a checkpoint needs."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Load networks, optimizers and counters that `state` gave into this agent, in place."""
 
 
 def make_agent(settings: RunSettings, task: ActorTask) -> Agent:
@@ -60,7 +60,7 @@ def make_agent(settings: RunSettings, task: ActorTask) -> Agent:
     return AGENTS[settings.algo](settings, task)
 
 
-class _Learning:
+class _BaseAgent:
     """What both share: networks and optimizers by name, export and checkpoints."""
 
     networks: dict[str, nn.Module]
@@ -70,7 +70,7 @@ class _Learning:
         self.settings, self.task, self.updates = settings, task, 0
 
     def export(self) -> PolicyNet:
-        """The policy as it is now."""
+        """A copy of the policy's weights as a PolicyNet; PolicyError once a weight is not finite."""
         linears = [module for module in self.networks["policy"] if isinstance(module, nn.Linear)]  # type: ignore[attr-defined]
         hidden = [Activation(self.settings.activation)] * (len(linears) - 1)
         layers = [
@@ -88,17 +88,17 @@ class _Learning:
         return {name: part.state_dict() for name, part in parts.items()} | {"updates": self.updates}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Load networks, optimizers and counters that `state` gave into this agent, in place."""
         self.updates = state["updates"]
         for name, part in (self.networks | self.optimizers).items():
             part.load_state_dict(state[name])
 
-    def _look(self, batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
+    def _transform(self, batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
         """What the networks see before and behind each transition."""
         apply = self.task.transform.apply
         return torch.from_numpy(apply(batch.observations)), torch.from_numpy(apply(batch.next_observations))
 
-    def _follow(self) -> None:
+    def _finish_update(self) -> None:
         """Count an update, lower the rates, and copy into the target networks when it is time."""
         self.updates += 1
         left = max(1 - self.updates / self.settings.updates, 0.0) if self.settings.decay else 1.0
@@ -122,7 +122,7 @@ class _Learning:
         optimizer.step()
 
 
-class ValueAgent(_Learning):
+class DqnAgent(_BaseAgent):
     """DQN with double targets and n-step returns."""
 
     def __init__(self, settings: RunSettings, task: ActorTask) -> None:
@@ -133,17 +133,17 @@ class ValueAgent(_Learning):
 
     def update(self, batch: Transitions) -> None:
         """One gradient step of the Q-network on a batch of transitions."""
-        seen, after = self._look(batch)
+        seen, after = self._transform(batch)
         policy, target = self.networks["policy"], self.networks["target_policy"]
         with self._precision():
             with torch.no_grad():
-                goal = find_double_goal(*_ends(batch), policy(after).float(), target(after).float())
+                goal = find_double_q_targets(*_ends(batch), policy(after).float(), target(after).float())
             loss = find_value_loss(policy(seen).float(), torch.from_numpy(batch.actions), goal)
-        self._step("policy", loss, VALUE_GRADIENT)
-        self._follow()
+        self._step("policy", loss, DQN_GRADIENT_LIMIT)
+        self._finish_update()
 
 
-class ActorAgent(_Learning):
+class D4pgAgent(_BaseAgent):
     """D4PG (Barth-Maron et al. 2018): a deterministic policy and a distributional critic, n-step returns."""
 
     def __init__(self, settings: RunSettings, task: ActorTask) -> None:
@@ -157,22 +157,22 @@ class ActorAgent(_Learning):
 
     def update(self, batch: Transitions) -> None:
         """One gradient step of the critic, then one of the policy."""
-        seen, after = self._look(batch)
+        seen, after = self._transform(batch)
         nets = self.networks
         with self._precision():
             with torch.no_grad():
                 ahead = nets["target_critic"](torch.cat([after, nets["target_policy"](after).tanh()], 1)).float()
                 goal = project(ahead.softmax(1), *_ends(batch), self.atoms)
             logits = nets["critic"](torch.cat([seen, torch.from_numpy(batch.actions)], 1)).float()
-        self._step("critic", find_cross_entropy(logits, goal), LARGEST_GRADIENT)
+        self._step("critic", find_cross_entropy(logits, goal), D4PG_GRADIENT_LIMIT)
         with self._precision(), _frozen(nets["critic"]):
             logits = nets["critic"](torch.cat([seen, nets["policy"](seen).tanh()], 1)).float()
             loss = -average(logits, self.atoms).mean()
-            self._step("policy", loss, LARGEST_GRADIENT)
-        self._follow()
+            self._step("policy", loss, D4PG_GRADIENT_LIMIT)
+        self._finish_update()
 
 
-class DrawingAgent(_Learning):
+class A2cAgent(_BaseAgent):
     """Actor and critic of A2C, corrected by V-trace for actors that are other policies; batches are runs of steps."""
 
     def __init__(self, settings: RunSettings, task: ActorTask) -> None:
@@ -184,7 +184,7 @@ class DrawingAgent(_Learning):
 
     def update(self, batch: Transitions) -> None:
         """One gradient step of the critic, then one of the policy."""
-        seen, after = self._look(batch)
+        seen, after = self._transform(batch)
         # The critic counts in rewards of a whole horizon: values of 100 would take it thousands of steps to reach.
         horizon = 1 / (1 - self.settings.discount)
         with self._precision():
@@ -193,26 +193,26 @@ class DrawingAgent(_Learning):
         taken = log_probs.gather(1, torch.from_numpy(batch.actions)[:, None])[:, 0]
         ratios = taken.detach() - torch.from_numpy(batch.log_probs)
         rewards, discounts = _ends(batch)
-        goes_on = _follow_on(self._split(seen), self._split(after))
-        goals, advantages = find_trace(
+        goes_on = _find_continued(self._split(seen), self._split(after))
+        goals, advantages = find_v_trace(
             self._split(ratios), self._split(rewards), self._split(discounts),
             self._split(values.detach()), self._split(ahead.detach()), goes_on,
         )  # fmt: skip
         advantages = (advantages - advantages.mean()) / (advantages.std() + TINY)
-        self._step("critic", smooth_l1_loss(values, goals.flatten()), DRAWN_GRADIENT)
+        self._step("critic", smooth_l1_loss(values, goals.flatten()), A2C_GRADIENT_LIMIT)
         entropy = -(log_probs.exp() * log_probs).sum(1)
         gain = advantages.flatten() * taken + self.settings.entropy * entropy
-        self._step("policy", -gain.mean(), DRAWN_GRADIENT)
-        self._follow()
+        self._step("policy", -gain.mean(), A2C_GRADIENT_LIMIT)
+        self._finish_update()
 
     def _split(self, rows: torch.Tensor) -> torch.Tensor:
         return rows.view(-1, self.settings.chunk, *rows.shape[1:])
 
 
 AGENTS: dict[str, Callable[[RunSettings, ActorTask], Agent]] = {
-    "dqn": ValueAgent,
-    "d4pg": ActorAgent,
-    "a2c": DrawingAgent,
+    "dqn": DqnAgent,
+    "d4pg": D4pgAgent,
+    "a2c": A2cAgent,
 }
 
 
@@ -233,7 +233,7 @@ def make_critic(inputs: int, widths: tuple[int, ...], atoms: int) -> nn.Sequenti
     return nn.Sequential(*modules, nn.Linear(widths[-1], atoms))
 
 
-def _follow_on(seen: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+def _find_continued(seen: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Whether the next step (runs, steps) begins where this one ended; 0 behind an episode, and at the end of a run."""
     same = (seen[:, 1:] == after[:, :-1]).all(2)
     return torch.nn.functional.pad(same, (0, 1)).float()

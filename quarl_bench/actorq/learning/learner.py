@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.actorq.acting.actor import Chunk
-from quarl_bench.actorq.acting.exploration import choose_rung, diverge_gaussian, diverge_greedy, diverge_softmax
+from quarl_bench.actorq.acting.exploration import choose_exploration, diverge_gaussian, diverge_greedy, diverge_softmax
 from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.breakdown import LEARNING, Stopwatch
 from quarl_bench.actorq.learning.agents import act_greedily, make_agent
@@ -39,7 +39,7 @@ class Drift:
     kl: list[float] = field(default_factory=list)  # nats, per state
 
     def summarise(self) -> dict[str, float | None]:
-        """Means, and the worst staleness."""
+        """The mean of every measured list (None where nothing was measured), and the worst staleness in updates."""
         means = {name: float(np.mean(values)) if values else None for name, values in vars(self).items()}
         return means | {"longest_staleness": max(self.staleness, default=None)}
 
@@ -77,12 +77,12 @@ class Learner:
 
     def insert(self, chunk: Chunk) -> bool:
         """Take in a chunk, waiting while the learner is behind; False when the run is over."""
-        inserted = self.limiter.insert(len(chunk.transitions), lambda: self._take_in(chunk))
-        if not self._more():  # and nothing will come any more for which a learner could wait
+        inserted = self.limiter.insert(len(chunk.transitions), lambda: self._add_chunk(chunk))
+        if not self._has_work():  # and nothing will come any more for which a learner could wait
             self.limiter.close()
         return inserted and self.steps < self.settings.steps and not self._stopped
 
-    def _take_in(self, chunk: Chunk) -> None:
+    def _add_chunk(self, chunk: Chunk) -> None:
         with self._lock:
             if self._begin is None:
                 self._begin = time.perf_counter() - self.elapsed
@@ -102,7 +102,7 @@ class Learner:
         due = (self.steps // interval + 1) * interval
         if self.agent.updates:  # resumed
             self._broadcast()
-        while not self._stopped and self._more():
+        while not self._stopped and self._has_work():
             if not self.limiter.sample(settings.batch):
                 break
             self._watch.lap("idle")
@@ -115,7 +115,7 @@ class Learner:
             if self.agent.updates % settings.publish_period == 0:
                 self._broadcast()
             if self.steps >= due:
-                self._keep()
+                self._save_curve_point()
                 due = (self.steps // interval + 1) * interval
             if time.monotonic() - saved > SAVE_SECONDS:
                 self._save()
@@ -125,7 +125,7 @@ class Learner:
         if self._stopped:
             self._save()
         else:
-            self._keep()
+            self._save_curve_point()
         return self.report()
 
     def stop(self) -> None:
@@ -155,7 +155,7 @@ class Learner:
         """CPU seconds of learner and actors so far; those of a dead actor included."""
         return self._inherited + time.process_time() - self._own + sum(self._cpu.values())
 
-    def _more(self) -> bool:
+    def _has_work(self) -> bool:
         ratio = self.limiter.ratio
         return self.steps < self.settings.steps or ratio.may_sample(self.settings.batch)
 
@@ -186,7 +186,7 @@ class Learner:
             self.drift.kl.append(diverge_softmax(probe.greedy, logits))
             return
         ours = act_greedily(policy, probe.states)
-        rung = choose_rung(self.settings.exploration, probe.actor, self.settings.actors)
+        rung = choose_exploration(self.settings.exploration, probe.actor, self.settings.actors)
         if policy.head.discrete:
             self.drift.agreement.append(float((ours == probe.greedy).mean()))
             self.drift.kl.append(diverge_greedy(probe.greedy, ours, rung, self.task.outputs))
@@ -194,7 +194,7 @@ class Learner:
             self.drift.agreement.append(float((np.abs(ours - probe.greedy) <= 0.02).all(axis=1).mean()))
             self.drift.kl.append(diverge_gaussian(probe.greedy, ours, rung))
 
-    def _keep(self) -> None:
+    def _save_curve_point(self) -> None:
         """One policy for the evaluator, with what it had cost."""
         name = f"{len(self.curve):03d}"
         save_policy(self.agent.export(), self.folder / CURVE / name, {"steps": self.steps})

@@ -12,7 +12,7 @@ from typing import Self
 
 @dataclass
 class Ratio:
-    """The arithmetic, without waiting."""
+    """Counts inserts and samples, and says which of the two may go on; it never waits itself."""
 
     ratio: float  # samples per insert
     warmup: int  # inserts before the first sample

@@ -11,13 +11,13 @@ def find_value_loss(values: Tensor, actions: Tensor, goal: Tensor) -> Tensor:
     return smooth_l1_loss(values.gather(1, actions[:, None])[:, 0], goal)
 
 
-def find_double_goal(rewards: Tensor, discounts: Tensor, chosen_by: Tensor, valued_by: Tensor) -> Tensor:
+def find_double_q_targets(rewards: Tensor, discounts: Tensor, chosen_by: Tensor, valued_by: Tensor) -> Tensor:
     """(n,) rewards + discount * the target net's value of the online net's choice (van Hasselt et al. 2016)."""
     best = chosen_by.argmax(1, keepdim=True)
     return rewards + discounts * valued_by.gather(1, best)[:, 0]
 
 
-def find_trace(
+def find_v_trace(
     log_ratios: Tensor, rewards: Tensor, discounts: Tensor, values: Tensor, ahead: Tensor, goes_on: Tensor
 ) -> tuple[Tensor, Tensor]:
     """V-trace (Espeholt et al. 2018, equation 1): goals of the values, and advantages weighted for the gradient.

@@ -107,7 +107,7 @@ class Replay:
         return {name: column[: len(self)] for name, column in self._columns.items()}
 
     def restore(self, columns: dict[str, NDArray[Any]], count: int) -> None:
-        """Inverse of `state`."""
+        """Fill an empty buffer with the columns and the count of inserts that `state` gave."""
         self.add(Transitions(**columns))
         self.count = count
 

@@ -41,7 +41,7 @@ class Link:
             raise
 
     def close(self) -> None:
-        """Give the port back."""
+        """Close the serial port, so that another program can open it."""
         self._line.close()
 
     def run(self, q: Integers) -> tuple[Integers, Integers]:
@@ -96,7 +96,7 @@ class Link:
 
 
 def find_crc(data: bytes) -> int:
-    """CRC-8 of polynomial 0x07."""
+    """CRC-8 of polynomial 0x07, start 0, not reflected: the checksum behind every frame on the serial line."""
     crc = 0
     for byte in data:
         crc ^= byte

@@ -7,7 +7,7 @@ import numpy as np
 from quarl_bench.backends.fpga.rtl.stage import Stage
 from quarl_bench.quantization.affine import Integers
 
-TIES = 0.2  # share of the drawn inputs that aim at a threshold of the first layer
+NEAR_THRESHOLD = 0.2  # share of the drawn inputs that aim at a threshold of the first layer
 
 
 def draw_inputs(stages: Sequence[Stage], count: int, seed: int = 0) -> Integers:
@@ -16,13 +16,13 @@ def draw_inputs(stages: Sequence[Stage], count: int, seed: int = 0) -> Integers:
     extremes = [np.full(first.inputs, value) for value in (first.low, first.high, 0)]
     for sign in (1, -1):  # what drives a few neurons as far as they go
         extremes += [np.where(sign * row > 0, first.high, first.low) for row in first.weight[:8]]
-    ties = [_aim(first, rng) for _ in range(round(TIES * count))]
+    ties = [_draw_near_threshold(first, rng) for _ in range(round(NEAR_THRESHOLD * count))]
     drawn = rng.integers(first.low, first.high + 1, (count, first.inputs))
     every = np.concatenate([np.array(extremes), *([np.array(ties)] if ties else []), drawn])
     return np.asarray(every[:count], dtype=np.int64)
 
 
-def _aim(stage: Stage, rng: np.random.Generator) -> Integers:
+def _draw_near_threshold(stage: Stage, rng: np.random.Generator) -> Integers:
     """Random inputs, changed until one neuron's sum is a threshold, or one less; as near as its weights allow."""
     neuron = rng.integers(stage.outputs)
     weight = stage.weight[neuron].astype(np.int64)

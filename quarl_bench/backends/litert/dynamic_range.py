@@ -65,7 +65,7 @@ class DynamicNet:
 
     @property
     def outputs(self) -> int:
-        """Width of the last layer."""
+        """Values that the net gives for one observation."""
         return len(self.layers[-1].weight)
 
     def forward(self, x: Floats) -> Floats:

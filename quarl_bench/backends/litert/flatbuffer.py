@@ -142,7 +142,7 @@ def _storage_width(layer: QuantizedLayer) -> int:
 
 
 def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: list[Operands]) -> bytes:
-    graph = _Graph(integer=input_scales is not None)
+    graph = _TfliteGraph(integer=input_scales is not None)
     shape = input_shape
     source = first = graph.add_activation("input", shape, input_scales)
     scales = input_scales
@@ -172,7 +172,7 @@ def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: li
     return graph.finish(first, source)
 
 
-class _Graph:
+class _TfliteGraph:
     """A file under construction: tensors, operators and the buffers behind them."""
 
     def __init__(self, *, integer: bool) -> None:

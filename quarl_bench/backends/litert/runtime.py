@@ -48,7 +48,7 @@ def pack_model(model: Any) -> bytes:
 
 
 def runtime_version() -> str:
-    """Version of the installed runtime."""
+    """Version of the installed ai-edge-litert; MissingExtra when there is none."""
     return require_version(PACKAGE, EXTRA, PACKAGE)
 
 

@@ -29,7 +29,7 @@ def load_onnx() -> Any:
 def write_integer_model(net: IntegerNet) -> bytes:
     """The QDQ file of a net whose activations are unsigned; DeploymentError for what the form cannot express."""
     shapes, source = list_shapes(net), net.input
-    graph = _Graph(shapes, integer=True)
+    graph = _OnnxGraph(shapes, integer=True)
     for index, layer in enumerate(net.layers):
         graph.add_integer_layer(f"layers.{index}", layer, source, shapes[index])
         source = layer.result
@@ -37,9 +37,9 @@ def write_integer_model(net: IntegerNet) -> bytes:
 
 
 def write_float_model(net: Net) -> bytes:
-    """The file of a float32 net."""
+    """A float32 net as the bytes of an ONNX file, one operator a step, batch size left open."""
     shapes = list_shapes(net)
-    graph = _Graph(shapes, integer=False)
+    graph = _OnnxGraph(shapes, integer=False)
     for index, layer in enumerate(net.layers):
         name = f"layers.{index}"
         graph.flatten(layer.weight, shapes[index])
@@ -54,7 +54,7 @@ def write_float_model(net: Net) -> bytes:
     return graph.finish()
 
 
-class _Graph:
+class _OnnxGraph:
     """A file under construction; `last` names the activation that the next operator reads."""
 
     def __init__(self, shapes: list[tuple[int, ...]], *, integer: bool) -> None:

@@ -5,31 +5,30 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import STOPPING, read_seeds
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command, read_seeds
 from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import MOST_STEPS, read_episodes, read_positive
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
-    from quarl_bench.actorq.comparison import Row
+    from quarl_bench.actorq.comparison import RunComparison
     from quarl_bench.actorq.settings import RunSettings
 
-STOPPED = 3
 SWEPT = ("seed", "update_period", "actors", "precision")  # precisions side by side: a machine's load drifts
 
 
 def add_command(commands: Any) -> None:
-    """`actorq` and its options."""
-    command = add(commands, "actorq", run, "Train with quantized actors and a full-precision learner.",
-                  "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
+    """Add `quarl actorq`: lists of precisions, actors, periods and seeds, and the settings that all runs share."""
+    command = new_command(commands, "actorq", run,
+        "Train with quantized actors and a full-precision learner.",
+        "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
     command.add_argument("environment", help="environment, for example cartpole")
     command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
@@ -83,17 +82,13 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.actorq.comparison import compare_runs
 
     with needing("actorq", "ActorQ"):
-        from quarl_bench.training.sb3.run import Interrupted
+        import quarl_bench.training.sb3.run  # noqa: F401
 
     runs = _list_settings(options)
     open_folder(options.output)
     if options.plot:
         open_file(options.plot)
-    try:
-        records = [_train(options, settings) for settings in runs]
-    except Interrupted as reason:
-        say(str(reason))
-        return STOPPED
+    records = [_train(options, settings) for settings in runs]
     rows = compare_runs(records)
     if options.plot:
         _plot(options.plot, rows)
@@ -148,28 +143,14 @@ def _train(options: argparse.Namespace, settings: "RunSettings") -> dict[str, An
             progress=sys.stderr.isatty(),
             validation=options.episodes,
             test=options.test_episodes,
-            should_stop=_listen(),
+            should_stop=listen_for_stop(signal.SIGTERM, signal.SIGINT),
             note=say,
             metadata={"machine": describe_machine()},
         ),
     )
 
 
-def _listen() -> Callable[[], bool]:
-    """Whether the process was asked to end: by SIGTERM, or once from the keyboard."""
-    asked: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, note)
-    return lambda: bool(asked)
-
-
-def _describe(rows: "list[Row]") -> str:
+def _describe(rows: "list[RunComparison]") -> str:
     from quarl_bench.actorq.comparison import list_breakdown, list_summary
 
     loads = [row.record["load"] for row in rows]
@@ -181,7 +162,7 @@ def _describe(rows: "list[Row]") -> str:
     return "\n".join(lines)
 
 
-def _plot(path: Path, rows: "list[Row]") -> None:
+def _plot(path: Path, rows: "list[RunComparison]") -> None:
     from quarl_bench.actorq.comparison import name_run
     from quarl_bench.actorq.record import read_acting
     from quarl_bench.system.atomic import write_file

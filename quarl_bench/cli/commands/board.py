@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.printing import print_result, say
 
 if TYPE_CHECKING:
-    from quarl_bench.boards.timing import Comparison, State
+    from quarl_bench.boards.timing import BoardComparison, State
 
 DIFFERS, VOID = 1, 3
 EXIT_CODES = (
@@ -19,9 +19,10 @@ EXIT_CODES = (
 
 
 def add_command(commands: Any) -> None:
-    """`board` and its options."""
-    command = add(commands, "board", run, "Look at a board; check an artefact there, or time two of them in turns.",
-                  "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
+    """Add `quarl board`: a board's name, and none, one or two artefacts to run on it."""
+    command = new_command(commands, "board", run,
+        "Look at a board; check an artefact there, or time two of them in turns.",
+        "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(
         "artefacts", nargs="*", type=Path, metavar="ARTEFACT",
@@ -78,7 +79,7 @@ def _describe_state(state: "State") -> str:
     return "; ".join(details)
 
 
-def _list_lines(compared: "Comparison") -> list[str]:
+def _list_lines(compared: "BoardComparison") -> list[str]:
     from quarl_bench.boards.speedup import describe_timing, explain_speed
 
     lines = [str(timing.check) for timing in (compared.first, compared.second)]
@@ -88,7 +89,7 @@ def _list_lines(compared: "Comparison") -> list[str]:
     return [*lines, explain_speed(compared), *(f"VOID: {fault}" for fault in compared.faults)]
 
 
-def _summarise(compared: "Comparison") -> dict[str, Any]:
+def _summarise(compared: "BoardComparison") -> dict[str, Any]:
     from quarl_bench.report.board_rows import summarise_timing
 
     timings = [summarise_timing(compared, timing) for timing in (compared.first, compared.second)]

@@ -2,15 +2,13 @@
 
 import argparse
 import itertools
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.printing import collect, format_table, print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
@@ -29,12 +27,11 @@ EXIT_CODES = (
 
 
 def add_command(commands: Any) -> None:
-    """`check` and its options."""
-    command = add(commands, "check", run,
-                  "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
-                  "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
-    add_policy(command)
-    add_environment(command)
+    """Add `quarl check`: a policy, its environment, and how much of the return a scheme may lose."""
+    command = new_command(commands, "check", run,
+        "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
+        "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
+    add_task(command)
     command.add_argument(
         "--scheme", help="what the exit code is about. Default: int8, or w8 of nets that have no form in integers."
     )
@@ -53,9 +50,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, judge, price, recommend."""
-    from tqdm import tqdm
-
+    """Play every scheme, judge each against fp32, price the artefacts and print what to ship; return the exit code."""
     from quarl_bench.checking import answer as check
     from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths
@@ -78,13 +73,8 @@ def run(options: argparse.Namespace) -> int:
         _open_export(options.export, names)
     if options.html is not None:
         open_file(options.html)
-    lines = []
-    with tqdm(total=len(names), unit="scheme", file=sys.stderr, disable=None) as bar:
-        schemes = [*map(Scheme.parse, names)]
-        for line in check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor):
-            lines.append(line)
-            bar.set_postfix_str(line.scheme.name)
-            bar.update()
+    played = check.play_schemes(subject, [*map(Scheme.parse, names)], options.episodes, options.margin, options.floor)
+    lines = collect(played, len(names), "scheme", lambda line: line.scheme.name)
     chosen = check.choose_schemes(lines, asked.name)
     found = check.Answer(
         stored=stored,
@@ -111,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def describe_check(found: "Answer", name: str, asked: str) -> dict[str, Any]:
-    """The check as one JSON object."""
+    """All that `quarl check --json` prints, as one object; `quarl report` reads it back."""
     from quarl_bench.checking.answer import CONFIDENCE, LAYER_BITS, find_fewest, recommend
 
     fewest = find_fewest(found.lines)
@@ -140,7 +130,7 @@ def describe_check(found: "Answer", name: str, asked: str) -> dict[str, Any]:
 
 
 def print_check(found: "Answer") -> list[str]:
-    """The check as lines of text."""
+    """The lines that `quarl check` prints: the fp32 return, a line per scheme, costs, and what to ship."""
     from quarl_bench.checking.answer import CONFIDENCE, LAYER_BITS, find_fewest, recommend
     from quarl_bench.cli.printing import describe_returns
     from quarl_bench.evaluation.sensitivity import describe_sensitivity

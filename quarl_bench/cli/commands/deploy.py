@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 
@@ -16,11 +15,11 @@ STATES = 256  # from which the golden pairs are taken
 
 
 def add_command(commands: Any) -> None:
-    """`deploy` and its options."""
-    command = add(commands, "deploy", run, "Export a policy as an artefact and re-run its golden pairs.",
-                  "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
-    add_policy(command)
-    add_environment(command)
+    """Add `quarl deploy`: a policy, a scheme, a backend, and the folder of the artefact."""
+    command = new_command(commands, "deploy", run,
+        "Export a policy as an artefact and re-run its golden pairs.",
+        "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
+    add_task(command)
     command.add_argument(
         "--scheme",
         help="fp32, fp16, w2..w32, int<bits>, i<bits>c<bits>o<bits>ptq; of integers, litert runs int8 alone. Default: "

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import describe_returns, print_result
 from quarl_bench.system.counts import read_episodes, read_natural
@@ -22,11 +21,11 @@ STATES = 256  # from which an artefact's golden pairs are taken
 
 
 def add_command(commands: Any) -> None:
-    """`evaluate` and its options."""
-    command = add(commands, "evaluate", run, "Play a policy under a scheme, against its fp32 self.",
-                  "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
-    add_policy(command)
-    add_environment(command)
+    """Add `quarl evaluate`: a policy, a scheme, the number of episodes, and how actions are drawn."""
+    command = new_command(commands, "evaluate", run,
+        "Play a policy under a scheme, against its fp32 self.",
+        "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
+    add_task(command)
     command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8, i8c3o8ptq. Default: fp32.")
     command.add_argument(
         "--backend", metavar="NAME",

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy, read_clock, read_share
+from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_share
 from quarl_bench.cli.designs import list_resources, name_lanes, write_text
-from quarl_bench.cli.opening import open_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.opening import open_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder, write_file
@@ -34,15 +33,11 @@ RANDOM = "random:"  # begins the name of a published architecture, drawn with ra
 
 
 def add_command(commands: Any) -> None:
-    """`fpga` and its options."""
-    command = add(commands, "fpga", run, "Find the fastest design of a policy that an FPGA holds; simulate, size it.",
-                  "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
-    add_policy(command)
-    add_environment(command)
-    command.add_argument(
-        "--scheme",
-        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
-    )
+    """Add `quarl fpga`: a policy of integers, an FPGA and its clock, and which tools run on the design."""
+    command = new_command(commands, "fpga", run,
+        "Find the fastest design of a policy that an FPGA holds; simulate, size it.",
+        "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
+    add_integers(command)
     command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
     command.add_argument("--clock", default=100.0, type=read_clock, help="such as 100MHz. Default: 100MHz.")
     command.add_argument(
@@ -158,8 +153,6 @@ def _require_tools(options: argparse.Namespace) -> None:
 def _open_policy(options: argparse.Namespace) -> "tuple[IntegerPolicy, str]":
     """The integers, and where the weights are from."""
     from quarl_bench.papers.registry import find_paper
-    from quarl_bench.policies.policy import require_integer
-    from quarl_bench.quantization.scheme import Scheme
 
     name = str(options.policy)
     if name.startswith(RANDOM):
@@ -172,11 +165,8 @@ def _open_policy(options: argparse.Namespace) -> "tuple[IntegerPolicy, str]":
         refuse_other_scheme(options, own)
         _refuse_given(options, f"holds integers of {own}, which are not calibrated again", ("environment",))
         return kept.policy, f"policy {kept.sha256[:16]}"
-    scheme = Scheme.parse(options.scheme or "int8")
-    if not scheme.integer:
-        raise SpecError(f"--scheme {scheme.name}: float layers have no design; use int<bits>, 2 to 8")
-    stored, environment = open_task(options)
-    return require_integer(quantize_policy(stored, environment, scheme)), f"policy {stored.sha256[:16]}"
+    policy, _, sha256, _ = quantize_to_integers(options, "float layers have no design")
+    return policy, f"policy {sha256[:16]}"
 
 
 def _refuse_given(options: argparse.Namespace, reason: str, names: tuple[str, ...]) -> None:

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import STOPPING
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.printing import print_result, say
+from quarl_bench.cli.stopping import STOPPED, STOPPING, listen_for_stop
 from quarl_bench.errors import EngineError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes, read_positive
@@ -18,15 +18,14 @@ from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
-    from quarl_bench.distributed.grid import Done
-
-STOPPED = 3
+    from quarl_bench.distributed.grid import FinishedTask
 
 
 def add_command(commands: Any) -> None:
-    """`grid` and its options."""
-    command = add(commands, "grid", run, "Train, quantize and evaluate a list of policies on several processes.",
-                  "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
+    """Add `quarl grid`: a TOML file of tasks, and where their work is to run."""
+    command = new_command(commands, "grid", run,
+        "Train, quantize and evaluate a list of policies on several processes.",
+        "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
     command.add_argument(
         "spec", type=Path,
         help="TOML with [[task]] tables: algo, environments, seeds; schemes, origin, cores, memory (bytes); multi_seed "
@@ -52,12 +51,10 @@ def run(options: argparse.Namespace) -> int:
     tasks = read_tasks(options.spec)
     cache = open_folder((options.cache_dir or default_cache()).absolute())
     plan = GridPlan(cache, options.baselines.absolute(), options.episodes, options.games or options.episodes)
-    stop: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     finished = list(
         run_grid(
             tasks, plan, address=options.address, workers=options.workers, progress=sys.stderr.isatty(),
-            should_stop=lambda: bool(stop), note=say,
+            should_stop=listen_for_stop(signal.SIGTERM), note=say,
         )
     )  # fmt: skip
     retries = sum(done.retries for done in finished)
@@ -75,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _describe(done: "Done") -> list[str]:
+def _describe(done: "FinishedTask") -> list[str]:
     again = f" ({done.retries} retries)" if done.retries else ""
     if done.failure:
         return [f"{done.task.name}: FAILED{again}: {done.failure}"]

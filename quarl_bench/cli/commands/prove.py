@@ -1,15 +1,13 @@
 """`quarl prove`: one policy in every backend, in the same episodes, to the same actions."""
 
 import argparse
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy
-from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
-from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.arguments import add_integers, new_command
+from quarl_bench.cli.opening import find_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.printing import collect, format_table, print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes
@@ -18,7 +16,7 @@ from quarl_bench.system.places import default_cache
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment
     from quarl_bench.policies.policy import IntegerPolicy
-    from quarl_bench.prove.proof import Row
+    from quarl_bench.prove.proof import ExecutorResult
 
 EPISODES = 3
 STATES = 256  # for the golden pairs of artefacts, and to time calls with
@@ -31,16 +29,12 @@ COLUMNS = ("backend", "sha256 of actions", "return", "bytes", "cost", "unit", "s
 
 
 def add_command(commands: Any) -> None:
-    """`prove` and its options."""
-    command = add(commands, "prove", run, "Play the same episodes with one integer policy in every backend; compare "
-                  "the hashes of its actions. Exit code 1 when a backend diverges.",
-                  "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
-    add_policy(command)
-    add_environment(command)
-    command.add_argument(
-        "--scheme",
-        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
-    )
+    """Add `quarl prove`: a policy of integers, the backends that play it, and the episodes."""
+    command = new_command(commands, "prove", run,
+        "Play the same episodes with one integer policy in every backend; compare "
+        "the hashes of its actions. Exit code 1 when a backend diverges.",
+        "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
+    add_integers(command)
     command.add_argument(
         "--episodes", type=read_episodes, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
     )
@@ -53,12 +47,10 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play, hash, compare."""
-    from tqdm import tqdm
-
+    """Play the same seeds in every backend, print each backend's hash of actions; return 1 where one diverges."""
     from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
     from quarl_bench.prove.executors import ProofSubject, list_executors
-    from quarl_bench.prove.proof import prove
+    from quarl_bench.prove.proof import GOLDEN, prove
 
     use_one_thread()
     known = list_executors()
@@ -70,12 +62,8 @@ def run(options: argparse.Namespace) -> int:
     cache = open_folder(options.cache or default_cache() / "fpga")
     states = collect_observations(policy, environment, STATES, CALIBRATION_SEEDS)
     subject = ProofSubject(policy, scheme, sha256, states, cache)
-    rows = []
-    with tqdm(total=len({*names, "integer"}), unit="backend", file=sys.stderr, disable=None) as bar:
-        for row in prove(subject, environment, range(TEST_SEEDS, TEST_SEEDS + options.episodes), names):
-            rows.append(row)
-            bar.set_postfix_str(row.executor)
-            bar.update()
+    played = prove(subject, environment, range(TEST_SEEDS, TEST_SEEDS + options.episodes), names)
+    rows = collect(played, len({*names, GOLDEN}), "backend", lambda row: row.executor)
     equal = _agree(rows)
     result = {
         "policy_sha256": sha256,
@@ -102,22 +90,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _open(options: argparse.Namespace) -> "tuple[IntegerPolicy, str, str, Environment]":
     """The integers, their scheme, the hash that names them, and where they play."""
-    from quarl_bench.policies.policy import require_integer
-    from quarl_bench.quantization.scheme import Scheme
-
     found = find_integers(options)
-    if found is not None:
-        kept, trained, environment = found
-        refuse_other_scheme(options, trained)
-        return kept.policy, trained, kept.sha256, environment
-    scheme = Scheme.parse(options.scheme or "int8")
-    if not scheme.integer:
-        raise SpecError(f"--scheme {scheme.name}: only integers can be equal everywhere; use int<bits>, 2 to 8")
-    stored, environment = open_task(options)
-    return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
+    if found is None:
+        return quantize_to_integers(options, "only integers can be equal everywhere")
+    kept, trained, environment = found
+    refuse_other_scheme(options, trained)
+    return kept.policy, trained, kept.sha256, environment
 
 
-def _write_rows(rows: "list[Row]") -> list[str]:
+def _write_rows(rows: "list[ExecutorResult]") -> list[str]:
     ran = [row for row in rows if not row.reason]
     table = [COLUMNS, *map(_format_row, ran)]
     return [
@@ -129,17 +110,17 @@ def _write_rows(rows: "list[Row]") -> list[str]:
     ]
 
 
-def _agree(rows: "list[Row]") -> bool:
+def _agree(rows: "list[ExecutorResult]") -> bool:
     return len({row.sha256 for row in rows if not row.reason}) == 1
 
 
-def _conclude(ran: "list[Row]") -> str:
+def _conclude(ran: "list[ExecutorResult]") -> str:
     if not _agree(ran):
         return "the hashes are not equal"
     return f"all {len(ran)} hashes equal" if len(ran) > 1 else "one hash, and nothing to compare it with"
 
 
-def _format_row(row: "Row") -> tuple[str, ...]:
+def _format_row(row: "ExecutorResult") -> tuple[str, ...]:
     assert row.cost is not None  # noqa: S101  (of every row that ran)
     cost = f"{row.cost.value:,.10g}"
     return row.executor, row.sha256[:16], f"{row.mean:.6g}", f"{row.bytes:,}", cost, row.cost.unit, str(row.cost.source)

@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import add_command as add
-from quarl_bench.cli.arguments import add_environment, add_policy
+from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import open_policy, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import print_result
 from quarl_bench.errors import StoreError
@@ -16,12 +15,11 @@ KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip
 
 
 def add_command(commands: Any) -> None:
-    """`quantize` and its options."""
-    command = add(commands, "quantize", run,
-                  "Write a policy with quantized weights, or for int<n> its integer parameters.",
-                  "quarl quantize baselines/policies/ppo-cartpole-seed0 --scheme w8 --output cartpole-w8")  # fmt: skip
-    add_policy(command)
-    add_environment(command)
+    """Add `quarl quantize`: a policy, a scheme, and the folder of the quantized policy."""
+    command = new_command(commands, "quantize", run,
+        "Write a policy with quantized weights, or for int<n> its integer parameters.",
+        "quarl quantize baselines/policies/ppo-cartpole-seed0 --scheme w8 --output cartpole-w8")  # fmt: skip
+    add_task(command)
     command.add_argument("--scheme", default="w8", help="fp16, w2..w32, int2..int8, i8c3o8ptq. Default: w8.")
     command.add_argument(
         "--output", type=Path, required=True, help="folder to write; a policy there is replaced. Default: none."

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.extras import needing
 
@@ -17,9 +17,10 @@ EXIT_CODES = (
 
 
 def add_command(commands: Any) -> None:
-    """`report` and its options."""
-    command = add(commands, "report", run, "Make one self-contained HTML page of results; merge the parts of a run.",
-                  "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
+    """Add `quarl report`: results files to draw as one page, or to merge and to compare with the last run's."""
+    command = new_command(commands, "report", run,
+        "Make one self-contained HTML page of results; merge the parts of a run.",
+        "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
     command.add_argument(
         "results", nargs="+", metavar="FILE",
         help="file of pytest --quarl-json; also what quarl sweep, weights and check printed with --json. With `merge` "
@@ -36,7 +37,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, draw or merge, write."""
+    """Write the page, or with `merge` the merged results; return 1 where a verdict changed since the last run."""
     from quarl_bench.errors import SpecError
 
     first, *rest = options.results

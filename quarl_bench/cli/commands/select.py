@@ -7,25 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import STOPPING, read_seeds
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command, read_seeds
 from quarl_bench.cli.printing import print_result, say
-from quarl_bench.errors import SpecError
+from quarl_bench.cli.stopping import STOPPING, listen_for_stop
+from quarl_bench.errors import Interrupted, SpecError
 from quarl_bench.system.counts import MOST_STEPS, read_natural, read_positive
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
     from quarl_bench.papers.registry import Paper
 
-STOPPED = 3
-MOST = 4096  # numbers of a list: nobody trains more
+MOST_VALUES = 4096  # numbers of a list: nobody trains more
 
 
 def add_command(commands: Any) -> None:
-    """`select` and its options."""
-    command = add(commands, "select", run,
-                  "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
-                  "quarl select sac hopperv4 --seeds 0..9 --output hopper", STOPPING)  # fmt: skip
+    """Add `quarl select`: seeds to train or the authors' runs to replay, and the bits and widths to search."""
+    command = new_command(commands, "select", run,
+        "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
+        "quarl select sac hopperv4 --seeds 0..9 --output hopper", STOPPING)  # fmt: skip
     command.add_argument("algo", choices=("sac", "ddpg"))
     command.add_argument("environment", help="environment, for example hopperv4")
     source = command.add_mutually_exclusive_group(required=True)
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.papers.registry import find_paper
 
     with needing("sb3", "training"):
-        from quarl_bench.training.sb3.run import Interrupted
+        import quarl_bench.training.sb3.run  # noqa: F401
 
     paper = find_paper("lqcc")
     rule = paper.open("parity").Parity(two_sided=options.two_sided, sample=not options.population)
@@ -67,8 +66,7 @@ def run(options: argparse.Namespace) -> int:
         choose = _replay if options.published else _search
         selection, result = choose(paper, options, rule, steps)
     except Interrupted as reason:  # it names the option of `quarl train`
-        say(f"{str(reason).partition(';')[0]}; the same command goes on")
-        return STOPPED
+        raise Interrupted(f"{str(reason).partition(';')[0]}; the same command goes on") from reason
     if options.output is not None:
         _draw(paper, options, selection)
     print_result(options, result, "\n".join(selection.explain()))
@@ -76,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(paper: "Paper", options: argparse.Namespace, selection: Any) -> None:
-    """The steps, beside the result."""
+    """Draw the steps of the selection as a PNG into the output folder, beside the result."""
     from quarl_bench.system.atomic import write_file
 
     with needing("report", "a figure"):
@@ -126,10 +124,8 @@ def _search(paper: "Paper", options: argparse.Namespace, rule: Any, steps: Any) 
     warn_of_emulation(recipe.precision)
     if options.steps:
         recipe = recipe.override(timesteps=options.steps)
-    stop: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     settings = TrainingOptions(
-        resume=True, progress=sys.stderr.isatty(), should_stop=lambda: bool(stop), workers=options.workers
+        resume=True, progress=sys.stderr.isatty(), should_stop=listen_for_stop(signal.SIGTERM), workers=options.workers
     )
     among = (options.environment, options.seeds, options.output, rule, steps, options.full)
     search = paper.open("search").Search(recipe, *among)
@@ -143,7 +139,7 @@ def _read_values(name: str, text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dots, last = part.partition("..")
         begin, end = read_natural(first), read_natural(last if dots else first)
-        if end - begin > MOST:
+        if end - begin > MOST_VALUES:
             raise argparse.ArgumentTypeError(f"{text!r} names too many {name}")
         values |= {*range(begin, end + 1)}
     if not values:

@@ -4,14 +4,12 @@ Every measurement goes through the store that pytest uses, so that a killed swee
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import WIDEST, add_environment, add_policy, read_bits
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_csv, format_table, print_result, say
+from quarl_bench.cli.printing import collect, format_csv, format_table, print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes
@@ -27,12 +25,11 @@ COLUMNS = ("scheme", "return", "interval", "same action", "keeps 95%?")
 
 
 def add_command(commands: Any) -> None:
-    """`sweep` and its options."""
-    command = add(commands, "sweep", run,
-                  "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent.",
-                  "quarl sweep baselines/policies/ppo-cartpole-seed0 --bits 2..8 --output sweep")  # fmt: skip
-    add_policy(command)
-    add_environment(command)
+    """Add `quarl sweep`: a policy, the bit widths and families of schemes, and the episodes of each."""
+    command = new_command(commands, "sweep", run,
+        "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent.",
+        "quarl sweep baselines/policies/ppo-cartpole-seed0 --bits 2..8 --output sweep")  # fmt: skip
+    add_task(command)
     command.add_argument(
         "--bits", type=read_bits, default=tuple(range(WIDEST, 1, -1)), metavar="BITS",
         help="bit widths, as 2..8 or 2,4,8; int<n> has 2 to 8 of them. Default: 2..32.",
@@ -46,8 +43,6 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure what is missing, judge every width, and name the sweet spot."""
-    from tqdm import tqdm
-
     from quarl_bench.checking.answer import MARGIN, Subject, play_schemes
     from quarl_bench.experiments.store import Store, StorePaths
     from quarl_bench.system.atomic import write_file
@@ -61,12 +56,8 @@ def run(options: argparse.Namespace) -> int:
     for reason in refused.values():
         say(reason)
     schemes = [scheme for scheme in schemes if scheme.name not in refused]
-    lines = []
-    with tqdm(total=len(schemes), unit="width", file=sys.stderr, disable=None) as bar:
-        for line in play_schemes(subject, schemes, options.episodes):
-            lines.append(line)
-            bar.set_postfix_str(line.scheme.name)
-            bar.update()
+    played = play_schemes(subject, schemes, options.episodes)
+    lines = collect(played, len(schemes), "width", lambda line: line.scheme.name)
     reference, rows = lines[0].reference, [_describe(line) for line in lines]
     fewest, refuted = find_sweet_spots(rows)
     result = {

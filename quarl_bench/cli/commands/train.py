@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import STOPPING, read_seeds
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import new_command, read_seeds
 from quarl_bench.cli.printing import print_result, say
+from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.system.atomic import check_replaceable
 from quarl_bench.system.counts import MOST_SEED, MOST_STEPS, read_natural, read_positive
 from quarl_bench.system.extras import needing
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
     from quarl_bench.training.recipes import Recipe
     from quarl_bench.training.sb3.run import TrainingOptions
 
-STOPPED = 3
-
 
 def add_command(commands: Any) -> None:
-    """`train` and its options."""
-    command = add(
+    """Add `quarl train`: an algorithm, an environment, seeds, and how the recipe is changed."""
+    command = new_command(
         commands, "train", run, "Train one policy by its recipe.", "quarl train ppo cartpole --seed 0", STOPPING
     )
     command.add_argument("algo", help="algorithm, for example ppo")
@@ -74,16 +72,14 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, and say how well it plays."""
+    """Train one policy or several seeds, write it, and print its return; a signal to stop leaves a checkpoint."""
     from quarl_bench.errors import SpecError
     from quarl_bench.quantization.scheme import Family, Scheme
 
     with needing("sb3", "training"):
         from quarl_bench.training.sb3.run import TrainingOptions
 
-    stop: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
-    settings = TrainingOptions(options.resume, sys.stderr.isatty(), lambda: bool(stop), options.workers)
+    settings = TrainingOptions(options.resume, sys.stderr.isatty(), listen_for_stop(signal.SIGTERM), options.workers)
     if options.seed is not None and options.seeds is not None:
         raise SpecError("--seed, --seeds: two answers to one question; leave one out")
     options.seed = options.seed or 0
@@ -98,12 +94,10 @@ def run(options: argparse.Namespace) -> int:
 
 def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     """Train one policy by the recipe of its cell."""
-    from quarl_bench.errors import SpecError, StoreError
+    from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths, Train
-    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.spec import PolicySpec
-    from quarl_bench.training.sb3.run import Interrupted
-    from quarl_bench.training.schemes import keep_policy, train_policy
+    from quarl_bench.training.schemes import load_finished_policy, train_policy
 
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
     if options.output is None and (options.steps or options.quant_delay is not None):
@@ -116,34 +110,24 @@ def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
         warn_of_emulation(recipe.precision)
         return train_policy(spec, recipe, folder, checkpoint, settings)
 
-    try:
-        if options.output is None:
-            folder = None
-            mode = Train.ALWAYS if options.force else Train.MISSING
-            store = Store(StorePaths(default_cache()), mode, trainer=train, note=say)
-            stored = store.integers(spec) if spec.scheme else store.policy(spec)
-        else:
-            folder = options.output
-            there = folder.exists() and not options.force
-            if there and not options.resume:
-                raise StoreError(f"{folder} exists; pass --force to replace it, or another --output")
-            check_replaceable(folder, WEIGHTS, INTEGERS)
-            checkpoint = folder.with_name(folder.name + ".checkpoint")
-            stored = keep_policy(spec, recipe.sha256, folder) if there else train(spec, recipe, folder, checkpoint)
-    except Interrupted as reason:
-        say(str(reason))
-        return STOPPED
+    folder = options.output
+    if folder is None:
+        mode = Train.ALWAYS if options.force else Train.MISSING
+        store = Store(StorePaths(default_cache()), mode, trainer=train, note=say)
+        stored = store.integers(spec) if spec.scheme else store.policy(spec)
+    else:
+        there = _check_taken(options, [folder]) and not options.force
+        checkpoint = folder.with_name(folder.name + ".checkpoint")
+        stored = load_finished_policy(spec, recipe.sha256, folder) if there else train(spec, recipe, folder, checkpoint)
     print_result(options, *describe_trained(spec, stored, folder))
     return 0
 
 
 def train_arms(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     """Train one seed under several schemes, and say how well each plays."""
-    from quarl_bench.errors import SpecError, StoreError
-    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
+    from quarl_bench.errors import SpecError
     from quarl_bench.quantization.scheme import Family, Scheme
     from quarl_bench.spec import PolicySpec
-    from quarl_bench.training.sb3.run import Interrupted
     from quarl_bench.training.schemes import train_schemes
 
     if options.output is None or options.seeds is not None:
@@ -155,18 +139,21 @@ def train_arms(options: argparse.Namespace, settings: "TrainingOptions") -> int:
             raise SpecError(f"--scheme {options.scheme}: {scheme!r} cannot share steps; train with one of qat2..qat8")
     recipes = {scheme: choose_recipe(options, replace(spec, scheme=scheme)) for scheme in schemes}
     warn_of_emulation(next(iter(recipes.values())).precision)
-    taken = [options.output / replace(spec, scheme=scheme).name for scheme in schemes]
-    taken = [folder for folder in taken if folder.exists()]
+    _check_taken(options, [options.output / replace(spec, scheme=scheme).name for scheme in schemes])
+    return print_trained(options, list(train_schemes(spec, recipes, options.output, settings)))
+
+
+def _check_taken(options: argparse.Namespace, folders: Iterable[Path]) -> list[Path]:
+    """The folders that exist; StoreError where they may not be replaced, or hold something else than a policy."""
+    from quarl_bench.errors import StoreError
+    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
+
+    taken = [folder for folder in folders if folder.exists()]
     if taken and not (options.force or options.resume):
         raise StoreError(f"{taken[0]} exists; pass --force to replace it, or another --output")
     for folder in taken:
         check_replaceable(folder, WEIGHTS, INTEGERS)
-    try:
-        trained = list(train_schemes(spec, recipes, options.output, settings))
-    except Interrupted as reason:
-        say(str(reason))
-        return STOPPED
-    return print_trained(options, trained)
+    return taken
 
 
 def choose_recipe(options: argparse.Namespace, spec: "PolicySpec") -> "Recipe":
@@ -215,12 +202,10 @@ def warn_of_emulation(precision: str) -> None:
 
 def train_many(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     """Train all seeds in this process, and say how well each plays."""
-    from quarl_bench.errors import SpecError, StoreError
-    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
+    from quarl_bench.errors import SpecError
     from quarl_bench.quantization.scheme import Family, Scheme
     from quarl_bench.training.multi_seed.recipe import find_recipe, name_policy
     from quarl_bench.training.multi_seed.train import complete_seeds, train_seeds
-    from quarl_bench.training.sb3.run import Interrupted
 
     if options.output is None or options.origin or options.quant_delay is not None:
         raise SpecError("--seeds: pass --output, the folder of the policies' folders; no --origin, --quant-delay")
@@ -232,20 +217,10 @@ def train_many(options: argparse.Namespace, settings: "TrainingOptions") -> int:
         bits = options.scheme.partition("h")[0]
         raise SpecError(f"--width is an fp32 actor's; write --scheme {bits}h{options.width}")
     recipe = recipe.override(normalize=not options.raw, **{key: value for key, value in changes.items() if value})
-    taken = [name_policy(recipe, options.environment, seed).name for seed in seeds]
-    taken = [name for name in taken if (options.output / name).exists()]
-    if taken and not (options.force or options.resume):
-        raise StoreError(f"{options.output / taken[0]} exists; pass --force to replace it, or another --output")
-    for name in taken:
-        check_replaceable(options.output / name, WEIGHTS, INTEGERS)
+    _check_taken(options, [options.output / name_policy(recipe, options.environment, seed).name for seed in seeds])
     warn_of_emulation(recipe.precision)
-    try:
-        train = complete_seeds if options.resume and not options.force else train_seeds
-        trained = train(recipe, options.environment, seeds, options.output, settings)
-    except Interrupted as reason:
-        say(str(reason))
-        return STOPPED
-    return print_trained(options, trained)
+    train = complete_seeds if options.resume and not options.force else train_seeds
+    return print_trained(options, train(recipe, options.environment, seeds, options.output, settings))
 
 
 def print_trained(options: argparse.Namespace, trained: Iterable[tuple["PolicySpec", "Stored"]]) -> int:

@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import WIDEST, add_policy
-from quarl_bench.cli.arguments import add_command as add
+from quarl_bench.cli.arguments import WIDEST, add_policy, new_command
 from quarl_bench.cli.opening import open_policy, use_one_thread
 from quarl_bench.cli.printing import format_csv, format_table, print_result
 from quarl_bench.errors import SpecError
@@ -18,10 +17,10 @@ COLUMNS = ("tensor", "weights", "min", "max", "range", "std", "p99.9 |w|", "rel.
 
 
 def add_command(commands: Any) -> None:
-    """`weights` and its options."""
-    command = add(commands, "weights", run,
-                  "Statistics of a policy's weights, per layer and pooled, and what quantization does to them.",
-                  "quarl weights baselines/policies/ppo-cartpole-seed0 --bits 4 --output weights")  # fmt: skip
+    """Add `quarl weights`: a policy, a scheme for its weights, and the folder of table and figure."""
+    command = new_command(commands, "weights", run,
+        "Statistics of a policy's weights, per layer and pooled, and what quantization does to them.",
+        "quarl weights baselines/policies/ppo-cartpole-seed0 --bits 4 --output weights")  # fmt: skip
     add_policy(command)
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--bits", type=read_positive, help="the scheme w<bits>, 2 to 32. Default: 8.")
@@ -30,7 +29,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print, and draw."""
+    """Measure the weights of every layer and of all together, print the table, and write it with histograms."""
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.quantization.weight_statistics import list_histograms, measure_weights
     from quarl_bench.system.atomic import write_file

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench.actorq.comparison import BASE, find_target, name_twins
+from quarl_bench.actorq.comparison import BASE, find_target, list_shared_settings
 from quarl_bench.actorq.evaluator import find_time
 from quarl_bench.actorq.record import RECORD, Record, read_acting, read_record
 from quarl_bench.environments.registry import find_environment
@@ -44,7 +44,7 @@ def pair_records(
         of = named.get(settings["precision"])
         if of is None or (settings["algo"], settings["environment"]) != (algo, environment):
             continue
-        if of.setdefault(name_twins(record), record) is not record:
+        if of.setdefault(list_shared_settings(record), record) is not record:
             what = f"{algo} {environment} {settings['precision']}, seed {settings['seed']}"
             raise StoreError(f"two records of one run ({what}); keep one of them")
     return [(named[base][name], record) for name, record in named[precision].items() if name in named[base]]

@@ -22,7 +22,7 @@ from quarl_bench.policies.action_table import look_up, tabulate_actions
 from quarl_bench.policies.policy import IntegerPolicy, Observations
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.learned import chain_integers
+from quarl_bench.quantization.learned import run_integer_layers
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics
 
@@ -98,7 +98,7 @@ def _run_trained(net: IntegerNet, inputs: torch.Tensor) -> Integers:
         parts += [_stack(layer.weight), _stack(layer.bias), product / step]
     formats = [net.input.format, *(layer.output.format for layer in net.layers)]
     with torch.no_grad():
-        return chain_integers(inputs, formats, *parts)[0].numpy().astype(np.int64)
+        return run_integer_layers(inputs, formats, *parts)[0].numpy().astype(np.int64)
 
 
 def _scalar(value: NDArray[np.float32] | np.float32) -> torch.Tensor:

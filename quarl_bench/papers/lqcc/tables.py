@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from quarl_bench.judging.claim import Claim
 from quarl_bench.papers.lqcc.figures import OURS
 from quarl_bench.views.rows import Row, Rows, list_notes
-from quarl_bench.views.table import OPEN, TableView, format_number, format_spread, judge_cell
+from quarl_bench.views.table import NOT_RUN, TableView, format_number, format_spread, judge_cell
 
 AUTHORS_ORIGIN = "authors"  # of claims that are judged on the authors' own runs
 RESOURCES = (("LUTs", 10_400), ("flip-flops", 20_800), ("block RAMs of 36 Kb", 25), ("DSP blocks", 45))  # Table 2
@@ -35,10 +35,10 @@ def _view_selected(values: Values, found: Rows) -> TableView:
     for (algo, task), printed in values.items():
         row = found.find(f"lqcc-selected-{task.removesuffix('v4')}", algo=algo, env=task)
         returns = (
-            f"{format_number(row['reference']['mean'])} → {format_number(row['measured']['mean'])}" if row else OPEN
+            f"{format_number(row['reference']['mean'])} → {format_number(row['measured']['mean'])}" if row else NOT_RUN
         )
         replayed = [
-            " ".join(list_notes(found, claim, task=task)) or OPEN for claim in ("lqcc-table1", "lqcc-table1-own")
+            " ".join(list_notes(found, claim, task=task)) or NOT_RUN for claim in ("lqcc-table1", "lqcc-table1-own")
         ]
         bits = [f"{printed[key]:g}" for key in ("width", "core", "input")]
         lines.append((task, *bits, *replayed, returns, *judge_cell(row)))
@@ -71,7 +71,7 @@ def _view_sentences(claims: Mapping[str, Claim], found: Rows) -> TableView:
 
 def _tell(row: Row | None) -> str:
     if row is None:
-        return OPEN
+        return NOT_RUN
     limits = " [{:.3g}, {:.3g}]".format(*row["interval"]) if row["interval"] else ""
     return str(row["verdict"]) + ("" if row["estimate"] is None else f" {row['estimate']:.3g}{limits}")
 
@@ -81,7 +81,7 @@ def _view_hardware(values: Values, found: Rows) -> TableView:
     for (_, task), printed in values.items():
         sizes = [f"{printed[key]:,g}" for key in ("luts", "ffs", "bram", "dsp", "us", "watts")]
         notes = [" ".join(list_notes(found, claim, task=task)) for claim in ("lqcc-finn-latency", "lqcc-rtl-latency")]
-        lines.append((task, *sizes, *(note or OPEN for note in notes)))
+        lines.append((task, *sizes, *(note or NOT_RUN for note in notes)))
     head = (
         "selected policy",
         "LUTs",
@@ -103,7 +103,7 @@ def _view_normalization(values: Values, rows: Sequence[Row]) -> TableView:
     lines = []
     for (_, task), printed in values.items():
         theirs = [format_spread(printed[kind], printed[f"{kind}_sd"]) for kind in ("raw", "normalized")]
-        own = [OPEN, OPEN]
+        own = [NOT_RUN, NOT_RUN]
         if task in ours:
             own = [format_spread(float(place["mean"]), float(place["sd"])) for place in ours[task]["series"]["fp32"]]
         lines.append((task, *theirs, *own))

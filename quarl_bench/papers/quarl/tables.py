@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from quarl_bench.judging.claim import Claim
 from quarl_bench.views.rows import Row, Rows
-from quarl_bench.views.table import OPEN, TableView, format_number, format_percent, format_range, judge_cell
+from quarl_bench.views.table import NOT_RUN, TableView, format_number, format_percent, format_range, judge_cell
 
 COLUMNS = ("fp16", "w8", "int8")  # of Table 2; the paper's int8 is our w8
 BREAKOUT = "breakout"  # the game of Table 3
@@ -30,13 +30,13 @@ def _view_table2(claim: Claim, found: Rows) -> TableView:
         rows = [found.find(claim.id, algo=algo, env=environment, scheme=scheme) for scheme in COLUMNS]
         theirs = [format_number(printed.get(column)) for column in ("fp32", "fp16", "w8")]
         reference = next((row["reference"]["mean"] for row in rows if row), None)
-        ours = [OPEN if reference is None else format_number(reference)]
+        ours = [NOT_RUN if reference is None else format_number(reference)]
         ours += [format_number(row["measured"]["mean"]) if row else "" for row in rows]
         lines.append((f"{algo} {environment}", *theirs, *ours, *judge_cell(rows[1]), *judge_cell(rows[2])))
     for algo in dict.fromkeys(algo for algo, _ in claim.cells):
         losses = [_average_losses(claim.values, algo, column) for column in ("fp16", "w8")]
         rows = [found.find("table2-mean", algo=algo, scheme=scheme) for scheme in COLUMNS]
-        estimates = [format_percent(row["estimate"]) if row else OPEN for row in rows]
+        estimates = [format_percent(row["estimate"]) if row else NOT_RUN for row in rows]
         lines.append(
             (
                 f"{algo} mean error",
@@ -64,11 +64,11 @@ def _view_table3(values: Values, found: Rows) -> TableView:
         rows = [found.find("table2-cell", algo=algo, env=BREAKOUT, scheme=scheme) for scheme in ("w8", "fp16")]
         losses = [format_percent(_lose(printed["fp32"], printed[column])) for column in ("w8", "fp16")]
         ours = [format_percent(_lose(row["reference"]["mean"], row["measured"]["mean"])) if row else "" for row in rows]
-        reference = next((format_number(row["reference"]["mean"]) for row in rows if row), OPEN)
+        reference = next((format_number(row["reference"]["mean"]) for row in rows if row), NOT_RUN)
         lines.append((f"{algo} breakout", format_number(printed["fp32"]), *losses, reference, *ours))
     for algo in ("dqn", "ppo", "a2c"):
         rows = [found.find("classic-mean", algo=algo, scheme=scheme) for scheme in ("w8", "fp16")]
-        ours = [format_percent(row["estimate"]) if row else OPEN for row in rows]
+        ours = [format_percent(row["estimate"]) if row else NOT_RUN for row in rows]
         lines.append((f"{algo} classic control, mean", "", "", "", "", *ours))
     head = ("policy", "paper fp32", "paper E int8", "paper E fp16", "our fp32", "our E w8", "our E fp16")
     note = (
@@ -94,9 +94,9 @@ def _view_table4(values: Values, successes: Values, found: Rows) -> TableView:
                     format_number(printed["int8"]),
                     f"{theirs:.3g}x",
                     f"{success['fp32']:.0%}, {success['w8']:.0%}",
-                    *((format_number(time) or "void") if row else OPEN for time in times),
+                    *((format_number(time) or "void") if row else NOT_RUN for time in times),
                     f"{row['estimate']:.3g}x" if row and row["estimate"] is not None else "",
-                    ", ".join(f"{rate:.0%}" for rate in rates if rate is not None) or OPEN,
+                    ", ".join(f"{rate:.0%}" for rate in rates if rate is not None) or NOT_RUN,
                     *judge_cell(row),
                 )
             )
@@ -118,7 +118,7 @@ def _view_table5(values: Values, rows: Sequence[Row]) -> TableView:
             if environment in row["gains"]
         }
         for name, gains in gained.items() or {"": {}}.items():
-            ours = [format_range(limits) for limits in gains.values()] if gains else [OPEN, OPEN]
+            ours = [format_range(limits) for limits in gains.values()] if gains else [NOT_RUN, NOT_RUN]
             paper = f"{printed['fp32'] / printed['mixed']:.2f}x"
             lines.append(
                 (

@@ -7,9 +7,10 @@ appear whole or not at all.
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -26,7 +27,9 @@ SCHEMA_VERSION = 1
 WEIGHTS = "policy.safetensors"
 INTEGERS = "integers.safetensors"  # the numbers of an integer policy, in the place of the weights
 MANIFEST = "manifest.json"
+OWN_KEYS = ("schema_version", "form", "sha256", "architecture")
 Tensors = dict[str, NDArray[Any]]
+AnyPolicy = TypeVar("AnyPolicy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +42,20 @@ class StoredPolicy:
 
 
 def save_policy(policy: PolicyNet, folder: Path, metadata: dict[str, Any]) -> StoredPolicy:
-    """Write `policy` to `folder`, replacing a policy there; `about` joins the manifest (JSON types only)."""
-    weights = save(_tensors_of(policy))
-    sha256 = hashlib.sha256(weights).hexdigest()
-    manifest = {"schema_version": SCHEMA_VERSION, "sha256": sha256, "architecture": _architecture_of(policy)} | metadata
+    """Write `policy` to `folder`, replacing a policy there; `metadata` joins the manifest (JSON types only)."""
+    write_policy(folder, WEIGHTS, _tensors_of(policy), {"architecture": _architecture_of(policy)} | metadata)
+    return StoredPolicy(policy, hash_policy(policy), metadata)
+
+
+def write_policy(folder: Path, file: str, tensors: Tensors, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Write the numbers to `file` of `folder`, replacing a policy there, and beside them the manifest; return that."""
+    numbers = save(tensors)
+    manifest = {"schema_version": SCHEMA_VERSION, "sha256": hashlib.sha256(numbers).hexdigest()} | manifest
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     with new_folder(folder, WEIGHTS, INTEGERS) as work:
-        (work / WEIGHTS).write_bytes(weights)
+        (work / file).write_bytes(numbers)
         (work / MANIFEST).write_text(text)
-    return StoredPolicy(policy, hash_policy(policy), metadata)
+    return manifest
 
 
 def hash_policy(policy: PolicyNet) -> str:
@@ -58,27 +66,35 @@ def hash_policy(policy: PolicyNet) -> str:
 
 def load_policy(folder: Path) -> StoredPolicy:
     """Read a folder of `save_policy`; PolicyError, naming the file and the remedy, for anything else."""
-    manifest = _read_manifest(folder / MANIFEST)
-    weights = _read_bytes(folder / WEIGHTS)
-    sha256 = hashlib.sha256(weights).hexdigest()
-    if sha256 != manifest["sha256"]:
+    policy, manifest = read_policy(folder, WEIGHTS, _build)
+    return StoredPolicy(policy, hash_policy(policy), list_metadata(manifest))
+
+
+def read_policy(
+    folder: Path, file: str, build: Callable[[dict[str, Any], Tensors], AnyPolicy]
+) -> tuple[AnyPolicy, dict[str, Any]]:
+    """What `build` makes of the architecture and the numbers that `write_policy` wrote, and the manifest."""
+    manifest = _read_manifest(folder, file)
+    numbers = _read_bytes(folder, file)
+    if hashlib.sha256(numbers).hexdigest() != manifest["sha256"]:
         raise PolicyError(
-            f"{folder / WEIGHTS}: its sha256 is not the manifest's, so the file is truncated or exchanged; restore both"
+            f"{folder / file}: its sha256 is not the manifest's, so the file is truncated or exchanged; restore both"
         )
     try:
-        tensors = load(weights)
+        tensors = load(numbers)
     except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a number format that NumPy lacks
-        raise PolicyError(f"{folder / WEIGHTS}: not a safetensors file ({error}); restore it") from error
+        raise PolicyError(f"{folder / file}: not a safetensors file ({error}); restore it") from error
     try:
-        policy = _build(manifest["architecture"], tensors)
+        return build(manifest["architecture"], tensors), manifest
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
     except PolicyError as error:
         raise PolicyError(f"{folder}: {error}") from error
-    metadata = {
-        key: value for key, value in manifest.items() if key not in ("schema_version", "sha256", "architecture")
-    }
-    return StoredPolicy(policy, hash_policy(policy), metadata)
+
+
+def list_metadata(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest says beside the keys that every folder of a policy has."""
+    return {key: value for key, value in manifest.items() if key not in OWN_KEYS}
 
 
 def _tensors_of(policy: PolicyNet) -> Tensors:
@@ -181,9 +197,10 @@ def _read_norm(index: int, entry: dict[str, Any], tensors: Tensors) -> LayerNorm
     return LayerNorm(weight, bias, float(entry["norm"]["epsilon"]))
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path, file: str) -> dict[str, Any]:
+    path = folder / MANIFEST
     try:
-        manifest = json.loads(_read_bytes(path))
+        manifest = json.loads(_read_bytes(folder, MANIFEST, file))
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"{path}: not JSON ({error}); restore it") from error
     if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
@@ -194,10 +211,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(folder: Path, name: str, numbers: str | None = None) -> bytes:
     try:
-        return path.read_bytes()
+        return (folder / name).read_bytes()
     except OSError as error:
         raise PolicyError(
-            f"{path}: {error.strerror or error}; a policy folder holds {WEIGHTS} and {MANIFEST}"
+            f"{folder / name}: {error.strerror or error}; a policy folder holds {numbers or name} and {MANIFEST}"
         ) from error

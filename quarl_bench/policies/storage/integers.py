@@ -11,32 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.policies.storage.fp32 import (
     INTEGERS,
-    MANIFEST,
-    WEIGHTS,
     Tensors,
     build_head,
     build_transform,
     describe_head,
     describe_observation,
     end_tensors,
+    list_metadata,
+    read_policy,
+    write_policy,
 )
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import Requantization
-from quarl_bench.system.atomic import new_folder
 
-SCHEMA_VERSION = 1
 FORM = "integer"
-OWN_KEYS = ("schema_version", "form", "sha256", "architecture")
 BIT_WIDTHS = range(2, 9)
 LARGEST_SCALE = float(np.finfo(np.float32).max)
 KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
@@ -52,20 +48,9 @@ class StoredIntegers:
 
 
 def save_integers(policy: IntegerPolicy, folder: Path, metadata: dict[str, Any]) -> StoredIntegers:
-    """Write `policy` to `folder`, replacing a policy there; `about` joins the manifest."""
-    numbers = save(integer_tensors(policy))
-    sha256 = hashlib.sha256(numbers).hexdigest()
-    architecture = describe_integers(policy)
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "form": FORM,
-        "sha256": sha256,
-        "architecture": architecture,
-    } | metadata
-    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
-    with new_folder(folder, WEIGHTS, INTEGERS) as work:
-        (work / INTEGERS).write_bytes(numbers)
-        (work / MANIFEST).write_text(text)
+    """Write `policy` to `folder`, replacing a policy there; `metadata` joins the manifest."""
+    described = {"form": FORM, "architecture": describe_integers(policy)}
+    manifest = write_policy(folder, INTEGERS, integer_tensors(policy), described | metadata)
     return StoredIntegers(policy, _hash(manifest), metadata)
 
 
@@ -91,30 +76,14 @@ def describe_integers(policy: IntegerPolicy) -> dict[str, Any]:
 
 def load_integers(folder: Path) -> StoredIntegers:
     """Read a folder of `save_integers`; PolicyError, naming the file and the remedy, for anything else."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        numbers = (folder / INTEGERS).read_bytes()
-    except OSError as error:
-        raise PolicyError(f"{error.filename}: {error.strerror}; the folder holds {INTEGERS} and {MANIFEST}") from error
-    except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{folder / MANIFEST}: not JSON ({error}); restore it") from error
-    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
-        raise PolicyError(f"{folder / MANIFEST}: schema_version is not {SCHEMA_VERSION}; restore it")
-    if hashlib.sha256(numbers).hexdigest() != manifest.get("sha256"):
-        raise PolicyError(
-            f"{folder / INTEGERS}: its sha256 is not the manifest's, so the file is truncated; restore it"
-        )
-    try:
-        policy = build_integers(manifest["architecture"], load(numbers))
-        check_integers(policy.net)
-    except SafetensorError as error:
-        raise PolicyError(f"{folder / INTEGERS}: not a safetensors file ({error}); restore it") from error
-    except PolicyError as error:
-        raise PolicyError(f"{folder}: {error}") from error
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise PolicyError(f"{folder / MANIFEST}: architecture is ill-formed ({error!r}); restore it") from error
-    metadata = {key: value for key, value in manifest.items() if key not in OWN_KEYS}
-    return StoredIntegers(policy, _hash(manifest), metadata)
+    policy, manifest = read_policy(folder, INTEGERS, _build_checked)
+    return StoredIntegers(policy, _hash(manifest), list_metadata(manifest))
+
+
+def _build_checked(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:
+    policy = build_integers(architecture, tensors)
+    check_integers(policy.net)
+    return policy
 
 
 def build_integers(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:

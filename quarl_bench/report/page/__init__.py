@@ -1,1 +1,1 @@
-"""Results files as one HTML page."""
+"""Results files as one HTML page: a module per kind of figure or table, drawn as SVG without scripts."""

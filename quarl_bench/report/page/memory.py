@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from quarl_bench.report.page.plots import SERIES, fix_style, tidy
+from quarl_bench.report.page.plots import SERIES, open_panel
 from quarl_bench.views.rows import Row
 
 SIDES = {"reference": "fp32", "measured": "int8"}
@@ -33,9 +33,7 @@ def view_memory(rows: Sequence[Row]) -> Iterator[MemoryView]:
 
 def draw_memory(view: MemoryView) -> Figure:
     """Resident memory, and what was swapped out as a dashed line where anything was."""
-    with fix_style():
-        figure = Figure((6.4, 3.0), layout="constrained")
-        axes = figure.subplots()
+    with open_panel(("seconds", "MiB"), columns=4) as (figure, axes):
         for index, (name, trace) in enumerate(view.traces.items()):
             seconds, resident, swapped = zip(*trace, strict=True)
             color = SERIES[index]
@@ -43,9 +41,5 @@ def draw_memory(view: MemoryView) -> Figure:
             if any(swapped):
                 sizes = [size / MIB for size in swapped]
                 axes.plot(seconds, sizes, color=color, linewidth=1.2, linestyle=(0, (4, 2)), label=f"{name}, swapped")
-        axes.set_xlabel("seconds")
-        axes.set_ylabel("MiB")
         axes.set_ylim(bottom=0.0)
-        tidy(axes)
-        figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
-        return figure
+    return figure

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.statistics import average_tasks
 from quarl_bench.judging.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
-from quarl_bench.report.page.plots import INK, MARKERS, SERIES, fix_style, tidy
+from quarl_bench.report.page.plots import INK, MARKERS, SERIES, open_panel
 from quarl_bench.report.rows import state_verdict
 from quarl_bench.spec import Outcome, Source, Verdict
 from quarl_bench.training.recipes import FP32
@@ -108,9 +108,7 @@ def view_step_times(rows: Sequence[Row]) -> Iterator[StepTimeView]:
 
 def draw_step_times(view: StepTimeView) -> Figure:
     """How many times as fast a step is, with 90% limits; the paper's printed minutes as rings."""
-    with fix_style():
-        figure = Figure((6.4, 3.0), layout="constrained")
-        axes = figure.subplots()
+    with open_panel(("", "times as fast"), columns=3) as (figure, axes):
         axes.axhline(1.0, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
         for index, (kind, gains) in enumerate(view.gains.items()):
             places = [position + 0.08 * (index - 0.5) for position in range(len(view.policies))]
@@ -123,10 +121,7 @@ def draw_step_times(view: StepTimeView) -> Figure:
         places = [float(view.policies.index(name)) for name in shown]
         axes.plot(places, rings, color=INK, marker="o", markerfacecolor="none", linestyle="", label="paper")
         axes.set_xticks(range(len(view.policies)), [f"Policy {read_size(name).upper()}" for name in view.policies])
-        axes.set_ylabel("times as fast")
-        tidy(axes)
-        figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=8)
-        return figure
+    return figure
 
 
 def view_convergence(rows: Sequence[Row]) -> Iterator[ConvergenceView]:
@@ -141,9 +136,7 @@ def view_convergence(rows: Sequence[Row]) -> Iterator[ConvergenceView]:
 
 def draw_convergence(view: ConvergenceView) -> Figure:
     """Mean return over training seeds, with its 90% interval as a band."""
-    with fix_style():
-        figure = Figure((6.4, 3.0), layout="constrained")
-        axes = figure.subplots()
+    with open_panel(("environment steps", "mean return"), columns=4) as (figure, axes):
         for index, (name, curves) in enumerate(view.arms.items()):
             groups = [[float(p["mean"]) for p in points] for points in zip(*curves, strict=False)]
             steps = [float(point["timesteps"]) for point in curves[0]][: len(groups)]
@@ -151,8 +144,4 @@ def draw_convergence(view: ConvergenceView) -> Figure:
             if len(curves) > 1:
                 _, low, high = zip(*map(average_tasks, groups), strict=True)
                 axes.fill_between(steps, low, high, color=SERIES[index], alpha=0.15, linewidth=0)
-        axes.set_xlabel("environment steps")
-        axes.set_ylabel("mean return")
-        tidy(axes)
-        figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
-        return figure
+    return figure

@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from quarl_bench.report.page.plots import INK, MARKERS, SERIES, fix_style, tidy
 from quarl_bench.views.rows import Row
 
-ACROSS = 3  # panels beside each other
-DENSE = 10  # points from which on a series has no markers
-DOUBLING = "hidden width"  # the axis whose values double
+PANELS_PER_ROW = 3  # panels beside each other
+MARKERS_BELOW = 10  # points from which on a series has no markers
+LOGARITHMIC = "hidden width"  # the axis whose values double
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ def view_panels(rows: Sequence[Row]) -> Iterator[PanelsView]:
 def draw_panels(view: PanelsView) -> Figure:
     """Mean returns with one standard deviation over policies; fp32's band is shaded."""
     with fix_style():
-        down = math.ceil(len(view.panels) / ACROSS)
+        down = math.ceil(len(view.panels) / PANELS_PER_ROW)
         figure = Figure((6.4, 2.2 * down + 0.5), layout="constrained")
-        grid = figure.subplots(down, min(ACROSS, len(view.panels)), squeeze=False).flatten()
+        grid = figure.subplots(down, min(PANELS_PER_ROW, len(view.panels)), squeeze=False).flatten()
         colors: dict[str, str] = {}
         for axes, panel in zip(grid, view.panels, strict=False):
             _draw(axes, panel, colors)
-        for axes in grid[:: min(ACROSS, len(view.panels))]:
+        for axes in grid[:: min(PANELS_PER_ROW, len(view.panels))]:
             axes.set_ylabel("return")
         for axes in grid[len(view.panels) :]:
             axes.set_axis_off()
@@ -65,14 +65,14 @@ def _draw(axes: Axes, panel: dict[str, Any], colors: dict[str, str]) -> None:
     for name, places in panel["series"].items():
         color = colors.setdefault(str(name), SERIES[len(colors) % len(SERIES)])
         x, means, sds = ([float(place[key]) for place in places] for key in ("x", "mean", "sd"))
-        marker = MARKERS[list(colors).index(str(name)) % len(MARKERS)] if len(x) < DENSE else ""
+        marker = MARKERS[list(colors).index(str(name)) % len(MARKERS)] if len(x) < MARKERS_BELOW else ""
         axes.plot(x, means, color=color, marker=marker, markersize=3, linewidth=1.1, label=str(name))
         low, high = ([m + side * s for m, s in zip(means, sds, strict=True)] for side in (-1, 1))
         if len(x) > 1:
             axes.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
         else:
             axes.vlines(x, low, high, color=color, linewidth=1.0)
-    if panel["axis"] == DOUBLING:
+    if panel["axis"] == LOGARITHMIC:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")  # the usual one speaks TeX
     elif str(panel["axis"]).endswith("bits"):

@@ -5,8 +5,8 @@ An SVG is made to stand inside an HTML page: its ink takes the page's colours, i
 
 import io
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import matplotlib as mpl
@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of one family of schemes."""
+    """The points of one family of schemes, joined by a line, with its label in the legend."""
 
     label: str
     points: tuple[Point, ...]
@@ -65,9 +65,8 @@ class Bins:
 
 def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
     """Return against bit width, with intervals, and the fp32 return as a line."""
-    with fix_style():
-        figure = Figure((6.4, 3.4), layout="constrained")
-        axes = figure.subplots()
+    columns = 3 if len(curves) > 3 else len(curves) + 1
+    with open_panel(("bits", "mean return"), columns, height=3.4) as (figure, axes):
         axes.axhline(reference, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label="fp32", zorder=1)
         for index, curve in enumerate(curves):
             points = sorted(curve.points, key=lambda point: point.bits)
@@ -80,15 +79,9 @@ def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
             for place, point in zip(bits, points, strict=True):
                 if point.low is not None and point.high is not None:
                     axes.vlines(place, point.low, point.high, color=color, linewidth=1.0)
-        axes.set_xlabel("bits")
-        axes.set_ylabel("mean return")
         widths = sorted({point.bits for curve in curves for point in curve.points})
         axes.set_xticks(widths if len(widths) <= 16 else [b for b in widths if b % 2 == 0])
-        tidy(axes)
-        figure.legend(
-            loc="outside upper center", ncols=3 if len(curves) > 3 else len(curves) + 1, frameon=False, fontsize=8
-        )
-        return figure
+    return figure
 
 
 def draw_weights(histograms: Sequence[Bins], *, shared: bool = False) -> Figure:
@@ -114,6 +107,19 @@ def draw_weights(histograms: Sequence[Bins], *, shared: bool = False) -> Figure:
             axes.set_ylabel("weights")
             tidy(axes)
         return figure
+
+
+@contextmanager
+def open_panel(labels: tuple[str, str], columns: int, height: float = 3.0) -> Iterator[tuple[Figure, Axes]]:
+    """A figure of one panel to draw into, with `labels` of x and y, and its legend above in so many columns."""
+    with fix_style():
+        figure = Figure((6.4, height), layout="constrained")
+        axes = figure.subplots()
+        yield figure, axes
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        tidy(axes)
+        figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
 
 
 def render_png(figure: Figure) -> bytes:

@@ -12,7 +12,7 @@ from quarl_bench.views.rows import Row
 
 VERDICTS = ("refuted", "inconclusive", "partial", "supported")  # worst first, as in the terminal
 WIDTH, EDGE = 120.0, 4.0  # of a bar, in its own units
-MOST = 0.3  # a bar shows at most this much on either side of its threshold
+LARGEST_DISTANCE = 0.3  # a bar shows at most this much on either side of its threshold
 NOTHING = 1e-9
 SCHEME = re.compile(r"(fp|w|int|qat)([0-9]{1,2})([a-z0-9]*)")
 FAMILIES = {"fp": "floating point", "w": "weights only", "int": "weights and activations", "qat": "trained quantized"}
@@ -133,12 +133,12 @@ def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
         claim=str(row["claim"]),
         sentence=str(row.get("sentence", "")),
         locus=str(row.get("locus", "")),
-        ours=_tell_ours(row),
+        ours=_describe_ours(row),
         reference=float(row["reference"]["mean"]) if cell else None,
         measured=float(measured["mean"]) if cell else None,
         bar=_draw_bar(row, reach),
         agreement=None if measured.get("agreement") is None else float(measured["agreement"]),
-        paper=_tell_pair(paper["reference"], paper["value"], str(paper.get("unit", ""))) if paper else "",
+        paper=_describe_pair(paper["reference"], paper["value"], str(paper.get("unit", ""))) if paper else "",
         threshold=f"{float(row['threshold']):g}",
         verdict=str(row["verdict"]),
         known=str(row.get("known", "")),
@@ -150,29 +150,29 @@ def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
     )
 
 
-def _tell_ours(row: Row) -> str:
+def _describe_ours(row: Row) -> str:
     if row.get("kind") == "case":
-        return _tell_pair(row["reference"]["mean"], row["measured"]["mean"])
+        return _describe_pair(row["reference"]["mean"], row["measured"]["mean"])
     if row.get("kind") == "timing" and "ms" in row["measured"]:
-        return _tell_pair(row["reference"]["ms"]["p50"], row["measured"]["ms"]["p50"], "ms")
-    return "" if row.get("estimate") is None else _say(float(row["estimate"]))
+        return _describe_pair(row["reference"]["ms"]["p50"], row["measured"]["ms"]["p50"], "ms")
+    return "" if row.get("estimate") is None else _format_number(float(row["estimate"]))
 
 
-def _say(value: float) -> str:
+def _format_number(value: float) -> str:
     """Four digits; what rounding errors leave of 0 is 0."""
     return f"{0.0 if abs(value) < NOTHING else value:.4g}"
 
 
-def _tell_pair(reference: float, value: float, unit: str = "") -> str:
+def _describe_pair(reference: float, value: float, unit: str = "") -> str:
     return f"{float(reference):.5g} → {float(value):.5g} {unit}".strip()
 
 
 def _find_reach(rows: Sequence[Row]) -> tuple[float, float]:
-    """How far intervals go below and above their thresholds, within `MOST`."""
+    """How far intervals go below and above their thresholds, within `LARGEST_DISTANCE`."""
     spans = [(row["interval"], float(row["threshold"])) for row in rows if row.get("interval")]
     below = max((threshold - float(interval[0]) for interval, threshold in spans), default=0.0)
     above = max((float(interval[1]) - threshold for interval, threshold in spans), default=0.0)
-    return tuple(min(max(reach, 0.01), MOST) for reach in (below, above))  # type: ignore[return-value]
+    return tuple(min(max(reach, 0.01), LARGEST_DISTANCE) for reach in (below, above))  # type: ignore[return-value]
 
 
 def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
@@ -185,7 +185,7 @@ def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
     def place(value: float) -> float:
         return round(EDGE + unit * (min(max(value - threshold, -reach[0]), reach[1]) + reach[0]), 2)
 
-    text = f"{_say(estimate)} [{_say(low)}, {_say(high)}] against {threshold:g}"
+    text = f"{_format_number(estimate)} [{_format_number(low)}, {_format_number(high)}] against {threshold:g}"
     return Bar(place(low), place(high), place(estimate), place(threshold), text)
 
 

@@ -1,4 +1,4 @@
-"""The papers' tables on the page."""
+"""The papers' tables on the page, drawn as HTML from the views that each paper returns."""
 
 from collections.abc import Sequence
 

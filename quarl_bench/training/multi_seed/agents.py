@@ -66,10 +66,11 @@ class SigmaHead(nn.Module):
         return low + 0.5 * (high - low) * (raw + 1)
 
 
-class Agent(ABC):
+class SeedAgents(ABC):
     """What SAC and DDPG share: an actor, critics with targets, the observations' statistics, streams of noise."""
 
     copies: int
+    own_parts: tuple[str, ...]  # of checkpoints, beside those that both have
     actor_optimizer: torch.optim.Adam
 
     def __init__(
@@ -99,18 +100,19 @@ class Agent(ABC):
 
     @abstractmethod
     def update(self, batch: Batch) -> None:
-        """Learn from one batch."""
+        """Take one gradient step per seed on `batch`, whose first axis is the seed."""
 
-    @abstractmethod
     def parts(self) -> dict[str, Any]:
         """Modules and optimizers by name: what a checkpoint holds."""
+        names = ("actor", "critics", "target_critics", "critic_optimizer", "actor_optimizer", *self.own_parts)
+        return {name: getattr(self, name) for name in names}
 
     def act(self, observations: Tensor) -> Tensor:
         """Deterministic actions (seeds, n, actions) of normalized observations."""
         return self.squash(self.actor(observations))
 
     def squash(self, outputs: Tensor) -> Tensor:
-        """Actions of the net's outputs."""
+        """Squash the net's outputs by tanh into the action space's bounds."""
         return outputs.tanh() * self.scale + self.middle
 
     def draw(self, n: int) -> Tensor:
@@ -133,7 +135,7 @@ class Agent(ABC):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Load networks, optimizers, statistics and random generators of a checkpoint into this learner, in place."""
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.updates = int(state["updates"])
@@ -152,19 +154,20 @@ class Agent(ABC):
         """One step of the actor; while its scales are being watched, they are not learned (section 2.2)."""
         self.actor_optimizer.zero_grad()
         torch.autograd.backward(loss)
-        if isinstance(self.actor, LearnedNet) and self.actor.scales[0].watches:
+        if isinstance(self.actor, LearnedNet) and self.actor.scales[0].observes:
             self.actor.scales.zero_grad()
         self.actor_optimizer.step()
 
-    def _move(self, target: nn.Module, source: nn.Module) -> None:
+    def _update_target(self, target: nn.Module, source: nn.Module) -> None:
         parameters = [parameter.detach() for parameter in source.parameters()]
         torch._foreach_lerp_(list(target.parameters()), parameters, self.recipe.tau)
 
 
-class Sac(Agent):
+class Sac(SeedAgents):
     """Soft actor-critic with a learned temperature."""
 
     copies = 2
+    own_parts = ("sigma", "temperature", "temperature_optimizer")
 
     def __init__(
         self, recipe: MultiSeedRecipe, seeds: Sequence[int], low: NDArray[Any], high: NDArray[Any], width: int
@@ -176,11 +179,6 @@ class Sac(Agent):
         self.target_entropy = -float(actions)
         self.actor_optimizer = _adam([*self.actor.parameters(), *self.sigma.parameters()], self.recipe.actor_rate)
         self.temperature_optimizer = _adam(self.temperature.parameters(), self.recipe.critic_rate)
-
-    def parts(self) -> dict[str, Any]:
-        """Modules and optimizers by name, for checkpoints."""
-        names = ("actor", "critics", "target_critics", "sigma", "temperature", "critic_optimizer", "actor_optimizer")
-        return {name: getattr(self, name) for name in (*names, "temperature_optimizer")}
 
     @torch.no_grad()
     def explore(self, observations: NDArray[Any]) -> NDArray[np.float32]:
@@ -201,7 +199,7 @@ class Sac(Agent):
         if self.updates % self.recipe.actor_every == 0:
             for _ in range(self.recipe.actor_every):  # as often as the critics, all at once
                 self._learn_actions(seen)
-        self._move(self.target_critics, self.critics)
+        self._update_target(self.target_critics, self.critics)
         self.updates += 1
 
     @property
@@ -221,17 +219,18 @@ class Sac(Agent):
 
     def _sample(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Actions (seeds, n, actions) and their log densities (seeds, n)."""
-        mean, log_sigma, noise = self.actor(seen, watch=True), self.sigma(seen), self.draw(seen.shape[1])
+        mean, log_sigma, noise = self.actor(seen, observe=True), self.sigma(seen), self.draw(seen.shape[1])
         squashed = (mean + log_sigma.exp() * noise).tanh()
         density = -0.5 * noise.square() - log_sigma - 0.5 * np.log(2 * np.pi)
         density = density - (self.scale * (1 - squashed.square()) + 1e-6).log()
         return squashed * self.scale + self.middle, density.sum(2)
 
 
-class Ddpg(Agent):
+class Ddpg(SeedAgents):
     """Deep deterministic policy gradient; the target actor has the actor's scales, and its own moving weights."""
 
     copies = 1
+    own_parts = ("target_actor",)
 
     def __init__(
         self, recipe: MultiSeedRecipe, seeds: Sequence[int], low: NDArray[Any], high: NDArray[Any], width: int
@@ -242,11 +241,6 @@ class Ddpg(Agent):
         if isinstance(self.actor, LearnedNet) and isinstance(self.target_actor, LearnedNet):
             self.target_actor.scales = self.actor.scales
         self.actor_optimizer = _adam(self.actor.parameters(), self.recipe.actor_rate)
-
-    def parts(self) -> dict[str, Any]:
-        """Modules and optimizers by name, for checkpoints."""
-        names = ("actor", "target_actor", "critics", "target_critics", "critic_optimizer", "actor_optimizer")
-        return {name: getattr(self, name) for name in names}
 
     @torch.no_grad()
     def explore(self, observations: NDArray[Any]) -> NDArray[np.float32]:
@@ -265,14 +259,14 @@ class Ddpg(Agent):
             goal = batch.rewards[..., 0] + self.recipe.gamma * (1 - batch.terminated[..., 0]) * value
         self._learn_values(self.critics(seen, batch.actions), goal[:, None])
         if self.updates % self.recipe.actor_every == 0:
-            actions = self.squash(self.actor(seen, watch=True))
+            actions = self.squash(self.actor(seen, observe=True))
             self._learn_actor(-self.critics(seen, actions, frozen=True)[:, 0].mean(1).sum())
-            self._move(self.target_actor.layers, self.actor.layers)
-            self._move(self.target_critics, self.critics)
+            self._update_target(self.target_actor.layers, self.actor.layers)
+            self._update_target(self.target_critics, self.critics)
         self.updates += 1
 
 
-AGENTS: dict[str, type[Agent]] = {"sac": Sac, "ddpg": Ddpg}
+AGENTS: dict[str, type[SeedAgents]] = {"sac": Sac, "ddpg": Ddpg}
 
 
 def _adam(parameters: Any, rate: float) -> torch.optim.Adam:

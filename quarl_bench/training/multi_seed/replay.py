@@ -25,7 +25,7 @@ class Batch:
     next_observations: torch.Tensor
 
 
-class Replay:
+class SeedReplay:
     """A ring of `capacity` transitions per seed, mapped into memory from files in `folder`.
 
     Files grow as they are written. The system keeps what a killed process wrote; a row behind the checkpoint's count is

@@ -57,7 +57,7 @@ class MultiSeedRun:
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of an unfinished run."""
+        """The folder of an unfinished run's checkpoint; it names the seeds, or a hash of many."""
         numbers = "-".join(map(str, self.seeds))
         if len(numbers) > LONGEST:  # of what a file's name may hold
             numbers = f"-{len(self.seeds)}-{hashlib.sha256(numbers.encode()).hexdigest()[:12]}"

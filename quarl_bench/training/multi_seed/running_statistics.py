@@ -61,11 +61,11 @@ class RunningStatistics:
         return Normalization(self.mean[seed].copy(), self.variance[seed].copy(), CLIP, EPSILON)
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Count, mean and sum of squares as a checkpoint keeps them; the tensors share memory with the statistics."""
         return {"count": self.count, "mean": torch.from_numpy(self.mean), "squares": torch.from_numpy(self.squares)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Take over the numbers that `state` gave, as copies."""
         self.count, self._tensors = int(state["count"]), None
         self.mean, self.squares = state["mean"].numpy().copy(), state["squares"].numpy().copy()
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from quarl_bench.environments.registry import Environment, make_environment
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import Interrupted, SpecError
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, VALIDATION_SEEDS, collect_observations, roll_out
 from quarl_bench.policies.clipping import count_clipped
 from quarl_bench.policies.head import ActionHead, HeadKind
@@ -31,20 +31,20 @@ from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import PolicySpec
-from quarl_bench.system.atomic import hold_run, remove_folder, write_file
+from quarl_bench.system.atomic import lock_run, remove_folder, write_file
 from quarl_bench.system.machine import describe_run, describe_versions
-from quarl_bench.training.multi_seed.agents import AGENTS, Agent
+from quarl_bench.training.multi_seed.agents import AGENTS, SeedAgents
 from quarl_bench.training.multi_seed.recipe import SOURCE, MultiSeedRecipe, find_published
-from quarl_bench.training.multi_seed.replay import Replay
+from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.run import STATE, MultiSeedRun
 from quarl_bench.training.sb3.checkpoints import CURVE_POINTS
-from quarl_bench.training.sb3.run import Interrupted, TrainingOptions, score_policy
-from quarl_bench.training.schemes import check_unfinished, keep_policy
+from quarl_bench.training.sb3.run import TrainingOptions, score_policy
+from quarl_bench.training.schemes import check_unfinished, load_finished_policy
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
 EXPORT_STATES = 10_000  # on which exported integers are compared with the live net
 ACTION_STREAM, REPLAY_STREAM = 103, 104  # of a seed's generators
-PATIENCE = 500  # steps between two questions whether to stop, or to save
+STEPS_BETWEEN_CHECKS = 500  # steps between two questions whether to stop, or to save
 SAVE_SECONDS = 180.0  # between two checkpoints, at most about
 LIBRARIES = ("torch", "gymnasium", "mujoco", "numpy")
 
@@ -64,8 +64,8 @@ def train_seeds(
     run = MultiSeedRun.plan(recipe, environment, seeds, folder, options)
     check_unfinished(run.checkpoint, run.options)
     torch.set_num_threads(run.options.workers)
-    with hold_run(run.checkpoint):
-        loop = Loop(run, run.read_checkpoint() if run.unfinished else None)
+    with lock_run(run.checkpoint):
+        loop = TrainingLoop(run, run.read_checkpoint() if run.unfinished else None)
         loop.learn()
         stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]
         remove_folder(run.checkpoint)
@@ -86,16 +86,16 @@ def complete_seeds(
     """
     run = MultiSeedRun.plan(recipe, environment, seeds, folder, options)
     there = [spec for spec in run.specs if (folder / spec.name).exists()]
-    kept = [(spec, keep_policy(spec, recipe.sha256, folder / spec.name)) for spec in there]
+    kept = [(spec, load_finished_policy(spec, recipe.sha256, folder / spec.name)) for spec in there]
     done = {} if run.unfinished else {spec.seed: (spec, stored) for spec, stored in kept}
     missing = [seed for seed in run.seeds if seed not in done]
     if missing:
-        begun = _find_begun(run, missing)
+        begun = _find_started_seeds(run, missing)
         done |= {new[0].seed: new for new in train_seeds(recipe, environment, begun, folder, options)}
     return [done[seed] for seed in run.seeds]
 
 
-def _find_begun(run: "MultiSeedRun", missing: list[int]) -> list[int]:
+def _find_started_seeds(run: "MultiSeedRun", missing: list[int]) -> list[int]:
     """Seeds of an unfinished run that holds the `missing` ones, which was killed while it published; else those."""
     wanted = {name: value for name, value in run.identity.items() if name != "seeds"}
     for path in sorted(run.folder.glob(f"{run.name}-seeds*.checkpoint/{STATE}")):
@@ -109,7 +109,7 @@ def _find_begun(run: "MultiSeedRun", missing: list[int]) -> list[int]:
     return missing
 
 
-class Loop:
+class TrainingLoop:
     """Acting and learning, one environment step of every seed at a time; it goes on from `state`, if there is one."""
 
     def __init__(self, run: MultiSeedRun, state: dict[str, Any] | None = None) -> None:
@@ -118,11 +118,13 @@ class Loop:
         self.environments, self.limit = [bare for bare, _ in made], made[0][1]
         acted = self.environments[0].action_space
         self.low, self.high, self.width = acted.low, acted.high, self.environments[0].observation_space.shape[0]
-        self.agent: Agent = AGENTS[recipe.algo](recipe, seeds, self.low, self.high, self.width)
+        self.agent: SeedAgents = AGENTS[recipe.algo](recipe, seeds, self.low, self.high, self.width)
         self.drawing = [np.random.default_rng([seed, ACTION_STREAM]) for seed in seeds]
         self.sampling = [np.random.default_rng([seed, REPLAY_STREAM]) for seed in seeds]
         capacity = min(recipe.replay, recipe.timesteps)
-        self.replay = Replay(run.checkpoint, len(seeds), capacity, self.width, len(self.low), resume=state is not None)
+        self.replay = SeedReplay(
+            run.checkpoint, len(seeds), capacity, self.width, len(self.low), resume=state is not None
+        )
         self.curves: list[list[dict[str, Any]]] = [[] for _ in seeds]
         self.steps, self.began = 0, time.monotonic()
         self._observations: NDArray[Any] | None = None
@@ -144,7 +146,9 @@ class Loop:
                 if self.steps % interval == 0 or self.steps == recipe.timesteps:
                     self._evaluate()
                     bar.set_postfix_str("returns " + " ".join(f"{curve[-1]['mean']:.0f}" for curve in self.curves))
-                elif self.steps % PATIENCE or not (options.should_stop() or time.monotonic() - saved > SAVE_SECONDS):
+                elif self.steps % STEPS_BETWEEN_CHECKS or not (
+                    options.should_stop() or time.monotonic() - saved > SAVE_SECONDS
+                ):
                     continue
                 self._save()
                 saved = time.monotonic()

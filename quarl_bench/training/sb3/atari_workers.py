@@ -29,11 +29,11 @@ class WorkerVector(BareVector):
         self._connections: list[Connection] = []
         self._processes = []
         # Whoever forgets to close: at the end Python waits for the processes, and they wait for our end of the line.
-        Finalize(self, _hang_up, (self._connections,), exitpriority=0)
+        Finalize(self, _close_connections, (self._connections,), exitpriority=0)
         for part in np.array_split(np.arange(count), min(workers, count)):
             ours, theirs = context.Pipe()
             arguments = (theirs, environment, range(part[0], part[-1] + 1), seed)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process = context.Process(target=_run_worker, args=arguments, daemon=True)
             process.start()
             theirs.close()
             self._connections.append(ours)
@@ -60,8 +60,8 @@ class WorkerVector(BareVector):
         return np.concatenate(observations), np.concatenate(rewards), np.concatenate(dones), list(chain(*infos))
 
     def close(self) -> None:
-        """End the processes."""
-        _hang_up(self._connections)
+        """Hang up the connections, on which every worker ends by itself, and wait for them."""
+        _close_connections(self._connections)
         for process in self._processes:
             process.join()
         self._processes = []
@@ -82,12 +82,12 @@ class WorkerVector(BareVector):
         return SpecError(f"{self._id}: a process that stepped games has died; go on with --resume, or --workers 1")
 
 
-def _hang_up(connections: list[Connection]) -> None:
+def _close_connections(connections: list[Connection]) -> None:
     while connections:
         connections.pop().close()
 
 
-def _serve(connection: Connection, environment: Environment, games: range, seed: int) -> None:
+def _run_worker(connection: Connection, environment: Environment, games: range, seed: int) -> None:
     """Answer None with the first observations, actions with a step, and the end of the connection with the end."""
     for number in (signal.SIGINT, signal.SIGTERM):  # they may reach the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)

@@ -52,7 +52,7 @@ class AwareActorCriticPolicy(AwarePolicy, ActorCriticPolicy):
 
 
 class AwareActorCriticCnnPolicy(AwarePolicy, ActorCriticCnnPolicy):
-    """Of A2C and PPO, on images."""
+    """The actor-critic policy of A2C and PPO on images, with fake-quantized layers."""
 
     algorithm = "a2c"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
-from quarl_bench.evaluation.exploration import collect_random_states, describe_exploration, thin_states
+from quarl_bench.evaluation.exploration import collect_random_states, describe_exploration, state_interval
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
@@ -86,7 +86,7 @@ class Checkpoints(BaseCallback):
             run.environment,
             run.validation_seeds,
             sampled=run.sampled,
-            keep_every=thin_states(run.environment) if explores else 0,
+            keep_every=state_interval(run.environment) if explores else 0,
         )
         returns = rollouts.returns
         point: dict[str, Any] = {

@@ -14,16 +14,16 @@ from torch.optim import Adam, Optimizer, RMSprop
 
 from quarl_bench.errors import QuarlError
 
-START = 2.0**16
-PATIENCE = 2000  # good steps before the scale is doubled
-LEAST = 2.0**-14  # a scale that small makes gradients vanish: what is not finite is the forward pass
+INITIAL_SCALE = 2.0**16
+GROWTH_INTERVAL = 2000  # good steps before the scale is doubled
+SMALLEST_SCALE = 2.0**-14  # a scale that small makes gradients vanish: what is not finite is the forward pass
 
 
 class LossScale:
     """The present scale, and for how many steps it has been good."""
 
     def __init__(self) -> None:
-        self.value, self.good = START, 0
+        self.value, self.good = INITIAL_SCALE, 0
 
     def leave(self, features: torch.Tensor) -> torch.Tensor:
         """`features` behind half-precision layers; their gradient is multiplied by the scale on its way back."""
@@ -39,19 +39,19 @@ class LossScale:
             tensor.register_hook(change)  # type: ignore[no-untyped-call]
         return tensor
 
-    def judge_step(self, *, finite: bool) -> None:
+    def adapt(self, *, finite: bool) -> None:
         """Adapt the scale; QuarlError when smaller scales do not help."""
         if finite:
             self.good += 1
-            if self.good >= PATIENCE:
+            if self.good >= GROWTH_INTERVAL:
                 self.value, self.good = 2 * self.value, 0
             return
         self.value, self.good = self.value / 2, 0
-        if self.value < LEAST:
+        if self.value < SMALLEST_SCALE:
             raise QuarlError("training in fp16 overflows in its forward pass; train with --precision bf16")
 
 
-class Scaled(Optimizer):
+class ScaledOptimizer(Optimizer):
     """Skips steps whose gradients are not finite; mixed into an optimizer. Its `scale` is saved with its state."""
 
     scale: LossScale
@@ -60,32 +60,32 @@ class Scaled(Optimizer):
         """One step of the optimizer, or none."""
         gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
         finite = bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all())
-        self.scale.judge_step(finite=finite)
+        self.scale.adapt(finite=finite)
         return super().step(closure) if finite else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's, and the scale."""
+        """The optimizer's state with the loss scale and its counters beside it, as a checkpoint keeps them."""
         return super().state_dict() | {"loss_scale": vars(self.scale).copy()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Load the loss scale and the optimizer's state that `state_dict` gave."""
         state = dict(state_dict)
         vars(self.scale).update(state.pop("loss_scale"))
         super().load_state_dict(state)
 
 
-class ScaledAdam(Scaled, Adam):
+class ScaledAdam(ScaledOptimizer, Adam):
     """Adam with loss scaling, for DQN and PPO."""
 
 
-class ScaledRMSprop(Scaled, RMSprop):
+class ScaledRMSprop(ScaledOptimizer, RMSprop):
     """RMSprop with loss scaling, for A2C."""
 
 
-OPTIMIZERS: dict[type[Optimizer], Callable[[Any], Scaled]] = {Adam: ScaledAdam, RMSprop: ScaledRMSprop}
+OPTIMIZERS: dict[type[Optimizer], Callable[[Any], ScaledOptimizer]] = {Adam: ScaledAdam, RMSprop: ScaledRMSprop}
 
 
-def scale_optimizer(optimizer: Optimizer) -> Scaled:
+def scale_optimizer(optimizer: Optimizer) -> ScaledOptimizer:
     """A fresh optimizer of the same parameters and settings that skips steps; QuarlError for an unknown kind."""
     if type(optimizer) not in OPTIMIZERS:
         raise QuarlError(f"{type(optimizer).__name__} is not trained in fp16; known are Adam and RMSprop")

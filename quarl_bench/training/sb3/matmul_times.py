@@ -40,7 +40,7 @@ class OneDnnLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """(n, inputs) -> (n, outputs)."""
+        """Map (n, inputs) to (n, outputs) by oneDNN's matrix product."""
         ctx.save_for_backward(inputs, weight)
         return multiply(inputs, weight, bias)
 
@@ -65,7 +65,7 @@ class LeanLinear(torch.nn.Linear):
     """A linear layer in fp32 whose product oneDNN computes."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """(n, inputs) -> (n, outputs)."""
+        """Map (n, inputs) to (n, outputs) by oneDNN's matrix product."""
         found: torch.Tensor = OneDnnLinear.apply(input, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return found
 
@@ -87,4 +87,4 @@ def _cast_and_multiply(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.T
 
 
 def _do_nothing() -> None:
-    """Nothing to wait for."""
+    """Do nothing: a processor has finished when a call returns, where a GPU would have to be waited for."""

@@ -34,7 +34,7 @@ class HalfRegion(nn.Module):
         return [*self.parameters()]
 
     def run(self, layers: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """`layers` of `inputs`, fp32."""
+        """Run `layers` in the low precision on `inputs`, and return their result as fp32."""
         if self.scale is not None:
             inputs = self.scale.enter(inputs)
         with torch.autocast(inputs.device.type, self.dtype, enabled=self.dtype != torch.float32):
@@ -67,8 +67,8 @@ class MixedSequential(HalfRegion, nn.Sequential):
         self.hidden = len(modules) - head
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Outputs (n, outputs), fp32."""
-        outputs = self.run(self._hide, input)
+        """Map `input` to fp32 outputs (n, outputs): hidden layers in low precision, the last ones in fp32."""
+        outputs = self.run(self._run_hidden, input)
         for module in [*self][self.hidden :]:
             outputs = module(outputs)
         return outputs
@@ -77,7 +77,7 @@ class MixedSequential(HalfRegion, nn.Sequential):
         """The parameters of the hidden layers, which compute in half precision."""
         return [parameter for module in [*self][: self.hidden] for parameter in module.parameters()]
 
-    def _hide(self, outputs: torch.Tensor) -> torch.Tensor:
+    def _run_hidden(self, outputs: torch.Tensor) -> torch.Tensor:
         for module in [*self][: self.hidden]:
             outputs = module(outputs)
         return outputs
@@ -97,9 +97,9 @@ class MixedPolicy(BasePolicy):
         super()._build(*args)  # type: ignore[misc]
         for module in [*self.modules()]:
             if isinstance(module, QNetwork):
-                module.q_net = _mix(module.q_net, head=True)
+                module.q_net = _to_mixed(module.q_net, head=True)
             if isinstance(module, MlpExtractor):
-                module.policy_net, module.value_net = _mix(module.policy_net), _mix(module.value_net)
+                module.policy_net, module.value_net = _to_mixed(module.policy_net), _to_mixed(module.value_net)
         scale = LossScale() if self.precision == FP16 else None
         for region in self._list_regions():
             region.dtype, region.scale = TYPES[self.precision], scale
@@ -143,7 +143,7 @@ class MixedMlpActorCriticPolicy(MixedPolicy, ActorCriticPolicy):
 
 
 class MixedActorCriticPolicy(MixedPolicy, ActorCriticCnnPolicy, RawImages):  # type: ignore[misc]  # signatures hold
-    """Of A2C and PPO, on images."""
+    """The actor-critic policy of A2C and PPO on images, with its layers in the recipe's precision."""
 
 
 class MixedMlpQPolicy(MixedPolicy, DQNPolicy):
@@ -158,12 +158,12 @@ class MixedQPolicy(MixedPolicy, CnnPolicy):
     """Of DQN, on images: the network and its target."""
 
     def make_q_net(self) -> QNetwork:
-        """A network of raw images."""
+        """Build the Q-network that SB3 asks for, without a features extractor of its own: it reads raw images."""
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
         return MixedQNetwork(**arguments).to(self.device)
 
 
-def _mix(modules: nn.Sequential, *, head: bool = False) -> nn.Sequential:
+def _to_mixed(modules: nn.Sequential, *, head: bool = False) -> nn.Sequential:
     """The same modules with hidden ones in half precision; `modules` themselves where none is hidden."""
     affine = sum(isinstance(module, nn.Linear) for module in modules)
     return MixedSequential(*modules, head=head) if affine > head else modules

@@ -22,7 +22,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.errors import StoreError
+from quarl_bench.errors import Interrupted, StoreError
 from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
 from quarl_bench.policies.algorithm import is_sampled
@@ -45,10 +45,6 @@ STATE = "state.json"
 MODEL, REPLAY = "model.zip", "replay.pkl"
 BEST = "best"
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
-
-
-class Interrupted(Exception):
-    """Training stopped at a checkpoint because it was asked to; `--resume` goes on from there."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ class TrainingRun:
         return model, callback
 
     def new(self) -> BaseAlgorithm:
-        """A fresh model of the recipe."""
+        """A new SB3 model of the recipe, with the run's seed and its vectorised environment."""
         return make_model(self.recipe, self._vector(), self.spec.seed)
 
     def save(self, model: BaseAlgorithm, curve: Curve, best: Best) -> None:
@@ -132,7 +128,7 @@ class TrainingRun:
         if (self.checkpoint / MODEL).exists():
             model = load_model(self.recipe, self.checkpoint / MODEL, vector)
         else:
-            model = self._adopt_best(vector)
+            model = self._load_best_policy(vector)
             curve = [point for point in curve if point["timesteps"] <= model.num_timesteps]
         if isinstance(model, OffPolicyAlgorithm):
             if (self.checkpoint / REPLAY).exists():
@@ -142,7 +138,7 @@ class TrainingRun:
         model.set_random_seed(seed)
         return model, curve
 
-    def _adopt_best(self, vector: VecEnv) -> BaseAlgorithm:
+    def _load_best_policy(self, vector: VecEnv) -> BaseAlgorithm:
         """A model that begins with the policy of the checkpoint, and at its step."""
         model, best = make_model(self.recipe, vector, self.spec.seed), self.load_best()
         if not isinstance(model, DQN) or not isinstance(best.policy, PolicyNet) or self.recipe.scheme:
@@ -216,7 +212,7 @@ def read_seconds(checkpoint: Path) -> float:
     """Wall time behind a checkpoint; 0 where there is none, or it does not say."""
     try:
         return float(json.loads((checkpoint / STATE).read_text()).get("seconds", 0))
-    except (OSError, ValueError):  # `Run.load` refuses what is damaged
+    except (OSError, ValueError):  # `TrainingRun.load` refuses what is damaged
         return 0.0
 
 

@@ -38,7 +38,7 @@ LEAN = "lean"
 CONTENDERS = {CPU: (FP32, LEAN, BF16), CUDA: (FP32, LEAN, BF16, FP16)}
 DIVISORS = {CPU: 8, CUDA: 1}  # of the paper's sizes, by what can train them
 BATCH, FILLED = 64, 512  # transitions of a step, and of the replay buffer
-QUIET = 0.1  # cores that others may use beside a timing
+MAX_OTHER_CORES = 0.1  # cores that others may use beside a timing
 TASK = "pong"
 
 
@@ -75,9 +75,9 @@ class StepTimes:
     @property
     def faults(self) -> tuple[str, ...]:
         """Why these times are void; empty: they count."""
-        if self.others <= QUIET:
+        if self.others <= MAX_OTHER_CORES:
             return ()
-        return (f"other processes used {self.others:.2f} cores beside the timing (limit {QUIET:g})",)
+        return (f"other processes used {self.others:.2f} cores beside the timing (limit {MAX_OTHER_CORES:g})",)
 
     def find_baseline(self, size: str) -> str:
         """The faster of the fp32 contenders."""
@@ -103,7 +103,7 @@ def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], No
     if device == CUDA and not torch.cuda.is_available():
         raise SpecError("device 'cuda': torch sees none")
     found: dict[str, dict[str, list[float]]] = {"steps": {}, "rates": {}, "kernels": {}}
-    watch = _Watch()
+    watch = _LoadMeter()
     with _one_thread():
         for _ in range(plan.blocks):
             for size in plan.sizes:
@@ -127,7 +127,7 @@ def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], No
     )
 
 
-class _Watch:
+class _LoadMeter:
     """What everything else on this machine uses."""
 
     def __init__(self) -> None:
@@ -139,10 +139,10 @@ class _Watch:
         return max(0.0, used) / (time.monotonic() - self._start)
 
 
-def make_contender(size: str, contender: str, divisor: int, vector: VecEnv, device: str) -> DQN:
+def make_timed_model(size: str, contender: str, divisor: int, vector: VecEnv, device: str) -> DQN:
     """DQN by Pong's recipe with the network of Policy `size`."""
     recipe = replace(find_recipe("dqn", TASK), precision=FP32 if contender == FP32 else _find_precision(contender))
-    model: Any = make_model(_shrink(recipe, size, divisor), vector, seed=0, device=device)
+    model: Any = make_model(_scale_recipe(recipe, size, divisor), vector, seed=0, device=device)
     if contender == LEAN:
         for region in (module for module in model.policy.modules() if isinstance(module, HalfRegion)):
             region.dtype = torch.float32
@@ -156,7 +156,7 @@ def _find_precision(contender: str) -> str:
     return BF16 if contender == LEAN else contender
 
 
-def _shrink(recipe: Recipe, size: str, divisor: int) -> Recipe:
+def _scale_recipe(recipe: Recipe, size: str, divisor: int) -> Recipe:
     """Pong's recipe with another network, and a buffer that a timing can fill."""
     network = {"features_extractor_class": "sized", "features_extractor_kwargs": scale_size(size, divisor)}
     changes = {"buffer_size": FILLED * 8, "learning_starts": 0, "policy_kwargs": network}
@@ -166,9 +166,9 @@ def _shrink(recipe: Recipe, size: str, divisor: int) -> Recipe:
 def _time_block(size: str, contender: str, device: str, plan: StepPlan) -> tuple[float, float | None]:
     """Seconds of a step of training, and environment steps per second where Pong is installed."""
     images = DummyVecEnv([lambda: FakeImageEnv(6, 84, 84, 4, discrete=True, channel_first=True)] * 8)
-    model = make_contender(size, contender, plan.divisor, images, device)
+    model = make_timed_model(size, contender, plan.divisor, images, device)
     model._setup_learn(0)  # noqa: SLF001 (makes the logger that `train` writes to)
-    _fill(model)
+    _fill_replay(model)
     seconds = time_call(lambda: model.train(1, BATCH), plan.calls, plan.seconds, device)
     return seconds, _time_learning(size, contender, device, plan) if plan.steps else None
 
@@ -178,7 +178,7 @@ def _time_learning(size: str, contender: str, device: str, plan: StepPlan) -> fl
         games = make_vector(find_environment(TASK), 8, 0)
     except MissingExtra:
         return None
-    model = make_contender(size, contender, plan.divisor, games, device)
+    model = make_timed_model(size, contender, plan.divisor, games, device)
     model.learn(BATCH + plan.steps // 3)  # the games and the first updates are warm
     before, start = model.num_timesteps, time.perf_counter()
     model.learn(plan.steps, reset_num_timesteps=False)
@@ -187,7 +187,7 @@ def _time_learning(size: str, contender: str, device: str, plan: StepPlan) -> fl
     return (model.num_timesteps - before) / taken
 
 
-def _fill(model: DQN) -> None:
+def _fill_replay(model: DQN) -> None:
     """Random transitions: what is in them does not change how long they take."""
     rng, buffer = np.random.default_rng(0), model.replay_buffer
     assert buffer is not None  # noqa: S101 (of every DQN)

@@ -49,7 +49,7 @@ class BareVector(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """There are no methods to call."""
+        """Raise NotImplementedError: the batch has no environments of its own whose methods could be called."""
         raise NotImplementedError(method_name)
 
     def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: VecEnvIndices = None) -> list[bool]:  # noqa: ARG002

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from quarl_bench.cli import main
-from quarl_bench.errors import QuarlError, SpecError, StoreError
+from quarl_bench.errors import Interrupted, QuarlError, SpecError, StoreError
 from quarl_bench.papers.lqcc import selection
 from quarl_bench.papers.lqcc.parity import VARIANTS, Parity, average_differences, band_p_values, compare
 from quarl_bench.papers.lqcc.runs.published import TASKS, read_published
@@ -436,29 +436,27 @@ def test_the_authors_runs_are_not_written_into_a_search_of_ones_own(tmp_path, ca
 
 def test_a_search_that_is_stopped_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
     """It has no --resume: what is there is kept whenever the command is typed."""
-    monkeypatch.setattr(
-        Search, "run", Mock(side_effect=rl_run.Interrupted("stopped at 5 of 9 steps; --resume goes on"))
-    )
+    monkeypatch.setattr(Search, "run", Mock(side_effect=Interrupted("stopped at 5 of 9 steps; --resume goes on")))
     assert main(["select", "sac", "pendulum", "--seeds", "0,1", "--output", str(tmp_path)]) == 3
     assert capsys.readouterr().err == "stopped at 5 of 9 steps; the same command goes on\n"
 
 
 def test_a_search_that_died_between_two_policies_goes_on(tmp_path, tiny, monkeypatch):
     ours = Search(tiny, "pendulum", (0, 1), tmp_path, steps=list_steps(core=(3,), widths=(256,), inputs=(8,)))
-    publish = train.Loop.publish
+    publish = train.TrainingLoop.publish
 
     def die(loop, index, spec):
         if index:
             raise KeyboardInterrupt
         return publish(loop, index, spec)
 
-    monkeypatch.setattr(train.Loop, "publish", die)
+    monkeypatch.setattr(train.TrainingLoop, "publish", die)
     with pytest.raises(KeyboardInterrupt):
         ours.run(TrainingOptions())
     folders = [tmp_path / f"sac-pendulum-lqcc-seed{seed}" for seed in (0, 1)]
     assert [folder.exists() for folder in folders] == [True, False]
-    monkeypatch.setattr(train.Loop, "publish", publish)
-    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained again"))
+    monkeypatch.setattr(train.TrainingLoop, "publish", publish)
+    monkeypatch.setattr(train.TrainingLoop, "advance", lambda _: pytest.fail("trained again"))
     ours._find_returns(tiny, TrainingOptions(resume=True), print)
     assert folders[1].exists()
 
@@ -494,7 +492,7 @@ def test_a_damaged_grid_is_one_line(tmp_path, tiny, content):
 
 def test_policies_of_another_recipe_stop_a_search_before_it_trains(tmp_path, tiny, monkeypatch):
     train.train_seeds(tiny, "pendulum", [0], tmp_path)
-    monkeypatch.setattr(train.Loop, "advance", lambda _: pytest.fail("trained"))
+    monkeypatch.setattr(train.TrainingLoop, "advance", lambda _: pytest.fail("trained"))
     with pytest.raises(StoreError, match=r"lqcc-seed0 was trained by another recipe"):
         Search(replace(tiny, gamma=0.9), "pendulum", (0, 1), tmp_path).run(TrainingOptions())
 

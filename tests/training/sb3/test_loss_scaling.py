@@ -19,7 +19,13 @@ from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.training.recipes import Recipe, find_recipe
-from quarl_bench.training.sb3.loss_scaling import LEAST, PATIENCE, START, LossScale, Scaled
+from quarl_bench.training.sb3.loss_scaling import (
+    GROWTH_INTERVAL,
+    INITIAL_SCALE,
+    SMALLEST_SCALE,
+    LossScale,
+    ScaledOptimizer,
+)
 from quarl_bench.training.sb3.mixed_precision import TYPES, HalfRegion, MixedSequential
 from quarl_bench.training.sb3.models import load_model, make_model
 from quarl_bench.training.sb3.vector import make_vector
@@ -86,13 +92,13 @@ def test_gradients_are_those_of_fp32_but_for_rounding(algo: str, precision: str)
 
 def test_a_scale_saves_gradients_that_underflow() -> None:
     found = {}
-    for value in (1.0, START):
+    for value in (1.0, INITIAL_SCALE):
         model = make("dqn", "fp16")
         model.policy.optimizer.scale.value = value
         (1e-8 * find_loss(model.policy)).backward()
         found[value] = float(model.q_net.q_net[0].weight.grad.norm())
     assert found[1.0] == 0
-    assert found[START] > 0
+    assert found[INITIAL_SCALE] > 0
 
 
 @everywhere
@@ -107,7 +113,7 @@ def test_what_is_learned_survives_save_load_and_copy(algo: str, precision: str) 
     model.save(stream)
     stream.seek(0)
     loaded = load_model(make_recipe(algo, precision), stream, make_vector(CARTPOLE, 1, 0))
-    assert isinstance(loaded.policy.optimizer, Scaled) is (precision == "fp16")
+    assert isinstance(loaded.policy.optimizer, ScaledOptimizer) is (precision == "fp16")
     gradients = list_gradients(model.policy)
     for other in (loaded.policy, copied):
         for name, gradient in list_gradients(other).items():
@@ -144,7 +150,7 @@ def test_a_step_with_infinite_gradients_is_skipped(algo: str) -> None:
         parameter.grad = torch.full_like(parameter, torch.inf)
     model.policy.optimizer.step()
     assert all(map(torch.equal, before.values(), model.policy.state_dict().values()))
-    assert model.policy.optimizer.scale.value == START / 2
+    assert model.policy.optimizer.scale.value == INITIAL_SCALE / 2
     list_gradients(model.policy)
     model.policy.optimizer.step()
     assert not all(map(torch.equal, before.values(), model.policy.state_dict().values()))
@@ -154,18 +160,18 @@ def test_a_step_with_infinite_gradients_is_skipped(algo: str) -> None:
 def test_the_scale_is_a_power_of_two_between_failures(steps: list[bool]) -> None:
     scale = LossScale()
     for finite in steps:
-        scale.judge_step(finite=finite)
-    assert scale.value == START / 2 ** steps.count(False)
-    for _ in range(PATIENCE):
-        scale.judge_step(finite=True)
-    assert scale.value == 2 * START / 2 ** steps.count(False)
+        scale.adapt(finite=finite)
+    assert scale.value == INITIAL_SCALE / 2 ** steps.count(False)
+    for _ in range(GROWTH_INTERVAL):
+        scale.adapt(finite=True)
+    assert scale.value == 2 * INITIAL_SCALE / 2 ** steps.count(False)
 
 
 def test_a_forward_pass_that_overflows_ends_in_one_line() -> None:
     scale = LossScale()
-    scale.value = LEAST
+    scale.value = SMALLEST_SCALE
     with pytest.raises(QuarlError, match="train with --precision bf16"):
-        scale.judge_step(finite=False)
+        scale.adapt(finite=False)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from quarl_bench.environments import atari
-from quarl_bench.environments.atari import Pool
+from quarl_bench.environments.atari import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.training.sb3 import vector
 from quarl_bench.training.sb3.vector import make_vector
@@ -142,7 +142,7 @@ def test_starts_depend_on_seed_and_place(breakout: Environment, monkeypatch: pyt
 
 
 def test_closed_environments_lend_their_games(breakout: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector, "GAMES", Pool())
+    monkeypatch.setattr(vector, "GAMES", GamePool())
     first = make_vector(breakout, 2, SEED)
     games = set(first._games)
     first.close(), first.close()

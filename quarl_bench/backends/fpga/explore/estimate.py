@@ -54,7 +54,7 @@ def _unit_luts(unit: Unit, *, dsp: bool) -> float:
 
 
 def _product_bits(unit: Unit) -> int:
-    """Of the largest product there is."""
+    """Bits, sign included, of the largest product of a weight and an input value of the layer."""
     stage = unit.stage
     largest = int(np.abs(stage.weight.astype(np.int64)).max()) * max(abs(stage.low), abs(stage.high))
     return signed_bits(-largest, largest)

@@ -48,11 +48,6 @@ class Mvau:
         return self.pe * levels * self.accumulator_bits * (depth + 1)
 
     @property
-    def threshold_bits(self) -> int:
-        """Of memory for the thresholds, wherever they are kept."""
-        return self.outputs * ((1 << self.out_bits) - 1) * self.accumulator_bits
-
-    @property
     def luts(self) -> int:
         """FINN's estimate for a unit of look-up tables; weights in block RAM."""
         both = self.weight_bits + self.in_bits
@@ -86,11 +81,6 @@ class Dataflow:
         return sum(unit.cycles for unit in self.units)
 
     @property
-    def overlapped(self) -> int:
-        """The same, where each unit works on its first row while the one before ends."""
-        return self.cycles - sum(unit.inputs // unit.simd for unit in self.units[1:])
-
-    @property
     def interval(self) -> int:
         """Cycles between two actions: those of the slowest unit."""
         return max(unit.cycles for unit in self.units)
@@ -102,7 +92,7 @@ class Dataflow:
 
     @property
     def block_rams(self) -> float:
-        """FINN's estimate for the weights."""
+        """Block RAMs of 18 Kbit that FINN's formula gives for the weights of all layers together."""
         return sum(unit.block_rams for unit in self.units)
 
 
@@ -126,7 +116,7 @@ def build_dataflow(widths: Sequence[int], input_bits: int, core_bits: int, outpu
 
 
 def pad(width: int) -> int:
-    """The next multiple of 32."""
+    """Round a width up to the next multiple of 32, as FINN pads observations and outputs of its streams."""
     return -(-width // PADDING) * PADDING
 
 

@@ -19,8 +19,8 @@ from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
 
 DSP_BITS = 9  # products from this width on become DSPs, as synthesis tools do it
-SPARSE = 0.5  # share of the inputs that the fullest row of constants may read for the others to be left out
-WORTH = 60  # look-up tables that a RAMB36 has to save
+SPARSE_SHARE = 0.5  # share of the inputs that the fullest row of constants may read for the others to be left out
+LUTS_PER_BLOCK_RAM = 60  # look-up tables that a RAMB36 has to save
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SearchStage:
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A layer under a folding."""
+    """One layer with the number of multipliers and lanes that work on it in each cycle."""
 
     stage: Stage
     in_lanes: int
@@ -79,7 +79,7 @@ class Unit:
 
     @property
     def terms(self) -> int:
-        """Products in one sum and cycle."""
+        """Products that one neuron adds up in one cycle."""
         if self.taps is not None:
             return self.taps.shape[1]
         return self.stage.inputs if self.rows else self.in_lanes
@@ -92,13 +92,13 @@ class Unit:
         """
         present = self.stage.weight != 0
         terms = max(1, int(present.sum(1).max()))
-        if not self.rows or self.beats > 1 or terms > SPARSE * self.stage.inputs:
+        if not self.rows or self.beats > 1 or terms > SPARSE_SHARE * self.stage.inputs:
             return None
         return np.argsort(~present, axis=1, kind="stable")[:, :terms]
 
     @property
     def multipliers(self) -> int:
-        """Products in one cycle."""
+        """Products that the whole layer computes in one cycle, over all of its lanes."""
         return self.terms * (self.lanes if self.rows else self.beats * self.lanes)
 
     @property
@@ -108,12 +108,12 @@ class Unit:
 
     @property
     def dot_delay(self) -> int:
-        """Registers in the adder tree."""
+        """Cycles from a product to its sum: the registers on the way through the adder tree."""
         return -(-(1 + (self.terms - 1).bit_length()) // self.levels)
 
     @cached_property
     def searches(self) -> tuple[SearchStage, ...]:
-        """Stages of the requantization."""
+        """The binary search for an output, `step` bits a stage, most significant bits first."""
         bits = self.stage.out_bits
         return tuple(
             SearchStage(index, known, min(self.step, bits - known))
@@ -210,7 +210,7 @@ class FoldingPlan:
 
     @property
     def in_bits(self) -> int:
-        """Bits of one input value."""
+        """Bits of one value of the observation, as the first layer reads it."""
         return self.stages[0].in_bits
 
     @property
@@ -255,7 +255,7 @@ class FoldingPlan:
     @cached_property
     def in_blocks(self) -> frozenset[str]:
         """Names of the ROMs in block RAM: the best per block first, or the largest first, whichever saves more."""
-        worthy = [rom for rom in self.roms if rom.luts >= WORTH * rom.blocks]
+        worthy = [rom for rom in self.roms if rom.luts >= LUTS_PER_BLOCK_RAM * rom.blocks]
         by_block = self._fill_blocks(sorted(worthy, key=lambda rom: (-rom.luts / rom.blocks, rom.name)))
         by_size = self._fill_blocks(sorted(worthy, key=lambda rom: (-rom.luts, rom.name)))
         best = max(by_block, by_size, key=lambda roms: sum(rom.luts for rom in roms))

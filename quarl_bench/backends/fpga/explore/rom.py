@@ -23,7 +23,7 @@ class Rom:
 
     @property
     def width(self) -> int:
-        """Bits of a word."""
+        """Bits of one word of the memory: `count` values beside each other."""
         return self.count * self.bits
 
     @property

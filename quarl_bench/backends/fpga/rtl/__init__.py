@@ -1,1 +1,1 @@
-"""A policy as Verilog."""
+"""A policy's integers as a Verilog design: layers, tables, top module and wrappers for AXI-Stream and UART."""

@@ -1,181 +1,10 @@
 """The Verilog of one layer: its matrix-vector unit, its memories, and the search that requantizes its sums."""
 
 from collections.abc import Iterator
-from string import Template
 
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan, SearchStage, Unit
 from quarl_bench.backends.fpga.explore.rom import Rom
-
-_LAYER = Template("""\
-// $name: $outputs neurons over $inputs inputs of $in_bits bits, $out_bits bits out.
-// $form
-module $name (
-    input clk,
-    input reset,
-    input in_valid,
-    output in_ready,
-    input [$in_top:0] in_data,  // $in_lanes values
-    output out_valid,
-    output out_last,
-    input next_ready,
-    output [$out_top:0] out_data  // $lanes values
-);
-  wire enable = $enable;
-  wire sums_valid, sums_last;
-  wire [$sums_top:0] sums;
-  wire [$address_top:0] next_weight;
-  wire [$weights_top:0] weights;
-$weights
-$unit
-  wire [$group_top:0] next_group0;
-$group0
-$searches
-  quarl_delay #(.BITS(2), .CYCLES($stages)) delay_valid (
-      .clk(clk), .reset(reset), .enable(enable), .in({sums_last, sums_valid}), .out({out_last, out_valid})
-  );
-endmodule
-""")
-
-_ROWS = Template("""\
-  quarl_rows #(
-      .INPUTS($inputs),
-      .IN_BITS($in_bits),
-      .IN_SIGNED($in_signed),
-      .LANES($lanes),
-      .BEATS($beats),
-      .BEAT_BITS($address_bits),
-      .WEIGHT_BITS($weight_bits),
-      .SUM_BITS($sum_bits),
-      .LEVELS($levels),
-      .DSP($dsp),
-      .PIPELINED($pipelined)
-  ) unit (
-      .clk(clk),
-      .reset(reset),
-      .enable(enable),
-      .in_valid(in_valid),
-      .in_ready(in_ready),
-      .in_data(in_data),
-      .next_row(next_weight),
-      .weights(weights),
-      .next_ready(next_ready),
-      .done(out_valid && out_last),
-      .out_valid(sums_valid),
-      .out_last(sums_last),
-      .sums(sums)
-  );""")
-
-_SPARSE = Template("""\
-  // Each row reads $terms inputs of its own: the rest of its weights is zero.
-  wire [$gathered_top:0] gathered = {$gathered};
-  reg flying;
-  wire start = next_ready && ($pipelined || !flying);
-  wire step = in_valid && start;
-  wire keep;
-  assign in_ready = start;
-  assign next_weight = 0;
-  always @(posedge clk)
-    if (reset) flying <= 1'b0;
-    else if (step) flying <= 1'b1;
-    else if (out_valid) flying <= 1'b0;
-  genvar lane;
-  generate
-    if ($delay == 1) begin : undelayed
-      assign keep = step;
-    end else begin : delayed
-      quarl_delay #(.BITS(1), .CYCLES($delay - 1)) delay_keep (
-          .clk(clk), .reset(reset), .enable(enable), .in(step), .out(keep)
-      );
-    end
-    for (lane = 0; lane < $lanes; lane = lane + 1) begin : rows
-      quarl_dot #(
-          .TERMS($terms),
-          .IN_BITS($in_bits),
-          .IN_SIGNED($in_signed),
-          .WEIGHT_BITS($weight_bits),
-          .SUM_BITS($sum_bits),
-          .LEVELS($levels),
-          .DSP(0)
-      ) dot (
-          .clk(clk),
-          .enable(enable),
-          .keep(keep),
-          .values(gathered[lane*$terms*$in_bits+:$terms*$in_bits]),
-          .weights(weights[lane*$terms*$weight_bits+:$terms*$weight_bits]),
-          .sum(sums[lane*$sum_bits+:$sum_bits])
-      );
-    end
-  endgenerate
-  quarl_delay #(.BITS(2), .CYCLES($delay)) delay_sums (
-      .clk(clk), .reset(reset), .enable(enable), .in({step, step}), .out({sums_last, sums_valid})
-  );""")
-
-_COLUMNS = Template("""\
-  quarl_columns #(
-      .TERMS($in_lanes),
-      .BEATS($in_beats),
-      .BEAT_BITS($address_bits),
-      .IN_BITS($in_bits),
-      .IN_SIGNED($in_signed),
-      .LANES($lanes),
-      .GROUPS($beats),
-      .GROUP_BITS($group_bits),
-      .WEIGHT_BITS($weight_bits),
-      .PART_BITS($part_bits),
-      .SUM_BITS($sum_bits),
-      .LEVELS($levels),
-      .DSP($dsp)
-  ) unit (
-      .clk(clk),
-      .reset(reset),
-      .in_valid(in_valid),
-      .in_ready(in_ready),
-      .in_data(in_data),
-      .next_column(next_weight),
-      .weights(weights),
-      .next_ready(next_ready),
-      .done(out_valid && out_last),
-      .out_valid(sums_valid),
-      .out_last(sums_last),
-      .sums(sums)
-  );""")
-
-_ROM = Template("""\
-  quarl_rom #(
-      .WIDTH($width),
-      .DEPTH($depth),
-      .ADDRESS_BITS($address_bits),
-      .BLOCK($block),
-      .FILE("$name.mem")
-  ) rom_$name (
-      .clk(clk),
-      .enable(enable),
-      .address($address),
-      .data($data)
-  );""")
-
-_GROUP0 = Template("""\
-  reg [$group_top:0] group0;  // which beat of sums
-  assign next_group0 = reset ? $group_bits'd0 : !sums_valid ? group0 : sums_last ? $group_bits'd0 : group0 + 1'b1;
-  always @(posedge clk) group0 <= next_group0;""")
-
-_SEARCH = Template("""\
-  wire [$found_top:0] found${index}_lane$lane, held${index}_lane$lane;
-  wire [$sum_top:0] sum${index}_lane$lane;
-  quarl_search #(
-      .SUM_BITS($sum_bits),
-      .KNOWN($known),
-      .STEP($step)
-  ) search${index}_lane$lane (
-      .clk(clk),
-      .enable(enable),
-      .sum($sum),
-      .known($before),
-      .thresholds($thresholds),
-      .found(found${index}_lane$lane),
-      .found_held(held${index}_lane$lane),
-      .sum_held(sum${index}_lane$lane)
-  );""")
+from quarl_bench.backends.template import fill, fill_part
 
 
 def write_layer(unit: Unit, plan: FoldingPlan) -> str:
@@ -221,12 +50,14 @@ def write_layer(unit: Unit, plan: FoldingPlan) -> str:
         else f"Columns: {unit.in_lanes} a cycle, {unit.in_beats} cycles; then {unit.lanes} sums a cycle, "
         f"{unit.beats} cycles."
     )
-    return _LAYER.substitute(
-        {key: value for key, value in (values | tops).items() if key != "weights"},
+    return fill(
+        "layer.v",
+        **values,
+        **tops,
         form=form,
         weights=_write_rom(unit.weights, "next_weight", "weights", plan),
-        unit=_find_template(unit).substitute(values),
-        group0=_GROUP0.substitute(group_top=tops["group_top"], group_bits=values["group_bits"])
+        unit=fill_part(f"{_name_form(unit)}.v", **values),
+        group0=fill_part("group.v", group_top=tops["group_top"], group_bits=values["group_bits"])
         if unit.beats > 1
         else "  assign next_group0 = 1'b0;",
         searches="\n".join(_write_searches(unit, plan)),
@@ -239,10 +70,10 @@ def _gather(unit: Unit) -> str:
     return ", ".join(f"in_data[{tap * bits}+:{bits}]" for tap in taps)
 
 
-def _find_template(unit: Unit) -> Template:
+def _name_form(unit: Unit) -> str:
     if unit.rows:
-        return _ROWS if unit.taps is None else _SPARSE
-    return _COLUMNS
+        return "rows" if unit.taps is None else "sparse_rows"
+    return "columns"
 
 
 def _write_searches(unit: Unit, plan: FoldingPlan) -> Iterator[str]:
@@ -260,7 +91,8 @@ def _write_searches(unit: Unit, plan: FoldingPlan) -> Iterator[str]:
         for lane in range(unit.lanes):
             rom = roms[lane if index else 0]
             before = f"held{index - 1}_lane{lane}" if index else "1'b0"
-            yield _SEARCH.substitute(
+            yield fill_part(
+                "search.v",
                 index=index,
                 lane=lane,
                 found_top=search.known + search.step,
@@ -288,7 +120,8 @@ def _address(rom: Rom, search: SearchStage, unit: Unit, roms: tuple[Rom, ...]) -
 def _write_rom(rom: Rom, address: str, data: str, plan: FoldingPlan) -> str:
     if rom.depth == 1:
         return f"  assign {data} = {rom.width}'h{rom.words[0]:x};"
-    return _ROM.substitute(
+    return fill_part(
+        "rom.v",
         name=rom.name,
         width=rom.width,
         depth=rom.depth,

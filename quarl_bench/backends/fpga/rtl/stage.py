@@ -35,12 +35,12 @@ class Stage:
 
     @property
     def inputs(self) -> int:
-        """Width of what it reads."""
+        """Values that each neuron of the layer reads."""
         return self.weight.shape[1]
 
     @property
     def outputs(self) -> int:
-        """Number of neurons."""
+        """Neurons of the layer, which is the number of values that it gives."""
         return self.weight.shape[0]
 
     @cached_property
@@ -67,7 +67,7 @@ class Stage:
 
     @property
     def zeros(self) -> float:
-        """Share of weights that are zero."""
+        """Share of the integer weights that are 0, from 0 to 1; such products cost no logic."""
         return float((self.weight == 0).mean())
 
     def run(self, codes: Integers) -> Integers:

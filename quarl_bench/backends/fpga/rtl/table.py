@@ -6,13 +6,13 @@ words are those that IntegerPolicy.act gives, bit by bit.
 """
 
 from dataclasses import dataclass
-from string import Template
 
 import numpy as np
 
-from quarl_bench.backends.fpga.explore.folding import WORTH, FoldingPlan
+from quarl_bench.backends.fpga.explore.folding import LUTS_PER_BLOCK_RAM, FoldingPlan
 from quarl_bench.backends.fpga.explore.rom import Rom
 from quarl_bench.backends.fpga.rtl.layer import count_bits
+from quarl_bench.backends.template import fill
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.action_table import look_up, tabulate_actions
 from quarl_bench.policies.policy import IntegerPolicy
@@ -22,90 +22,6 @@ from quarl_bench.quantization.net import Floats
 TANH_TOP = "policy_tanh"
 STAGE = "tanh_table"
 WORD_BITS = 32  # a float32
-
-_STAGE = Template("""\
-// Actions for $outputs output integers of $bits bits: a float32 a beat, in the outputs' order; $tables.
-// The first leaves a cycle after the integers came, which are taken with the last.
-module tanh_table (
-    input clk,
-    input reset,
-    input in_valid,
-    output in_ready,
-    input [$in_top:0] in_data,
-    output out_valid,
-    input out_ready,
-    output out_last,
-    output [31:0] out_data
-);
-  reg valid;
-  reg [$index_top:0] index;  // of the word that is shown
-  wire taken = valid && out_ready;
-  assign out_valid = valid;
-  assign out_last  = index == $last;
-  assign in_ready  = taken && out_last;
-
-  wire [$index_top:0] next = reset || !valid || in_ready ? $index_bits'd0 : taken ? index + 1'b1 : index;
-  wire [$bits_top:0] value = in_data[next*$bits+:$bits];
-  always @(posedge clk) begin
-    index <= next;
-    valid <= !reset && in_valid && !in_ready;
-  end
-
-  quarl_rom #(
-      .WIDTH(32),
-      .DEPTH($depth),
-      .ADDRESS_BITS($address_bits),
-      .BLOCK($block),
-      .FILE("$name.mem")
-  ) rom (
-      .clk(clk),
-      .enable(1'b1),
-      .address($address),
-      .data(out_data)
-  );
-endmodule
-""")
-
-_TOP = Template("""\
-// `policy` with the table of its actions behind it.
-module policy_tanh (
-    input clk,
-    input reset,
-    input in_valid,
-    output in_ready,
-    input [$in_top:0] in_data,
-    output out_valid,
-    input out_ready,
-    output out_last,
-    output [31:0] out_data  // a float32
-);
-  wire integers_valid, integers_ready;
-  wire [$out_top:0] integers;
-
-  policy policy (
-      .clk(clk),
-      .reset(reset),
-      .in_valid(in_valid),
-      .in_ready(in_ready),
-      .in_data(in_data),
-      .out_valid(integers_valid),
-      .out_ready(integers_ready),
-      .out_data(integers)
-  );
-
-  tanh_table actions (
-      .clk(clk),
-      .reset(reset),
-      .in_valid(integers_valid),
-      .in_ready(integers_ready),
-      .in_data(integers),
-      .out_valid(out_valid),
-      .out_ready(out_ready),
-      .out_last(out_last),
-      .out_data(out_data)
-  );
-endmodule
-""")
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +71,8 @@ def write_stage(rom: Rom, plan: FoldingPlan) -> str:
     outputs, bits = plan.stages[-1].outputs, plan.out_bits
     taken = sum(other.blocks for other in plan.roms if other.name in plan.in_blocks)
     shared = rom.depth == 1 << bits
-    return _STAGE.substitute(
+    return fill(
+        f"{STAGE}.v",
         name=rom.name,
         outputs=outputs,
         bits=bits,
@@ -167,11 +84,13 @@ def write_stage(rom: Rom, plan: FoldingPlan) -> str:
         tables="one table for all" if shared else "a table for each",
         depth=rom.depth,
         address_bits=count_bits(rom.depth),
-        block=int(rom.luts >= WORTH * rom.blocks and rom.blocks <= plan.folding.block_rams - taken),
+        block=int(rom.luts >= LUTS_PER_BLOCK_RAM * rom.blocks and rom.blocks <= plan.folding.block_rams - taken),
         address="value" if shared else "{next, value}",
     )
 
 
 def write_tanh(plan: FoldingPlan) -> str:
-    """The Verilog of `policy_tanh`."""
-    return _TOP.substitute(in_top=plan.in_lanes * plan.in_bits - 1, out_top=plan.stages[-1].outputs * plan.out_bits - 1)
+    """The Verilog module `policy_tanh`, which looks up every output's tanh in a table after the last layer."""
+    return fill(
+        f"{TANH_TOP}.v", in_top=plan.in_lanes * plan.in_bits - 1, out_top=plan.stages[-1].outputs * plan.out_bits - 1
+    )

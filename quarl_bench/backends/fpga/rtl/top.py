@@ -1,73 +1,10 @@
 """The Verilog of `policy`: its layers one after the other, and the action they give."""
 
-from string import Template
-
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.rtl.layer import count_bits, write_layer
+from quarl_bench.backends.template import fill, fill_part
 
 TOP = "policy"
-
-_TOP = Template("""\
-// $inputs inputs of $in_bits bits ($in_kind), $in_lanes a beat, $in_beats beats; $outputs outputs of $out_bits bits.
-// $cycles cycles from the first beat to the action.
-module policy (
-    input clk,
-    input reset,
-    input in_valid,
-    output in_ready,
-    input [$in_top:0] in_data,
-    output out_valid,
-    input out_ready,
-    output [$out_top:0] out_data
-);
-  wire valid0 = in_valid;
-  wire ready0;
-  wire [$in_top:0] data0 = in_data;
-  assign in_ready = ready0;
-$links
-$trace
-  wire [$action_top:0] counts;
-  quarl_collect #(
-      .BITS($last_bits),
-      .BEATS($last_beats),
-      .BEAT_BITS($last_beat_bits)
-  ) action (
-      .clk(clk),
-      .reset(reset),
-      .in_valid(valid$last),
-      .in_ready(ready$last),
-      .in_data(data$last),
-      .out_valid(out_valid),
-      .out_ready(out_ready),
-      .out_data(counts)
-  );
-
-  // Counts of thresholds become the output format's integers.
-  genvar i;
-  generate
-    for (i = 0; i < $outputs; i = i + 1) begin : outputs
-      wire signed [31:0] count = counts[i*$count_bits+:$count_bits];
-      wire signed [31:0] value = count + ($lowest);
-      assign out_data[i*$out_bits+:$out_bits] = value[$out_bits-1:0];
-    end
-  endgenerate
-endmodule
-""")
-
-_LINK = Template("""\
-  wire valid$after, ready$after, last$after;
-  wire [$top:0] data$after;
-  $name $name (
-      .clk(clk),
-      .reset(reset),
-      .in_valid(valid$before),
-      .in_ready(ready$before),
-      .in_data(data$before),
-      .out_valid(valid$after),
-      .out_last(last$after),
-      .next_ready(ready$after),
-      .out_data(data$after)
-  );""")
 
 
 def write_policy(plan: FoldingPlan) -> str:
@@ -79,7 +16,7 @@ def write_policy(plan: FoldingPlan) -> str:
 def _write_top(plan: FoldingPlan) -> str:
     first, last = plan.units[0], plan.units[-1]
     links = [
-        _LINK.substitute(name=unit.name, before=index, after=index + 1, top=unit.lanes * unit.stage.out_bits - 1)
+        fill_part("link.v", name=unit.name, before=index, after=index + 1, top=unit.lanes * unit.stage.out_bits - 1)
         for index, unit in enumerate(plan.units)
     ]
     shown = [
@@ -87,7 +24,8 @@ def _write_top(plan: FoldingPlan) -> str:
         for index, unit in enumerate(plan.units)
     ]
     trace = ["`ifdef QUARL_TRACE", "  always @(posedge clk) begin", *shown, "  end", "`endif"]
-    return _TOP.substitute(
+    return fill(
+        f"{TOP}.v",
         inputs=first.stage.inputs,
         in_bits=plan.in_bits,
         in_kind="signed" if first.stage.in_signed else "unsigned",

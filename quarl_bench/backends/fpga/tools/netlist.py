@@ -39,7 +39,7 @@ def count_cells(module: dict[str, Any], packed: int) -> Resources:
 
 
 def load_module(path: Path, top: str) -> dict[str, Any]:
-    """The top module of a netlist."""
+    """The cells, ports and nets of module `top` in a JSON netlist of Yosys."""
     module: dict[str, Any] = json.loads(path.read_bytes())["modules"][top]
     return module
 

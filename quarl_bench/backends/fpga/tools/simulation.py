@@ -20,7 +20,7 @@ from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.rtl.design import Design
 from quarl_bench.backends.fpga.rtl.table import TANH_TOP, WORD_BITS
 from quarl_bench.backends.fpga.rtl.top import TOP
-from quarl_bench.backends.fpga.rtl.wrapper import AXIS_TOP, Port, axis_ports
+from quarl_bench.backends.fpga.rtl.wrapper import AXIS_TOP, StreamShape, axis_streams
 from quarl_bench.backends.fpga.tools.library import find_hardware
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
@@ -72,7 +72,7 @@ class Simulation:
         """
         plan = design.plan
         self._design, self._plan, self._top = design, plan, top
-        self._ports = find_ports(design, top)
+        self._ports = find_streams(design, top)
         taken, given = self._ports
         macros = {"IN_BEATS": taken.beats, "IN_WORDS": taken.words, "OUT_BEATS": given.beats, "OUT_WORDS": given.words}
         options = ["+define+QUARL_TRACE"] if trace else []
@@ -142,16 +142,16 @@ def find_divergence(design: Design, q: Integers, cache: Path) -> str:
     return "all layers agree, so what stands behind them does not"
 
 
-def find_ports(design: Design, top: str) -> tuple[Port, Port]:
+def find_streams(design: Design, top: str) -> tuple[StreamShape, StreamShape]:
     """What a module of `design` takes and gives for one observation."""
     plan, outputs = design.plan, design.plan.stages[-1].outputs
     if top == AXIS_TOP:
-        return axis_ports(plan, design.axis_bits)
-    given = Port(outputs, WORD_BITS) if top == TANH_TOP else Port(1, outputs * plan.out_bits)
-    return Port(plan.in_beats, plan.in_lanes * plan.in_bits), given
+        return axis_streams(plan, design.axis_bits)
+    given = StreamShape(outputs, WORD_BITS) if top == TANH_TOP else StreamShape(1, outputs * plan.out_bits)
+    return StreamShape(plan.in_beats, plan.in_lanes * plan.in_bits), given
 
 
-def pack_inputs(q: Integers, plan: FoldingPlan, port: Port) -> NDArray[np.uint32]:
+def pack_inputs(q: Integers, plan: FoldingPlan, port: StreamShape) -> NDArray[np.uint32]:
     """Beats (n, beats, words of 32 bits) of `port` for input integers (n, inputs)."""
     stage = plan.stages[0]
     if q.ndim != 2 or q.shape[1] != stage.inputs or q.min() < stage.low or q.max() > stage.high:
@@ -167,7 +167,7 @@ def pack_inputs(q: Integers, plan: FoldingPlan, port: Port) -> NDArray[np.uint32
     return np.packbits(filled, axis=-1, bitorder="little").view("<u4")
 
 
-def unpack_outputs(words: NDArray[np.uint32], plan: FoldingPlan, port: Port) -> Integers:
+def unpack_outputs(words: NDArray[np.uint32], plan: FoldingPlan, port: StreamShape) -> Integers:
     """Output integers (n, outputs) from beats (n, beats, words of 32 bits) of `port`."""
     last, bits = plan.stages[-1], plan.out_bits
     string = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[:, :, : port.width]

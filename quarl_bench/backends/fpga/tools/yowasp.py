@@ -22,18 +22,18 @@ TIMEOUT = 3600.0  # seconds
 
 @dataclass(frozen=True)
 class Tool:
-    """A program of a YoWASP package."""
+    """A program that a YoWASP package brings as WebAssembly, such as yosys or nextpnr."""
 
     package: str
     call: str  # the Python function that is the program
 
     @property
     def name(self) -> str:
-        """With its version; MissingExtra when it is not installed."""
+        """The package's name with its installed version; MissingExtra when it is not installed."""
         return f"{self.package} {require_version(self.package, 'fpga', f'an FPGA tool ({self.package})')}"
 
     def require(self) -> None:
-        """MissingExtra when it is not installed."""
+        """Check that the package is installed, before work is spent; MissingExtra when it is not."""
         _ = self.name
 
     def run(self, arguments: list[str], folder: Path) -> None:
