@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from tests.support.distributions import install, install_project
+from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
-from tests.test_docs import DOCS, read_files
 
 
 @pytest.fixture
