@@ -16,11 +16,10 @@ from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.training.recipes import Recipe
 from tests.support.distributions import install_project
+from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
 
-DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "extending").glob("*.md"))
-FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROGRAMS = {"python": [], "pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "quarl": ["-m", "quarl_bench.cli"]}
 
@@ -31,10 +30,6 @@ def generator():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def read_files(page):
-    return dict(FILE.findall(page.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

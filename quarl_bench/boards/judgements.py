@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from quarl_bench.judging.rules.judgement import Domain, Judgement
 
 if TYPE_CHECKING:
-    from quarl_bench.boards.timing import Comparison
+    from quarl_bench.boards.timing import BoardComparison
     from quarl_bench.spec import Verdict
 
 
@@ -21,13 +21,13 @@ class Faster(Judgement):
     each = True
     boards = True
 
-    def decide_board(self, compared: "Comparison") -> "Verdict":
+    def decide_board(self, compared: "BoardComparison") -> "Verdict":
         """The verdict on one policy on one board."""
         from quarl_bench.boards.speedup import judge_speed
 
         return judge_speed(compared, self.threshold)
 
-    def explain(self, compared: "Comparison") -> str:
+    def explain(self, compared: "BoardComparison") -> str:
         """Why the ratio is what it is."""
         from quarl_bench.boards.speedup import explain_speed
 
@@ -41,13 +41,13 @@ class Smaller(Faster):
     name = "smaller"
     meaning = "ratio of file sizes, fp32 over the scheme; supported from the threshold on"
 
-    def decide_board(self, compared: "Comparison") -> "Verdict":
+    def decide_board(self, compared: "BoardComparison") -> "Verdict":
         """The verdict on one policy, which no board changes."""
         from quarl_bench.boards.speedup import judge_size
 
         return judge_size(compared, self.threshold)
 
-    def explain(self, compared: "Comparison") -> str:
+    def explain(self, compared: "BoardComparison") -> str:
         """What keeps the ratio from four."""
         from quarl_bench.boards.speedup import explain_size
 
@@ -61,13 +61,13 @@ class Leaner(Faster):
     name = "leaner"
     meaning = "ratio of peak resident memory, fp32 over the scheme; supported above the threshold"
 
-    def decide_board(self, compared: "Comparison") -> "Verdict":
+    def decide_board(self, compared: "BoardComparison") -> "Verdict":
         """The verdict on one policy on one board."""
         from quarl_bench.boards.speedup import judge_memory
 
         return judge_memory(compared, self.threshold)
 
-    def explain(self, compared: "Comparison") -> str:
+    def explain(self, compared: "BoardComparison") -> str:
         """What else the processes hold."""
         from quarl_bench.boards.speedup import explain_memory
 
@@ -83,7 +83,7 @@ class Grows(Judgement):
     domain = Domain.RATIO
     boards = True
 
-    def decide_boards(self, compared: "Sequence[Comparison]") -> "Verdict":
+    def decide_boards(self, compared: "Sequence[BoardComparison]") -> "Verdict":
         """The verdict over policies on one board."""
         from quarl_bench.boards.speedup import judge_growth
 

@@ -604,6 +604,28 @@ def test_deploy_to_other_backends(backend, folder, quarl, quarl_json):
     assert not (folder / "float").exists()
 
 
+@pytest.mark.needs("litert")
+def test_a_backend_by_its_other_name(folder, quarl, quarl_json):
+    assert quarl_json("deploy", "policy", "--backend", "tflite", "--output", "artefact")["backend"] == "litert"
+    code, _, error = quarl("deploy", "policy", "--backend", "tflit", "--output", "other")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "unknown backend 'tflit'; did you mean 'tflite'? known are litert, litert-dynamic, c, onnx, dump" in error
+
+
+@pytest.mark.needs("litert", "cc")
+def test_evaluate_plays_the_artefact_and_says_so(folder, quarl, quarl_json):
+    simulated = quarl_json("evaluate", "policy", "--scheme", "int8", "--episodes", 5)
+    assert "backend" not in simulated
+    for backend in ("litert", "c"):
+        played = quarl_json("evaluate", "policy", "--scheme", "int8", "--episodes", 5, "--backend", backend)
+        assert played["measured"] == simulated["measured"]
+        assert played["backend"]["name"] == backend
+    _, text, _ = quarl("evaluate", "policy", "--episodes", 2, "--backend", "c")
+    assert re.search(r"fp32 is played by its c artefact, in .*, kernel strict; \d+ golden pairs re-run", text)
+    code, _, error = quarl("evaluate", "policy", "--scheme", "w8", "--backend", "dump")
+    assert (code, error.count("\n")) == (2, 1)
+
+
 class TestReport:
     def test_a_page_of_what_the_commands_print(self, folder, quarl, quarl_json):
         (folder / "sweep.json").write_text(quarl("sweep", "policy", "--episodes", 3, "--bits", "4", "--json")[1])

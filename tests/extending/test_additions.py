@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from tests.support.distributions import install, install_project
+from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
-from tests.test_docs import DOCS, read_files
 
 
 @pytest.fixture
@@ -106,6 +106,11 @@ def test_a_paper_brings_cases(project):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_ours.py", "-v"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert "test_our_report[ppo-cartpole-int6] PASSED" in done.stdout, done.stdout
+    install(folder, "glue", {"quarl_bench.papers": {"glue": "no_such_module:X"}})
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("paper 'glue' of glue 1.0 does not load (ModuleNotFoundError") == 1
 
 
 def test_what_does_not_load_is_one_line_in_every_command(project, tmp_path):

@@ -365,7 +365,7 @@ def test_an_unknown_scheme_or_environment_in_a_bench_is_one_line(project):
     )
     result = run(project, "-k", "w8")
     result.stdout.fnmatch_lines(["SpecError: scheme 'int1': int<bits> takes 2..8 bits, not 1"])
-    result.stdout.fnmatch_lines(["SpecError: unknown algorithm 'ppq'; known are a2c, *"])
+    result.stdout.fnmatch_lines(["SpecError: unknown algorithm 'ppq'; did you mean 'ppo'? known are a2c, *"])
     assert "Traceback" not in result.stdout.str()
 
 

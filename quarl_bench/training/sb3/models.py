@@ -12,7 +12,7 @@ from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.vec_env import VecEnv
 
 from quarl_bench.errors import MissingExtra, SpecError
-from quarl_bench.policies.algorithm import ALGORITHMS, find_algorithm
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm
 from quarl_bench.system.registry import load
 from quarl_bench.training.recipes import FP16, FP32, Recipe, schedule
 from quarl_bench.training.sb3 import aware
@@ -60,6 +60,13 @@ def load_class(algo: str) -> type[BaseAlgorithm]:
     return found
 
 
+def load_half(algorithm: Algorithm, policy: str) -> Any:
+    """Its policy class with hidden layers in half precision; SpecError where it has none."""
+    if policy not in algorithm.half:
+        raise SpecError(f"{algorithm.name}: no {policy} in half precision; known are {', '.join(algorithm.half)}")
+    return load(algorithm.half[policy])
+
+
 def load_model(recipe: Recipe, path: Any, vector: VecEnv) -> BaseAlgorithm:
     """A model that `make_model` made and that was saved to `path`."""
     return load_class(recipe.algo).load(path, env=vector, device=choose_device(recipe))
@@ -71,7 +78,7 @@ def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
     if recipe.precision != FP32:
         kwargs["precision"] = recipe.precision
         if policy != IMAGES:
-            return load(algorithm.half[policy])
+            return load_half(algorithm, policy)
         policy = mixed.NAME
         plain = kwargs.get("features_extractor_class", NatureCNN)
         kwargs["features_extractor_class"] = mixed.EXTRACTORS[plain]
@@ -84,4 +91,4 @@ def _choose_policy(recipe: Recipe, kwargs: dict[str, Any]) -> Any:
     if recipe.scheme:
         kwargs["scheme"] = recipe.scheme
         return aware.find_policy_class(recipe.algo, policy)
-    return load(algorithm.half[policy]) if policy == mixed.NAME else policy
+    return load_half(algorithm, policy) if policy == mixed.NAME else policy
