@@ -2,7 +2,7 @@
 
 A paper is a room of `papers/`, or an entry point of others' in `quarl_bench.papers`. It brings its claims as values
 (`claims.CLAIMS`), and may bring its own numbers (`numbers.toml`), what is known not to reproduce (`known.toml`),
-`tables.py` (`view_tables`), and the headings of the page's galleries. Nothing heavy is imported: the plugin reads the
+what else it `provides`, and the headings of the page's galleries. Nothing heavy is imported: the plugin reads the
 claims at collection.
 """
 
@@ -32,7 +32,7 @@ class Paper:
     package: str = ""  # its room, where it has one: its claims, data files and modules
     claims: tuple[Claim, ...] = ()  # by default those of its room
     headings: Mapping[str, str] = field(default_factory=dict)
-    tables: bool = False  # whether it has `view_tables`
+    provides: tuple[str, ...] = ()  # what else rooms above ask papers for: tables, selection, architectures, navigation
     records: bool = False  # whether its claims are about committed records, not about policies
 
     def open(self, module: str) -> ModuleType:
@@ -75,13 +75,13 @@ QUARL_HEADINGS = {
     "memory": "Memory over time (QuaRL, Figure 4)",
     "mixed_precision": "Mixed precision (QuaRL, Table 5 and Figure 5)",
 }
-QUARL = Paper("quarl", "QuaRL", f"{__package__}.quarl", headings=QUARL_HEADINGS, tables=True)
+QUARL = Paper("quarl", "QuaRL", f"{__package__}.quarl", headings=QUARL_HEADINGS, provides=("tables", "navigation"))
 LQCC = Paper(
     "lqcc",
     "Learning Quantized Continuous Controllers for Integer Hardware (Kresse and Lampert 2025)",
     f"{__package__}.lqcc",
     headings={"panels": "Figures of LQCC"},
-    tables=True,
+    provides=("tables", "selection", "architectures"),
 )
 ACTORQ = Paper("actorq", "QuaRL, ActorQ", f"{__package__}.actorq", records=True)
 PAPERS = Registry(
@@ -95,6 +95,14 @@ PAPERS = Registry(
 def find_paper(name: str) -> Paper:
     """The paper called `name`; SpecError with the known ones otherwise."""
     return PAPERS.find(name)
+
+
+def list_providers(what: str) -> tuple[Paper, ...]:
+    """The papers that provide `what`, ours first; SpecError where none does."""
+    found = tuple(paper for paper in PAPERS.values() if what in paper.provides)
+    if not found:
+        raise SpecError(f"no paper provides {what}; its `provides` is to name it")
+    return found
 
 
 def find_heading(kind: str) -> str:

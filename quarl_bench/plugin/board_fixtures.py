@@ -29,12 +29,12 @@ def quarl_board_runs(
 
     def run(board: "Board", case: "Case") -> "BoardRun":
         from quarl_bench.boards.session import ask_state, open_session
-        from quarl_bench.papers.registry import find_paper
+        from quarl_bench.papers.registry import list_providers
         from quarl_bench.plugin.board_verdicts import BoardRun
 
         if case not in runs:
             ask_state(board)  # a silent one says so before the long export, which no lease would outlast
-            pair = find_paper("quarl").open("navigation").export_flight(quarl_cells, case)
+            pair = list_providers("navigation")[0].open("navigation").export_flight(quarl_cells, case)
             plan = find_plan(quarl_settings.profile)
             with (
                 open_session(board, quarl_run, WAIT) as session,

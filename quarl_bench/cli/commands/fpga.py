@@ -152,11 +152,11 @@ def _require_tools(options: argparse.Namespace) -> None:
 
 def _open_policy(options: argparse.Namespace) -> "tuple[IntegerPolicy, str]":
     """The integers, and where the weights are from."""
-    from quarl_bench.papers.registry import find_paper
+    from quarl_bench.papers.registry import list_providers
 
     name = str(options.policy)
     if name.startswith(RANDOM):
-        architectures = find_paper("lqcc").open("hardware.architectures")
+        architectures = list_providers("architectures")[0].open("hardware.architectures")
         _refuse_given(options, "draws its own integers", ("scheme", "environment", "algo", "normalization", "arch"))
         return architectures.draw_policy(architectures.find_architecture(name.removeprefix(RANDOM))), "random weights"
     found = open_integers(options)

@@ -53,12 +53,12 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Select, and explain every decision."""
-    from quarl_bench.papers.registry import find_paper
+    from quarl_bench.papers.registry import list_providers
 
     with needing("sb3", "training"):
         import quarl_bench.training.sb3.run  # noqa: F401
 
-    paper = find_paper("lqcc")
+    paper = list_providers("selection")[0]
     rule = paper.open("parity").Parity(two_sided=options.two_sided, sample=not options.population)
     grid = {name: getattr(options, name) for name in ("core", "widths", "inputs") if getattr(options, name)}
     steps = paper.open("selection").list_steps(**grid)

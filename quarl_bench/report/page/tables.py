@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from quarl_bench.papers.registry import PAPERS, read_catalog
+from quarl_bench.papers.registry import list_providers, read_catalog
 from quarl_bench.views.rows import Row
 from quarl_bench.views.table import TableView
 
@@ -12,5 +12,5 @@ def view_tables(rows: Sequence[Row]) -> tuple[TableView, ...]:
     claims = {claim.id: claim for claim in read_catalog()}
     if not {str(row["claim"]) for row in rows} & claims.keys():
         return ()
-    papers = (paper.open("tables") for paper in PAPERS.values() if paper.tables)
+    papers = (paper.open("tables") for paper in list_providers("tables"))
     return tuple(table for paper in papers for table in paper.view_tables(claims, rows))
