@@ -79,7 +79,7 @@ class Grows(Judgement):
     """From every policy to the next larger one the speed-up grows more than `threshold`-fold."""
 
     name = "grows"
-    meaning = "ratio of two policies' speed-ups on one board, the larger policy's over the smaller one's"
+    meaning = "smallest ratio of successive policies' speed-ups on one board, by size; supported above the threshold"
     domain = Domain.RATIO
     boards = True
 

@@ -39,5 +39,5 @@ class Drops(Keeps):
     """The scheme costs a cell more than `threshold` of its return."""
 
     name = "drops"
-    meaning = "the same ratio; supported below 1 - threshold"
+    meaning = "ratio of mean returns, quantized over fp32, of one cell; supported below 1 - threshold"
     opposite = True

@@ -72,7 +72,7 @@ class MeanLoss(MeanError):
     """The mean over cells of the relative loss is above `threshold`."""
 
     name = "mean_loss"
-    meaning = "the same; supported above the threshold"
+    meaning = "mean over cells of the relative loss of return; supported above the threshold"
 
     def judge(self, item: "JudgedClaim", measured: "Measured", evidence: "Evidence") -> "Verdict":
         """The opposite sentence, by the same interval."""
@@ -164,7 +164,7 @@ class Loses(Against):
     """In one cell the scheme costs more than `threshold` of what the other one returns."""
 
     name = "loses"
-    meaning = "ratio of mean returns of one cell; supported below 1 - threshold"
+    meaning = "ratio of mean returns of one cell, of the scheme over another one; supported below 1 - threshold"
 
     def judge(self, item: "JudgedClaim", measured: "Measured", evidence: "Evidence") -> "Verdict":
         """The opposite of keeping, against the other scheme."""
@@ -204,7 +204,9 @@ class Tracks(OnReturns):
     statistic: str
 
     name = "tracks"
-    meaning = "rank correlation between the spread of weights and the loss, over cells"
+    meaning = (
+        "rank correlation between the spread of weights and the loss, over cells; the threshold is the test's level"
+    )
 
     def check(self) -> None:
         """SpecError for a level out of range or an unknown statistic."""
@@ -236,7 +238,7 @@ class Count(Judgement):
     """There are more than `threshold` cases with policies."""
 
     name = "count"
-    meaning = "how many cases there are"
+    meaning = "how many cases have policies; supported above the threshold"
     domain = Domain.NUMBER
     whole = True
 

@@ -75,7 +75,9 @@ class Flatter(OnExploration):
     """On a typical task fp32 stays more than `threshold` times as peaked as the judged arm."""
 
     name = "flatter"
-    meaning = "the ratio of `wider`, of the variance of action probabilities along learning curves"
+    meaning = (
+        "ratio of the variances of action probabilities, fp32 over an arm, over tasks; supported above the threshold"
+    )
     domain = Domain.RATIO
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
@@ -190,7 +192,7 @@ class Rises(OnTimes):
     """From every policy to the next larger one the gain grows more than `threshold`-fold."""
 
     name = "rises"
-    meaning = "smallest ratio of successive policies' ratios of that kind, in the order of their size"
+    meaning = "smallest ratio of successive policies' gains in a training step, by size; supported above the threshold"
     ends: ClassVar[bool] = False  # whether only the largest and the smallest policy are compared
 
     def decide_times(self, environments: list[str], precision: str, times: "StepTimes") -> "Verdict":
@@ -205,5 +207,7 @@ class Exceeds(Rises):
     """The largest policy gains more than `threshold` times what the smallest one gains."""
 
     name = "exceeds"
-    meaning = "ratio of the largest policy's to the smallest one's"
+    meaning = (
+        "ratio of the largest policy's gain in a training step to the smallest one's; supported above the threshold"
+    )
     ends = True

@@ -59,7 +59,7 @@ class TakesLess(ReachesSooner):
     """The same in seconds of CPU time: a proxy of energy, never power, and never CO2."""
 
     name = "takes_less"
-    meaning = "the same, of CPU seconds"
+    meaning = "ratio of CPU seconds to 95% of the twin's best return; supported up to the threshold"
     clock = "cpu"
 
 
@@ -99,7 +99,7 @@ class TwinTakes(StageTakes):
     """The twin's time in these stages is at most `threshold` of the judged run's."""
 
     name = "twin_takes"
-    meaning = "the same, the twin's over the judged run's"
+    meaning = "ratio of the twin's CPU time in some stages of a step to the judged run's; supported up to the threshold"
 
     def judge(self, pairs: "Sequence[Pair]") -> "Verdict":
         """With the sides exchanged."""

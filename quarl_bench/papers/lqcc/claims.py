@@ -23,7 +23,6 @@ from quarl_bench.papers.lqcc.judgements.tasks import (
     FlatOutput,
     Matches,
     MatchesRaw,
-    MatchesShown,
     NarrowCosts,
     OneReading,
     ReturnsLess,
@@ -57,7 +56,7 @@ BITS = (
     *say_of_both(
         "bits", "bits", "section 3.1, Figure 1, SAC, scope all",
         "with every part at 3 to 8 bits the mean return lies inside fp32's band of one SD in at least 80% of the "
-        "cells, HalfCheetah excepted", MatchesShown(0.8, "all"), ("i3c3o3",),
+        "cells, HalfCheetah excepted", Matches(0.8, "all", drawn=True), ("i3c3o3",),
         over("sac", "humanoidv4 walker2dv4 antv4 hopperv4"),
     ),
     Claim(
@@ -68,7 +67,7 @@ BITS = (
     Claim(
         "lqcc-core-own", "section 3.1, Figure 1, scope core; for DDPG Figure 6",
         "with weights and inner activations at 3 to 8 bits the mean return lies inside fp32's band of one SD in at "
-        "least 80% of the cells", MatchesShown(0.8, "core"), ("i8c3o8",), (*ALL_TASKS, *DDPG_TASKS), slug="coreown",
+        "least 80% of the cells", Matches(0.8, "core", drawn=True), ("i8c3o8",), (*ALL_TASKS, *DDPG_TASKS), slug="coreown",
         origin=OWN,
     ),
     *say_of_both(

@@ -70,7 +70,7 @@ class EndsAlike(LearnsAlike):
     """
 
     name = "ends_alike"
-    meaning = "the same, over the last quarter of the curves"
+    meaning = "difference of mean returns over the last quarter of learning curves; supported within +- threshold"
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
         """Two one-sided tests."""
@@ -117,7 +117,7 @@ class NormalizationCosts(Normalizes):
     """Normalized observations return less than raw ones."""
 
     name = "normalization_costs"
-    meaning = "the same; supported below the threshold"
+    meaning = "return on normalized observations minus that on raw ones, of the raw; supported below the threshold"
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":
         """The opposite sentence, by the same interval."""
@@ -156,7 +156,9 @@ class TrainedHigher(Higher):
     """Trained with the quantizer a net returns more than quantized after training, by `threshold` of fp32's return."""
 
     name = "trained_higher"
-    meaning = "the same, of training with the quantizer over quantizing after training"
+    meaning = (
+        "return trained with the quantizer minus quantized after training, of fp32's; supported above the threshold"
+    )
 
     def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":
         """The returns of fp32, of the trained net, and of the one quantized afterwards."""

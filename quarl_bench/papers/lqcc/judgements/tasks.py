@@ -51,6 +51,7 @@ class Matches(OnTasks):
 
     scope: str
     bits: Sequence[int] = ALL_BITS
+    drawn: bool = False  # the page draws the sweeps over bits: Figures 1 and 6
 
     name = "band"
     meaning = (
@@ -70,13 +71,19 @@ class Matches(OnTasks):
 
         return judge_parity(tasks, self.scope, self.bits, self.threshold)
 
+    def show(self, item: "JudgedClaim", evidence: "Evidence") -> "Sequence[Panel]":
+        """A panel per task, a series per scope, where they are drawn."""
+        from quarl_bench.papers.lqcc.collect import show_bits
+
+        return show_bits(item, evidence) if self.drawn else ()
+
 
 @dataclass(frozen=True)
 class MatchesRaw(Matches):
     """As `Matches`, against fp32 on raw observations."""
 
     name = "raw_band"
-    meaning = "the same, against fp32 on raw observations"
+    meaning = "share of cells whose mean lies inside the band of fp32 on raw observations; supported from the threshold"
     raw = True
 
     def judge(self, item: "JudgedClaim", tasks: "Tasks") -> "Verdict":
@@ -84,17 +91,6 @@ class MatchesRaw(Matches):
         found = super().judge(item, tasks)
         missing = tuple(f"{gap}, raw" if gap.endswith(": fp32") else gap for gap in found.missing)
         return replace(found, missing=missing)
-
-
-@dataclass(frozen=True)
-class MatchesShown(Matches):
-    """As `Matches`, and the page draws the sweeps over bits: Figures 1 and 6."""
-
-    def show(self, item: "JudgedClaim", evidence: "Evidence") -> "Sequence[Panel]":
-        """A panel per task, a series per scope."""
-        from quarl_bench.papers.lqcc.collect import show_bits
-
-        return show_bits(item, evidence)
 
 
 @dataclass(frozen=True)
