@@ -251,8 +251,8 @@ where their losses are skewed or a few collapse (simulated: `python -m tests.sup
 policies (training seeds), the environment seeds and their interaction; every scheme plays the same environment seeds.
 Episodes that are the same are counted once, and no such interval has width zero; counts, sizes and replayed rules are
 exact. A cell of A2C or PPO on Atari is refuted by one way of acting (argmax, sampled) at 2.5%, or by both at 5%; a
-sentence over many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means nothing: `Gains` and
-`Tracks` leave such cells out and name them, other judgements give no interval.
+sentence over many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means
+nothing: `Gains` and `Tracks` leave such cells out and name them, other judgements give no interval.
 
 A refuted item whose reason is known is an expected failure in pytest, and fails once it is supported again; a ratio of
 times or sizes on the wrong side is one too, with what explains it. What is known is known of the committed policies,

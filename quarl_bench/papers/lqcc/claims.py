@@ -67,8 +67,8 @@ BITS = (
     Claim(
         "lqcc-core-own", "section 3.1, Figure 1, scope core; for DDPG Figure 6",
         "with weights and inner activations at 3 to 8 bits the mean return lies inside fp32's band of one SD in at "
-        "least 80% of the cells", Matches(0.8, "core", drawn=True), ("i8c3o8",), (*ALL_TASKS, *DDPG_TASKS), slug="coreown",
-        origin=OWN,
+        "least 80% of the cells", Matches(0.8, "core", drawn=True), ("i8c3o8",), (*ALL_TASKS, *DDPG_TASKS),
+        slug="coreown", origin=OWN,
     ),
     *say_of_both(
         "bottleneck", "bottleneck", "section 3.1",
