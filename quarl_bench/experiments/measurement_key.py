@@ -17,6 +17,7 @@ EVALUATION_CODE = (
     "policies/observation.py",
     "policies/policy.py",
     "quantization/affine.py",
+    "quantization/equalization.py",
     "quantization/fake_quantized.py",
     "quantization/integer.py",
     "quantization/learned.py",

@@ -1,6 +1,7 @@
 """From the raw observation of an environment to the float32 input of the net."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,9 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.net import Floats
+
+
+TINY = 1e-300  # an epsilon that changes no variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,18 @@ class ObservationTransform:
         if self.normalization is not None:
             return self.normalization.apply(observations).reshape(len(observations), *self.input_shape)
         return np.ascontiguousarray(observations, dtype=np.float32).reshape(len(observations), *self.input_shape)
+
+    def divide(self, ranges: NDArray[np.float64]) -> "ObservationTransform":
+        """This transform with every feature divided by its range; PolicyError for what has no such form.
+
+        An image is scaled as it is. Statistics clip all features alike, in units that no longer would be alike.
+        """
+        if self.image:
+            raise PolicyError("eq: an image's pixels have one range already; leave eq out")
+        if self.normalization is not None:
+            raise PolicyError("eq: the observations are normalized, feature by feature, already; leave eq out")
+        squares = ranges.reshape(self.shape) ** 2
+        return replace(self, normalization=Normalization(np.zeros(self.shape), squares, math.inf, TINY))
 
     def check(self, observations: NDArray[Any]) -> None:
         """Refuse what is not a batch of this policy's observations."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError, QuantizationError
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.quantization.equalization import find_input_ranges, scale_inputs
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Net
@@ -68,11 +69,21 @@ class PolicyNet(Policy):
 
         Weight-only schemes give a PolicyNet with rounded weights, int<n> a QuantizedPolicy.
         """
-        inputs = None if observations is None else self.transform.apply(observations)
-        net = quantize_net(self.net, scheme, inputs)
+        policy = self._equalize_inputs(scheme, observations) if scheme.equalized_inputs else self
+        inputs = None if observations is None else policy.transform.apply(observations)
+        net = quantize_net(policy.net, scheme, inputs)
         if isinstance(net, QuantizedNet):
-            return QuantizedPolicy(self.transform, net, self.head)
-        return PolicyNet(self.transform, net, self.head)
+            return QuantizedPolicy(policy.transform, net, self.head)
+        return PolicyNet(policy.transform, net, self.head)
+
+    def _equalize_inputs(self, scheme: Scheme, observations: Observations | None) -> "PolicyNet":
+        """The same policy with every feature divided by its range, which the first layer takes back."""
+        if observations is None or len(observations) == 0:
+            raise QuantizationError(
+                f"{scheme.name} needs the inputs' ranges; pass observations of the policy's rollouts"
+            )
+        ranges = find_input_ranges(self.transform.apply(observations), scheme.observer, scheme.percentile)
+        return PolicyNet(self.transform.divide(ranges), scale_inputs(self.net, ranges), self.head)
 
 
 @dataclass(frozen=True, eq=False)

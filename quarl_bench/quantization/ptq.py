@@ -7,6 +7,7 @@ import torch
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
+from quarl_bench.quantization.equalization import equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import APPLY, Activation, Conv2d, Floats, Layer, Net, find_norm
@@ -29,7 +30,7 @@ def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net 
     if scheme.family is Family.FP16:
         return _with_layers(net, [_to_fp16(layer, index) for index, layer in enumerate(net.layers)])
     if scheme.family is Family.WEIGHT_ONLY:
-        return _with_layers(net, [_round_weights(layer, scheme) for layer in net.layers])
+        return _with_layers(net, [_round_weights(layer, scheme) for layer in rewrite(net, scheme).layers])
     if scheme.trained:
         aware = scheme.family is Family.AWARE
         other = f"int{scheme.bit_width}" if aware else replace(scheme, width=0, after=True).name
@@ -40,7 +41,13 @@ def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net 
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
     if scheme.family is Family.LEARNED:
         return quantize_after(net, scheme, inputs)
+    net = rewrite(net, scheme)
     return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs))
+
+
+def rewrite(net: Net, scheme: Scheme) -> Net:
+    """`net` with the same fp32 function, to rounding, in the form that `scheme` rounds."""
+    return equalize_layers(net) if scheme.equalized_layers else net
 
 
 def count_levels(weight: Floats, per_channel: bool) -> int:

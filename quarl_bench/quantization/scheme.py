@@ -13,6 +13,8 @@ fp32 policy of whatever width. Options, each at most once, in any order:
     uncal          activation ranges from unit-normal inputs, never from rollouts
     pow2           every scale is a power of two (activations and weights of int<n>)
     floor          round down (w<n>: QuaRL's formula as printed); default: to nearest, ties to even
+    eq             every input is divided by its own range first, which the first layer takes back (int<n>)
+    cle            cross-layer equalization: the weights on both sides of a ReLU get equal ranges, neuron by neuron
 
 Standard library only: the plugin parses names at collection.
 """
@@ -65,12 +67,12 @@ BITS = {
     Family.LEARNED: range(2, 9),
 }
 # pct stands before pc, which is its beginning
-OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor")
+OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor|eq|cle")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
 PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
-    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor), qat2..qat8, "
+    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor eq cle), qat2..qat8, "
     "i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
@@ -89,6 +91,8 @@ class Scheme:
     calibrated: bool = True
     power_of_two: bool = False
     rounding: Rounding = Rounding.NEAREST
+    equalized_inputs: bool = False
+    equalized_layers: bool = False
     input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
     output_bits: int = 0
     width: int = 0  # of its hidden layers; 0: the recipe's
@@ -130,6 +134,8 @@ class Scheme:
             calibrated="uncal" not in options,
             power_of_two="pow2" in options,
             rounding=Rounding.FLOOR if "floor" in options else Rounding.NEAREST,
+            equalized_inputs="eq" in options,
+            equalized_layers="cle" in options,
         )
 
     @classmethod
@@ -177,6 +183,8 @@ class Scheme:
             "" if self.calibrated else "uncal",
             "pow2" if self.power_of_two else "",
             "floor" if self.rounding is Rounding.FLOOR else "",
+            "eq" if self.equalized_inputs else "",
+            "cle" if self.equalized_layers else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
 
@@ -211,10 +219,12 @@ def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
             raise SpecError(f"scheme {name!r}: at most one of {' and '.join(group)}")
     if len(set(kinds)) != len(kinds):
         raise SpecError(f"scheme {name!r}: an option is given twice")
-    activation_options = {"ema", "pct", "uncal", "pow2"} & set(kinds)
+    activation_options = {"ema", "pct", "uncal", "pow2", "eq"} & set(kinds)
     if family is Family.WEIGHT_ONLY and activation_options:
         raise SpecError(f"scheme {name!r}: {min(activation_options)} needs quantized activations (int<bits>)")
     if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:
         raise SpecError(f"scheme {name!r}: narrow needs sym; an affine range uses all integers")
+    if "eq" in kinds and "uncal" in kinds:
+        raise SpecError(f"scheme {name!r}: eq takes the inputs' ranges from rollouts, which uncal leaves out")
     if family is Family.INTEGER and "floor" in kinds:
         raise SpecError(f"scheme {name!r}: integer kernels round to nearest; floor exists for w<bits> only")
