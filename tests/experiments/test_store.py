@@ -181,8 +181,8 @@ def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
 
 
 def test_the_epoch_depends_on_the_code_it_names():
-    assert code_epoch("quant") == code_epoch("quant") != code_epoch("policy")
-    assert len({code_epoch("quant"), code_epoch("quant", "net.py"), code_epoch("net.py")}) == 3
+    assert code_epoch("quantization") == code_epoch("quantization") != code_epoch("policies")
+    assert len({code_epoch("quantization"), code_epoch("quantization", "spec.py"), code_epoch("spec.py")}) == 3
 
 
 def test_the_epoch_names_all_that_quantizes_a_policy():
