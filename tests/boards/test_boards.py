@@ -286,7 +286,7 @@ def test_processes_of_one_run_wait_for_each_other(board, monkeypatch):
         waits = []
 
         def sleep(_):
-            waits.append(session._release(first.channel, first.lease))
+            waits.append(session._release_lease(first.channel, first.lease))
 
         # Of this module alone: subprocesses are waited for with `time.sleep`, too.
         monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
