@@ -289,7 +289,7 @@ def test_a_speedup_is_judged_by_its_smallest_task() -> None:
     "eight, four, outcome", [(1.2, 0.9, "supported"), (0.9, 0.8, "refuted"), (1.5, 1.1, "refuted")]
 )
 def test_fit_is_judged_on_both_designs(eight: float, four: float, outcome: str) -> None:
-    assert judge_fit(Fit("LUT", eight), Fit("BRAM", four)).outcome == outcome
+    assert judge_fit(Fit("LUT", eight), Fit("BRAM", four), 1.0).outcome == outcome
 
 
 # --- netlists and reports --------------------------------------------------------------------------------------------
