@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.net import Floats
 
-
 TINY = 1e-300  # an epsilon that changes no variance
 
 

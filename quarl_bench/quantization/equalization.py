@@ -66,5 +66,5 @@ def _equalize_pair(first: Layer, second: Layer) -> tuple[Layer, Layer]:
 
 
 def _by_neuron(layer: Layer, neurons: int) -> Floats:
-    """Weights as (outputs, neurons read, weights per neuron): a Linear behind a convolution reads a channel's pixels."""
+    """Weights as (outputs, neurons, weights per neuron): a Linear behind a convolution reads a channel's pixels."""
     return layer.weight.reshape(len(layer.bias), neurons, -1)
