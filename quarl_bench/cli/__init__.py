@@ -24,6 +24,7 @@ from quarl_bench.cli.commands import (
     grid,
     prove,
     quantize,
+    repair,
     report,
     select,
     sweep,
@@ -33,7 +34,23 @@ from quarl_bench.cli.commands import (
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import Interrupted, QuarlError
 
-COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report)
+COMMANDS = (
+    check,
+    repair,
+    train,
+    quantize,
+    evaluate,
+    sweep,
+    select,
+    weights,
+    deploy,
+    board,
+    fpga,
+    actorq,
+    grid,
+    prove,
+    report,
+)
 
 
 class Parser(argparse.ArgumentParser):

@@ -120,7 +120,7 @@ def describe_check(found: "Answer", name: str, asked: str) -> dict[str, Any]:
         "fewest": None if fewest is None else fewest.scheme.name,
         "verdict": str(found.find(asked).verdict.outcome),
         "return": found.reference.mean,
-        "rows": [_describe_line(line) for line in found.lines],
+        "rows": [describe_line(line) for line in found.lines],
         "refused": dict(found.refused),
         "layer_bits": LAYER_BITS,
         "layers": [asdict(layer) for layer in found.layers],
@@ -144,7 +144,7 @@ def print_check(found: "Answer") -> list[str]:
     return [
         f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
         f"fp32 returns {returns}; a scheme is to keep {found.share}, on the same environment seeds",
-        *format_table([COLUMNS, *map(_format_line, found.lines)]),
+        *format_table([COLUMNS, *map(format_line, found.lines)]),
         f"fewest bits that keep {found.share} at {CONFIDENCE:.0%} confidence: {best}",
         *(["what would decide:", *needs] if needs else []),
         "which layers are touchy:",
@@ -185,7 +185,8 @@ def _export(subject: "Subject", scheme: str, folder: Path) -> Any:
         yield f"exported {target} with {len(deployed.artefact.golden.actions)} golden pairs"
 
 
-def _describe_line(line: "SchemeResult") -> dict[str, Any]:
+def describe_line(line: "SchemeResult") -> dict[str, Any]:
+    """One scheme's result, in JSON types."""
     verdict = line.verdict
     return {
         "scheme": line.scheme.name,
@@ -204,7 +205,8 @@ def _describe_line(line: "SchemeResult") -> dict[str, Any]:
     }
 
 
-def _format_line(line: "SchemeResult") -> tuple[str, ...]:
+def format_line(line: "SchemeResult") -> tuple[str, ...]:
+    """One scheme's result as cells of the table under `COLUMNS`."""
     verdict = line.verdict
     interval = "none" if verdict.low is None else f"[{verdict.low:.1%}, {verdict.high:.1%}]"
     keeps = "none" if verdict.estimate is None else f"{verdict.estimate:.1%}"

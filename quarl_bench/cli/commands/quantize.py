@@ -2,13 +2,17 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import open_policy, open_task, quantize_policy, use_one_thread
 from quarl_bench.cli.printing import print_result
 from quarl_bench.errors import StoreError
 from quarl_bench.system.atomic import check_replaceable
+
+if TYPE_CHECKING:
+    from quarl_bench.policies.storage.fp32 import StoredPolicy
+    from quarl_bench.quantization.scheme import Scheme
 
 # Of the source's manifest; its scores are not those of the quantized policy.
 KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip_sha256")
@@ -30,10 +34,8 @@ def run(options: argparse.Namespace) -> int:
     """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
     from quarl_bench.experiments.measurement_key import count_calibration
     from quarl_bench.experiments.policy_source import find_baseline
-    from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, deployable
-    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS, save_policy
-    from quarl_bench.policies.storage.integers import save_integers
-    from quarl_bench.quantization.ptq import count_levels
+    from quarl_bench.policies.policy import deployable
+    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -54,7 +56,24 @@ def run(options: argparse.Namespace) -> int:
         policy, states = quantize_policy(stored, environment, scheme), count_calibration(environment)
     else:
         policy, states = deployable(stored.policy.quantize(scheme)), 0
-    weights = [layer.weight for layer in policy.net.layers]  # type: ignore[attr-defined]  # of both forms
+    result, text = write_quantized(options.output, policy, stored, scheme, states, home)
+    print_result(options, result, text)
+    return 0
+
+
+def write_quantized(
+    folder: Path, policy: Any, stored: "StoredPolicy", scheme: "Scheme", states: int, home: dict[str, str | None]
+) -> tuple[dict[str, Any], str]:
+    """Write `policy`, which is `stored` under `scheme`, and say so in JSON types and in a line.
+
+    The manifest says from what, how, on how many calibration `states`, and with how many levels per tensor.
+    """
+    from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
+    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS, save_policy
+    from quarl_bench.policies.storage.integers import save_integers
+    from quarl_bench.quantization.ptq import count_levels
+
+    weights = [layer.weight for layer in policy.net.layers]
     levels = {f"layers.{index}.weight": count_levels(weight, per_channel=False) for index, weight in enumerate(weights)}
     quantization = {
         "scheme": scheme.name,
@@ -67,13 +86,10 @@ def run(options: argparse.Namespace) -> int:
         {key: stored.metadata[key] for key in KEPT if key in stored.metadata} | home | {"quantization": quantization}
     )
     if isinstance(policy, IntegerPolicy):
-        name, sha256 = INTEGERS, save_integers(policy, options.output, about).sha256
+        name, sha256 = INTEGERS, save_integers(policy, folder, about).sha256
     elif isinstance(policy, PolicyNet):
-        name, sha256 = WEIGHTS, save_policy(policy, options.output, about).sha256
-    size = (options.output / name).stat().st_size
-    text = (
-        f"{options.output}: {scheme.name} {name} of {size:,} bytes, at most {max(levels.values())} levels in a tensor"
-    )
-    result = {"folder": str(options.output), "file": name, "sha256": sha256, "bytes": size}
-    print_result(options, result | quantization, text)
-    return 0
+        name, sha256 = WEIGHTS, save_policy(policy, folder, about).sha256
+    size = (folder / name).stat().st_size
+    text = f"{folder}: {scheme.name} {name} of {size:,} bytes, at most {max(levels.values())} levels in a tensor"
+    result = {"folder": str(folder), "file": name, "sha256": sha256, "bytes": size}
+    return result | quantization, text
