@@ -5,7 +5,7 @@ Everything here holds built-in types only and survives JSON and xdist's serializ
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -79,6 +79,23 @@ class Case:
 def name_seeds(seeds: Iterable[int]) -> tuple[str, ...]:
     """Names of episodes where every environment seed is an episode of its own."""
     return tuple(f"seed-{seed}" for seed in seeds)
+
+
+def agree_on_episodes(seeds: Iterable[int], named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of episodes of equal seeds that were played several times, given what each playing called them.
+
+    Where one of them shows that equal starts lead apart, every seed is an episode. SpecError where they began
+    elsewhere: then nothing pairs them.
+    """
+    apart = name_seeds(seeds)
+    if apart in named:
+        return apart
+    if len(set(named)) > 1:
+        raise SpecError(
+            "policies began elsewhere from equal seeds: the environment's reset(seed=...) does not give the same start "
+            "twice; draw it from that seed"
+        )
+    return named[0]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from quarl_bench.checking.answer import Subject
     from quarl_bench.experiments.store import Store
     from quarl_bench.spec import Verdict
+    from quarl_bench.views.rows import Row
 
 EPISODES, MARGIN = 100, 0.05
 
@@ -53,7 +54,7 @@ def assert_quantizable(
     (line,) = play_schemes(subject, [Scheme.parse(scheme)], episodes, margin, floor)
     row = build_check_row(name, subject, line, margin)
     RECORD.get(_ignore)(row)
-    message = f"{name_check(name, subject, line)}: {row['sentence']}: {describe(line.verdict)}"
+    message = f"{name_check(name, subject, line)}: {row.sentence}: {describe(line.verdict)}"
     if line.verdict.outcome is Outcome.REFUTED:
         raise ClaimRefuted(message)
     if line.verdict.outcome is Outcome.INCONCLUSIVE:
@@ -84,5 +85,5 @@ def name_policy(policy: Any) -> str:
     return Path(policy).name if isinstance(policy, str | Path) else type(policy).__name__
 
 
-def _ignore(_: dict[str, Any]) -> None:
+def _ignore(_: "Row") -> None:
     """Nobody collects rows outside of pytest."""

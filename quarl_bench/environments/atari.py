@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.errors import SpecError
 from quarl_bench.system.extras import require
 
 PRESET = "sb3-atari-1"  # the preprocessing below; a change of what an agent sees or scores is a new preset
@@ -168,7 +169,12 @@ def load_emulator(id_: str) -> Any:
 
 
 def _name_rom(id_: str) -> str:
-    """`BeamRiderNoFrameskip-v4` -> beam_rider."""
+    """`BeamRiderNoFrameskip-v4` -> beam_rider; SpecError for a game with sticky actions or frames of its own to skip.
+
+    Evaluation counts games of equal starts once, and looks actions up by image: both hold without chance alone.
+    """
+    if not id_.endswith(SUFFIX):
+        raise SpecError(f"environment {id_}: Atari is played without sticky actions, as <Game>{SUFFIX}; name that")
     name = id_.removesuffix(SUFFIX)
     return "".join("_" * (c.isupper() and i > 0) + c.lower() for i, c in enumerate(name))
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from quarl_bench.environments.atari import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.registry import ENVIRONMENTS, Environment, make_environment
+from quarl_bench.errors import SpecError
 from quarl_bench.spec import name_seeds
 
 COMPARED_STARTS = 16  # episodes of equal starts that are compared
@@ -111,7 +112,6 @@ class SteppedEpisodes:
         self._made = ENVIRONMENTS.borrow(environment, len(seeds))
         self._environments = [bare for bare, _ in self._made]
         self._limit = self._made[0][1]
-        self._discrete = isinstance(self._environments[0].action_space, gymnasium.spaces.Discrete)
 
     def reset(self) -> NDArray[Any]:
         self._steps = np.zeros(len(self._seeds), dtype=np.int64)
@@ -119,17 +119,29 @@ class SteppedEpisodes:
         return np.stack([environment.reset(seed=int(seed))[0] for environment, seed in pairs])
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
-        choices = actions.tolist() if self._discrete else actions
-        results = [self._environments[i].step(action) for i, action in zip(active, choices, strict=True)]
+        results = [self._environments[i].step(action) for i, action in zip(active, actions, strict=True)]
         observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         self._steps[active] += 1
         ended = np.array(terminated, dtype=np.bool_) | np.array(truncated, dtype=np.bool_)
         done = ended | (self._steps[active] >= self._limit)
-        return np.stack(observations), np.array(rewards, dtype=np.float64), done
+        return np.stack(observations), self._read_rewards(rewards), done
 
     def close(self) -> None:
         ENVIRONMENTS.give_back(self._environment, self._made)
         self._made, self._environments = [], []
+
+    def _read_rewards(self, rewards: Sequence[Any]) -> Rewards:
+        """A number each, or an array of one; SpecError for anything else."""
+        try:
+            found = [np.asarray(reward, dtype=np.float64) for reward in rewards]
+        except (TypeError, ValueError) as error:
+            raise self._refuse(f"a reward is no number ({error})") from error
+        if strange := next((reward.shape for reward in found if reward.shape not in ((), (1,))), None):
+            raise self._refuse(f"a reward has the shape {strange}")
+        return np.array([reward.item() for reward in found])
+
+    def _refuse(self, what: str) -> SpecError:
+        return SpecError(f"environment {self._environment.id}: {what}; its step() has to return one number")
 
 
 class VectorEpisodes:

@@ -23,7 +23,7 @@ from quarl_bench.evaluation.episodes import Episodes, name_episodes, name_starts
 from quarl_bench.evaluation.gumbel import GumbelNoise
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
-from quarl_bench.spec import Measurement, name_seeds
+from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 
 # Disjoint ranges of environment seeds: what selects or calibrates a policy never scores it.
 TEST_SEEDS = 10_000
@@ -48,6 +48,12 @@ class Rollouts:
     lengths: NDArray[np.int64]
     agreement: float | None  # share of visited states in which the reference acts alike
     observations: NDArray[Any] | None  # visited states, in order, when they were asked for
+
+    @property
+    def led_apart(self) -> bool:
+        """Whether episodes that began alike ended otherwise, by more than the last digits of a batch's products."""
+        ends = zip(self.starts, self.returns.round(6), self.lengths, strict=True)
+        return len(set(ends)) > len(set(self.starts))
 
 
 def roll_out(
@@ -97,7 +103,8 @@ def measure(
 ) -> Measurement:
     """Returns of several policies, given as (name, policy), on the same environment seeds.
 
-    Sampled episodes differ by their noise: each seed is an episode. So it is where chance goes on during play.
+    Sampled episodes differ by their noise: each seed is an episode. So it is where chance goes on during play, be it
+    that only a policy's own actions show it.
     """
     seeds = [int(seed) for seed in seeds]
     rollouts = [
@@ -110,10 +117,11 @@ def measure(
         )
         for index, (_, policy) in enumerate(policies)
     ]
+    starts = agree_on_episodes(seeds, [name_seeds(seeds) if r.led_apart else r.starts for r in rollouts])
     return Measurement(
         policies=tuple(name for name, _ in policies),
         environment_seeds=tuple(seeds),
-        episodes=name_seeds(seeds) if sampled else name_episodes(environment, seeds, rollouts[0].starts),
+        episodes=name_seeds(seeds) if sampled else name_episodes(environment, seeds, starts),
         returns=tuple(tuple(r.returns.tolist()) for r in rollouts),
         lengths=tuple(tuple(r.lengths.tolist()) for r in rollouts),
         agreement=None if references is None else tuple(float(r.agreement or 0.0) for r in rollouts),

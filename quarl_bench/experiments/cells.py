@@ -19,7 +19,7 @@ from quarl_bench.policies.policy import Policy, PolicyNet, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec
+from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, agree_on_episodes
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
@@ -184,7 +184,7 @@ class Cells:
         return Measurement(
             policies=tuple(m.policies[0] for m in single),
             environment_seeds=first.environment_seeds,
-            episodes=first.episodes,
+            episodes=agree_on_episodes(seeds, [m.episodes for m in single]),
             returns=tuple(m.returns[0] for m in single),
             lengths=tuple(m.lengths[0] for m in single),
             agreement=tuple(a[0] for a in agreements) if agreements else None,

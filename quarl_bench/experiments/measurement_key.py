@@ -76,11 +76,14 @@ def build_key(
         "seeds": [seeds[0], len(seeds)],
         "preprocessing": name_preprocessing(environment),
         "calibration": [CALIBRATION_SEEDS, count_calibration(environment)],
-        "code": code_epoch(
-            *EVALUATION_CODE, *EVALUATION_LOOP, "experiments/cells.py", *(("backends",) if board else ())
-        ),
+        "code": evaluation_epoch(board),
         "versions": _list_versions(environment, board, backend),
     }
+
+
+def evaluation_epoch(board: str = "") -> str:
+    """The hash of all code that decides a measurement, here or on a board."""
+    return code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "experiments/cells.py", *(("backends",) if board else ()))
 
 
 def count_calibration(environment: Environment) -> int:

@@ -1,10 +1,13 @@
-"""What a judgement hands to whoever runs the test: its row, and that nothing is decided. Imports nothing."""
+"""What a judgement hands to whoever runs the test: its row, and that nothing is decided. Imports nothing heavy."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING
 
-RECORD: ContextVar[Callable[[dict[str, Any]], None]] = ContextVar("quarl_record")  # set while the plugin runs a test
+if TYPE_CHECKING:
+    from quarl_bench.views.rows import Row
+
+RECORD: ContextVar["Callable[[Row], None]"] = ContextVar("quarl_record")  # set while the plugin runs a test
 
 
 class Undecided(AssertionError):

@@ -7,7 +7,7 @@ t is known to err: one policy, many exactly equal pairs, or a reference that sit
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from quarl_bench.errors import SpecError
 from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.statistics import Floats
-from quarl_bench.spec import Measurement, Outcome
+from quarl_bench.spec import Measurement, Outcome, agree_on_episodes
 
 TIES = 0.05  # share of equal pairs, or of reference episodes at the cap, from which the guard is asked
 ANCHOR = 5.0  # standard errors that the mean reference return must be away from 0
@@ -219,9 +219,9 @@ def align(*measurements: Measurement, cell: str = "") -> tuple[Floats, ...]:
             )
         if other.environment_seeds != first.environment_seeds:
             raise SpecError(f"{where}reference and candidate ran on different environment seeds; pair them")
-        if other.episodes != first.episodes:
-            raise SpecError(
-                f"{where}reference and candidate began elsewhere from equal seeds: the environment's reset(seed=...) "
-                "does not give the same start twice; draw it from that seed"
-            )
-    return tuple(_read(m, f"{where}{'candidate' if index else 'reference'}") for index, m in enumerate(measurements))
+    try:
+        episodes = agree_on_episodes(first.environment_seeds, [each.episodes for each in measurements])
+    except SpecError as error:
+        raise SpecError(f"{where}{error}") from error
+    named = [replace(each, episodes=episodes) for each in measurements]
+    return tuple(_read(m, f"{where}{'candidate' if index else 'reference'}") for index, m in enumerate(named))

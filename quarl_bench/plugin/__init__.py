@@ -11,11 +11,12 @@ import pytest
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
 from quarl_bench.judging.outcomes import RECORD, Undecided
 from quarl_bench.plugin.options import add_options, is_configured
-from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, ROW, VERDICT, get_settings
+from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, VERDICT, get_settings
 
 if TYPE_CHECKING:
     from quarl_bench.plugin.recorder import Recorder
     from quarl_bench.plugin.settings import Settings
+    from quarl_bench.views.rows import Row
 
 pytest_plugins = (
     "quarl_bench.plugin.fixtures",
@@ -119,6 +120,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     return (yield from _record_rows(item))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Rows of `assert_quantizable` behind a fixture's yield."""
+    return (yield from _record_rows(item))
+
+
 def _start_recorder(config: pytest.Config) -> "Recorder":
     from quarl_bench.plugin.recorder import Recorder
 
@@ -130,10 +137,10 @@ def _start_recorder(config: pytest.Config) -> "Recorder":
 def _record_rows(item: pytest.Item) -> Generator[None, None, None]:
     """However a test came by them, they are rows of this item."""
 
-    def record(row: dict[str, Any]) -> None:
-        from quarl_bench.plugin.recorder import to_builtin
+    def record(row: "Row") -> None:
+        from quarl_bench.plugin.recorder import record_row
 
-        item.user_properties.append((ROW, to_builtin(row)))
+        record_row(item, row)
 
     token = RECORD.set(record)
     try:

@@ -1,7 +1,7 @@
 """Fixtures of benches on boards: artefacts of a case, timed there once per process, and the verdict on them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.plugin.board_verdicts import BoardRun, BoardVerdict, TimesRegression
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.spec import Case
+    from quarl_bench.views.rows import Row
 
 WAIT = 1800.0  # seconds that workers of one run wait for each other's board
 
@@ -79,7 +80,7 @@ def times_regression(request: pytest.FixtureRequest, quarl_settings: "Settings")
 
 @pytest.fixture
 def board_verdict(
-    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: "Settings"
+    request: pytest.FixtureRequest, quarl_record: Callable[["Row"], None], quarl_settings: "Settings"
 ) -> "BoardVerdict":
     """Does the paper's sentence hold on this board? A ratio on the wrong side is an explained outcome, no failure."""
     from quarl_bench.plugin.board_verdicts import BoardVerdict

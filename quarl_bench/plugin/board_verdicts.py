@@ -10,7 +10,8 @@ from quarl_bench.boards.judgements import Faster
 from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
-from quarl_bench.report.board_rows import build_board_row
+from quarl_bench.report.board_rows import show_board
+from quarl_bench.report.rows import build_row
 from quarl_bench.spec import Verdict
 
 if TYPE_CHECKING:
@@ -55,10 +56,9 @@ class BoardVerdict(VerdictFixture):
     def check(self, run: BoardRun) -> Verdict:
         """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
-        judgement = judged.claim.require(Faster)
-        verdict, explanation = judgement.decide_board(run.compared), judgement.explain(run.compared)
-        row = build_board_row(judged, run.compared, verdict, explanation=explanation, trained=run.trained)
-        return self._conclude(judged, row, verdict, row["line"], excuse=explanation)
+        verdict = judged.claim.require(Faster).decide_board(run.compared)
+        row = build_row(judged, verdict, **show_board(judged, run.compared, verdict, trained=run.trained))
+        return self._conclude(judged, row, verdict, row.line, excuse=row.known)
 
 
 def tabulate(compared: BoardComparison) -> pd.DataFrame:

@@ -1,11 +1,12 @@
 """Fixtures of a bench: cheap function-scoped views on one session-scoped store."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.plugin.state import NOTE, ROW, get_settings
+from quarl_bench.plugin.state import NOTE, get_settings
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy, never by collection
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # torch is imported by the first test that asks for a policy,
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.plugin.verdict import VerdictCheck
     from quarl_bench.spec import Measurement
+    from quarl_bench.views.rows import Row
 
 
 @pytest.fixture(scope="session")
@@ -109,15 +111,11 @@ def cells(claim: "JudgedClaim", quarl_cells: "Cells", _pass_on_notes: None) -> "
 
 
 @pytest.fixture
-def quarl_record(request: pytest.FixtureRequest, _pass_on_notes: None) -> Callable[[dict[str, Any]], None]:
+def quarl_record(request: pytest.FixtureRequest, _pass_on_notes: None) -> Callable[["Row | dict[str, Any]"], None]:
     """Record this item's row; NumPy values become built-in types."""
-    from quarl_bench.plugin.recorder import to_builtin
+    from quarl_bench.plugin.recorder import record_row
 
-    def record(row: dict[str, Any]) -> None:
-        # What `record_property` does, which warns when junit XML is written in pytest's default format.
-        request.node.user_properties.append((ROW, to_builtin(row)))
-
-    return record
+    return partial(record_row, request.node)
 
 
 @pytest.fixture
@@ -132,7 +130,7 @@ def metrics_regression(request: pytest.FixtureRequest, quarl_settings: "Settings
 @pytest.fixture
 def verdict(
     request: pytest.FixtureRequest,
-    quarl_record: Callable[[dict[str, Any]], None],
+    quarl_record: Callable[["Row | dict[str, Any]"], None],
     quarl_settings: "Settings",
 ) -> "VerdictCheck":
     """Does the paper's sentence hold? Records the row and raises ClaimRefuted when it does not."""

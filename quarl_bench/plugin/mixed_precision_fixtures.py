@@ -1,7 +1,7 @@
 """Fixtures of Table 5's bench: every contender of a device on the clock, once per run, and the verdict on it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.plugin.mixed_precision_verdicts import StepTimeRegression, StepTimeVerdict
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.training.sb3.step_times import StepPlan, StepTimes
+    from quarl_bench.views.rows import Row
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +70,7 @@ def step_time_regression(request: pytest.FixtureRequest, quarl_settings: "Settin
 
 @pytest.fixture
 def step_time_verdict(
-    request: pytest.FixtureRequest, quarl_record: Callable[[dict[str, Any]], None], quarl_settings: "Settings"
+    request: pytest.FixtureRequest, quarl_record: Callable[["Row"], None], quarl_settings: "Settings"
 ) -> "StepTimeVerdict":
     """Does the paper's sentence hold on this machine? A ratio on the wrong side is an explained outcome, no failure."""
     from quarl_bench.plugin.mixed_precision_verdicts import StepTimeVerdict

@@ -8,15 +8,12 @@ import pandas as pd
 
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.rules.training import OnTimes
-from quarl_bench.judging.step_times import (
-    describe_step_time,
-    explain_step_time,
-    read_size,
-)
+from quarl_bench.judging.step_times import explain_step_time, read_size
 from quarl_bench.plugin.board_verdicts import TIME_TOLERANCE
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
-from quarl_bench.report.page.mixed_precision import build_step_time_row
+from quarl_bench.report.rows import build_row
+from quarl_bench.report.step_time_rows import show_step_times
 from quarl_bench.spec import Verdict
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.step_times import LEAN, StepTimes, find_error
@@ -70,8 +67,9 @@ class StepTimeVerdict(VerdictFixture):
     ) -> Verdict:
         verdict = judged.claim.require(OnTimes).decide_times(environments, precision, times)
         notes = explain_step_time(times, environments, precision)
-        row = build_step_time_row(judged, times, verdict, environments, precision, notes)
-        return self._conclude(judged, row, verdict, describe_step_time(verdict), excuse="; ".join(notes))
+        shown = show_step_times(judged, times, verdict, environments, precision, notes)
+        row = build_row(judged, verdict, **shown)
+        return self._conclude(judged, row, verdict, row.line, excuse=row.known)
 
 
 def tabulate(times: StepTimes, size: str, precision: str) -> pd.DataFrame:

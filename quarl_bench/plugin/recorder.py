@@ -1,15 +1,16 @@
 """Rows travel as report properties from wherever a test ran to the controller, and from there to terminal and JSON."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quarl_bench.errors import QuarlError
+from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.plugin.settings import Settings
 from quarl_bench.plugin.state import BASIS, CASE, LINE, NOTE, ROW, VERDICT
 from quarl_bench.system.extras import needing
+from quarl_bench.views.rows import Row
 
 if TYPE_CHECKING:
     from quarl_bench.report.compare import ResultsComparison
@@ -22,19 +23,22 @@ class Recorder:
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config, self._settings = config, settings
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Row] = []
         self.skipped: list[dict[str, str]] = []
         self.notes: list[str] = []
         self.durations: dict[str, float] = {}
         self.compared: ResultsComparison | None = None
         self.conditions: list[str] = []  # of the last run, where they were others
+        self._recorded: dict[str, int] = {}  # rows of the tests that run now
+        self._passed: set[str] = set()  # of these, items of the catalog
         self._unjudged = 0  # items of the catalog that passed without a verdict
+        self._stopped = False  # by Ctrl-C or `pytest.exit`, which may ask for any exit code
         self._basis = ""  # what the run was cut by
         self._lost = ""  # why the results were not written
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Read the properties of a finished phase; rows are complete after the call, or a setup that ended it."""
+        """Read the properties of a finished phase: those of an earlier one, and what this one added."""
         if hasattr(report, "context"):  # a subtest's: the report of its test says the same again
             report.user_properties[:] = _shorten(report.user_properties)
             return
@@ -44,13 +48,23 @@ class Recorder:
         if report.skipped and CASE in properties and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.skipped.append({"nodeid": report.nodeid, "reason": str(reason).removeprefix("Skipped: ")})
-        if report.when == "call" or (report.when == "setup" and not report.passed):
+        if report.when == "call" and report.passed and CASE in properties:
+            self._passed.add(report.nodeid)
+        if report.when != "setup" or not report.passed:  # a test's outcome is that of its call
             head = {"nodeid": report.nodeid, "outcome": _name_outcome(report)}
-            self.rows += [head | value for name, value in report.user_properties if name == ROW]  # type: ignore[operator]
-        self._unjudged += report.when == "call" and report.passed and CASE in properties and ROW not in properties
+            found: list[Any] = [value for name, value in report.user_properties if name == ROW]
+            self.rows += [Row.from_dict(value | head) for value in found[self._recorded.get(report.nodeid, 0) :]]
+            self._recorded[report.nodeid] = len(found)
         if report.when == "teardown":  # the last phase, after every fixture had its say
             self.notes += [str(value) for name, value in report.user_properties if name == NOTE]
+            recorded = self._recorded.pop(report.nodeid)
+            self._unjudged += report.nodeid in self._passed and not recorded
+            self._passed.discard(report.nodeid)
         report.user_properties[:] = _shorten(report.user_properties)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Stopped by Ctrl-C, or by `pytest.exit`."""
+        self._stopped = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -64,10 +78,10 @@ class Recorder:
             from quarl_bench.report.documents import read_results
             from quarl_bench.system.machine import describe_machine
 
-            last = read_results(settings.compare).data
+            last = read_results(settings.compare)
             now = {"settings": settings.as_dict(), "machine": describe_machine()}
-            self.conditions = list(list_conditions(last, now))
-            found = compare_rows(last["rows"], self.rows)
+            self.conditions = list(list_conditions(last.data, now))
+            found = compare_rows(last.rows, self.rows)
             # What a part of the run lacks, another part has.
             self.compared = found if settings.shard is None else replace(found, vanished=())
             if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
@@ -81,8 +95,7 @@ class Recorder:
         if self.compared is not None:
             lists["changes"] = self.compared.as_dicts()
         try:
-            results = build_results(self.rows, settings.as_dict(), self._config.rootpath, **lists)
-            results["durations"] = {nodeid: round(seconds, 3) for nodeid, seconds in sorted(self.durations.items())}
+            results = build_results(self.rows, settings.as_dict(), self._config.rootpath, self.durations, **lists)
             results |= cut
             if settings.shard is not None:
                 results["shard"], results["basis"] = "{}/{}".format(*settings.shard), self._basis
@@ -101,7 +114,7 @@ class Recorder:
 
     def _note_unfinished(self, session: pytest.Session) -> dict[str, bool]:
         """What results say of a run that ended early, and a note for the reader."""
-        if session.exitstatus in FINISHED and not (session.shouldfail or session.shouldstop):
+        if session.exitstatus in FINISHED and not (session.shouldfail or session.shouldstop or self._stopped):
             return {}
         self.notes.append("the run was interrupted: what is not listed was not run")
         return {"interrupted": True}
@@ -121,7 +134,7 @@ class Recorder:
 
         terminalreporter.section("quarl claims")
         verbose = self._config.get_verbosity() > 0
-        for line in list_lines(sorted(self.rows, key=lambda row: str(row["nodeid"])), verbose=verbose):
+        for line in list_lines(sorted(self.rows, key=lambda row: row.nodeid), verbose=verbose):
             terminalreporter.line(line)
         for line in list_skips([entry["reason"] for entry in self.skipped], verbose=verbose):
             terminalreporter.line(line)
@@ -131,9 +144,18 @@ class Recorder:
             terminalreporter.line(f"ERROR: results were not written: {self._lost}", red=True)
 
 
-def to_builtin(value: Any) -> Any:
-    """`value` with NumPy scalars and arrays as built-in types: one np.float64 would end an xdist session."""
-    return json.loads(json.dumps(value, default=_convert))
+def record_row(node: pytest.Item, row: Row | dict[str, Any]) -> None:
+    """Make `row` one of this item; NumPy values become built-in types, one of which would end an xdist session.
+
+    SpecError for a dictionary that is no row.
+    """
+    value = row.as_dict() if isinstance(row, Row) else row
+    value = json.loads(json.dumps(value, default=_convert))
+    if strange := value.keys() - {each.name for each in fields(Row)}:
+        raise SpecError(f"a row has no {', '.join(sorted(strange))}; its fields are those of {Row.__module__}.Row")
+    Row.from_dict({"nodeid": node.nodeid} | value)
+    # What `record_property` does, which warns when junit XML is written in pytest's default format.
+    node.user_properties.append((ROW, value))
 
 
 def _convert(value: Any) -> Any:

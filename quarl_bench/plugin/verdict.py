@@ -11,8 +11,9 @@ from quarl_bench.judging.modes import describe
 from quarl_bench.judging.outcomes import ClaimRefuted
 from quarl_bench.judging.rules.cells import Keeps
 from quarl_bench.plugin.state import REGRESSION
-from quarl_bench.report.rows import build_case_row, build_claim_row
+from quarl_bench.report.rows import build_row, show_case, show_cells
 from quarl_bench.spec import Measurement, Outcome, Verdict
+from quarl_bench.views.rows import Row
 
 
 class VerdictFixture:
@@ -22,17 +23,15 @@ class VerdictFixture:
     fails, and so does a verdict "supported". Inconclusive and partial verdicts fail only under `--quarl-strict`.
     """
 
-    def __init__(
-        self, request: pytest.FixtureRequest, record: Callable[[dict[str, Any]], None], *, strict: bool
-    ) -> None:
+    def __init__(self, request: pytest.FixtureRequest, record: Callable[[Row], None], *, strict: bool) -> None:
         self._request, self._record, self._strict = request, record, strict
 
     def _conclude(
-        self, judged: JudgedCase | JudgedClaim, row: dict[str, Any], result: Verdict, line: str, *, excuse: str = ""
+        self, judged: JudgedCase | JudgedClaim, row: Row, result: Verdict, line: str, *, excuse: str = ""
     ) -> Verdict:
         """Record the row and raise what pytest is to show. With an `excuse` a refutation is an xfail of that reason."""
         node = self._request.node
-        self._record(row | {"regression": node.stash.get(REGRESSION, "none")})
+        self._record(replace(row, regression=node.stash.get(REGRESSION, "none")))
         line = f"{judged.id}: {judged.claim.says} ({judged.claim.where}): {line}"
         if result.outcome in (Outcome.INCONCLUSIVE, Outcome.PARTIAL):
             if self._strict:
@@ -66,17 +65,17 @@ class VerdictCheck(VerdictFixture):
         judged: JudgedCase = self._request.getfixturevalue("case")
         found = judged.claim.require(Keeps).decide_case(judged, reference, measured)
         result = replace(found, caveats=(*found.caveats, *caveats))
-        row = build_case_row(judged, reference, measured, result)
+        shown = show_case(judged, reference, measured) | _show(panels)
         if policies is not None and result.high is not None and result.high < result.threshold:
-            row["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
-        return self._conclude(judged, row | _show(panels), result, describe(result))
+            shown["layers"] = self._request.getfixturevalue("quarl_cells").explain(policies, judged.case.scheme)
+        return self._conclude(judged, build_row(judged, result, **shown), result, describe(result))
 
     def check_cells(self, cells: Any) -> Verdict:
         """Judge the item's sentence over `cells`, the fixture of that name or other evidence of the item."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
         judgement = judged.claim.judgement
         result = judgement.decide(judged, cells)
-        row = build_claim_row(judged, cells, result) | _show(judgement.show(judged, cells))
+        row = build_row(judged, result, **show_cells(cells), **_show(judgement.show(judged, cells)))
         return self._conclude(judged, row, result, describe(result))
 
     def check_result(self, result: Verdict) -> Verdict:
@@ -84,7 +83,7 @@ class VerdictCheck(VerdictFixture):
         from quarl_bench.judging.evidence import Evidence
 
         judged: JudgedClaim = self._request.getfixturevalue("claim")
-        return self._conclude(judged, build_claim_row(judged, Evidence(), result), result, describe(result))
+        return self._conclude(judged, build_row(judged, result, **show_cells(Evidence())), result, describe(result))
 
 
 def _show(panels: Sequence[Any]) -> dict[str, Any]:

@@ -1,36 +1,36 @@
-"""The row of a comparison on a board: times, memory over time, golden pairs, state of the board, and the verdict."""
+"""What the row of a comparison on a board shows: times, memory over time, golden pairs, state of the board."""
 
 from dataclasses import asdict
 from typing import Any
 
+from quarl_bench.boards.judgements import Faster
 from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
 from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.claim import JudgedCase
-from quarl_bench.report.rows import identify_case, state_verdict
+from quarl_bench.report.rows import Shown
 from quarl_bench.spec import Outcome, Verdict
-from quarl_bench.views.rows import Row
 
 RANDOM_WEIGHTS = "random weights: timing only"
 
 
-def build_board_row(
-    judged: JudgedCase, compared: BoardComparison, verdict: Verdict, *, explanation: str, trained: bool
-) -> Row:
+def show_board(judged: JudgedCase, compared: BoardComparison, verdict: Verdict, *, trained: bool) -> Shown:
     """Everything about one case on one board, in built-in types. Times stand in it only when they are not void."""
-    case = judged.case
-    paper = judged.claim.values.get((case.algo, case.environment))
+    judgement, paper = (
+        judged.claim.require(Faster),
+        judged.claim.values.get((judged.case.algo, judged.case.environment)),
+    )
+    explanation, refuted = judgement.explain(compared), verdict.outcome is Outcome.REFUTED
     notes = [] if trained else [RANDOM_WEIGHTS]
     notes += [str(timing.check) for timing in (compared.first, compared.second)]
     if compared.timed and not compared.faults:
         notes += [describe_timing(timing) for timing in (compared.first, compared.second)]
     notes += [f"on this board since its boot: {name}" for name in count_since_boot(compared.after)]
-    notes += [explanation] if verdict.outcome is not Outcome.REFUTED else []
-    if judged.claim.judgement.name == "faster" and paper is not None:
+    notes += [] if refuted else [explanation]
+    if judgement.name == "faster" and paper is not None:
         ratio = paper["fp32"] / paper["int8"]
         notes += [f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x", *PAPER_CAVEATS]
     return {
         "kind": "timing",
-        **identify_case(judged),
         "weights": "trained" if trained else RANDOM_WEIGHTS,
         "measured": summarise_timing(compared, compared.second),
         "reference": summarise_timing(compared, compared.first),
@@ -38,10 +38,8 @@ def build_board_row(
         "faults": list(compared.faults),
         "paper": None if paper is None else {"reference": paper["fp32"], "value": paper["int8"], "unit": "ms"},
         "source": str(compared.board.source),
-        "sentence": judged.claim.says,
-        "locus": judged.claim.where,
-        "known": explanation if verdict.outcome is Outcome.REFUTED else "",
-        **state_verdict(verdict),
+        "processor": compared.after.processor,
+        "known": explanation if refuted else "",
         "caveats": notes,
         "line": describe_ratio(compared, verdict),
     }

@@ -56,7 +56,7 @@ class ResultsComparison:
 
 def compare_rows(before: "Sequence[Row]", after: "Sequence[Row]") -> ResultsComparison:
     """Pair the rows of two runs by test and id; changed verdicts first, then by how far they moved."""
-    old, new = ({(str(row["nodeid"]), str(row["id"])): row for row in rows} for rows in (before, after))
+    old, new = ({(row.nodeid, row.id): row for row in rows} for rows in (before, after))
     changes = sorted((_compare(old[key], new[key]) for key in old.keys() & new.keys()), key=_rank)
     appeared, vanished = ([key[1] for key in sorted(keys)] for keys in (new.keys() - old, old.keys() - new))
     return ResultsComparison(tuple(changes), tuple(appeared), tuple(vanished))
@@ -85,14 +85,13 @@ def list_changes(found: ResultsComparison, *, verbose: bool) -> Iterator[str]:
 
 
 def _compare(before: "Row", after: "Row") -> Change:
-    then, now = (None if row.get("estimate") is None else float(row["estimate"]) for row in (before, after))
-    interval = before.get("interval")
+    then, now, interval = before.estimate, after.estimate, before.interval
     errors = None
     if then is not None and now is not None and interval:
-        error = (float(interval[1]) - float(interval[0])) / 2.0 / QUANTILE
+        error = (interval[1] - interval[0]) / 2.0 / QUANTILE
         errors = 0.0 if now == then else (now - then) / error if error else float("inf")
-    verdicts = str(before["verdict"]), str(after["verdict"])
-    return Change(str(after["nodeid"]), str(after["id"]), *verdicts, then, now, errors)
+    verdicts = before.verdict, after.verdict
+    return Change(after.nodeid, after.id, *verdicts, then, now, errors)
 
 
 def _is_noteworthy(change: Change) -> bool:

@@ -3,14 +3,12 @@
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from quarl_bench.errors import StoreError
 from quarl_bench.report.documents import Document
-from quarl_bench.report.results import SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    from quarl_bench.views.rows import Row
+from quarl_bench.views.rows import SCHEMA_VERSION, Row
 
 SAME_IN_ALL_PARTS = ("commit", "settings")  # what parts of one run have in common
 
@@ -35,7 +33,7 @@ def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
             raise StoreError(f"{document.name}: its run was interrupted, so cases are missing; run it again")
     _check_shards(documents)
     rows = _merge_rows(documents)
-    judged = {row["nodeid"] for row in rows}
+    judged = {row.nodeid for row in rows}
     durations: dict[str, float] = {}
     for document in documents:
         for nodeid, seconds in document.data.get("durations", {}).items():
@@ -44,7 +42,7 @@ def merge_results(documents: Sequence[Document]) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "machine": _merge_machines([document.data.get("machine") or {} for document in documents]),
         **{key: first.data.get(key) for key in SAME_IN_ALL_PARTS},
-        "rows": rows,
+        "rows": [row.as_dict() for row in rows],
         "durations": dict(sorted(durations.items())),
         "skipped": [entry for entry in _merge_lists(documents, "skipped") if entry["nodeid"] not in judged],
         "notes": _merge_lists(documents, "notes"),
@@ -73,13 +71,13 @@ def _check_shards(documents: Sequence[Document]) -> None:
         raise StoreError(f"shard {', '.join(missing)} is missing: its job wrote no results; run it again")
 
 
-def _merge_rows(documents: Iterable[Document]) -> "list[Row]":
+def _merge_rows(documents: Iterable[Document]) -> list[Row]:
     rows: dict[tuple[str, str], tuple[str, Row]] = {}
     for document in documents:
-        for row in document.data["rows"]:
-            key = (str(row["nodeid"]), str(row["id"]))
+        for row in document.rows:
+            key = (row.nodeid, row.id)
             name, known = rows.setdefault(key, (document.name, row))
-            if known != row:
+            if replace(known, seconds=row.seconds, processor=row.processor) != row:
                 raise StoreError(f"{document.name}: {key[0]} differs from that of {name}; name each part once")
     return [rows[key][1] for key in sorted(rows)]
 

@@ -13,13 +13,13 @@ ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
 def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
     """One line per claim with its counts and worst case; per-case lines when asked for, or when something is wrong."""
     stars = star_rows(rows)
-    for claim in dict.fromkeys(row["claim"] for row in rows):
-        members = sorted((r for r in rows if r["claim"] == claim), key=_badness)
-        counts = ", ".join(f"{n} {name}" for name in ORDER if (n := sum(r["verdict"] == name for r in members)))
+    for claim in dict.fromkeys(row.claim for row in rows):
+        members = sorted((r for r in rows if r.claim == claim), key=_badness)
+        counts = ", ".join(f"{n} {name}" for name in ORDER if (n := sum(r.verdict == name for r in members)))
         worst = members[0]
-        yield f"{claim}: {len(members)} {_plural(worst['kind'], len(members))}: {counts}; worst {_state(worst)}"
+        yield f"{claim}: {len(members)} {_plural(worst.kind, len(members))}: {counts}; worst {_state(worst)}"
         for row in members:
-            if verbose or row["regression"] == "moved" or (row["verdict"] == "refuted" and not row["known"]):
+            if verbose or row.regression == "moved" or (row.verdict == "refuted" and not row.known):
                 yield from _list_case(row, "*" if _identify(row) in stars else "")
     if verbose and stars:
         yield "* survives a false discovery rate of 5% over the cases of this run: may be quoted singly"
@@ -41,7 +41,7 @@ def list_hints(rows: list[Row], unjudged: int = 0) -> Iterator[str]:
     """What no test failed on and a reader may want to know: cases without a verdict, numbers compared with nothing."""
     if unjudged:
         yield f"{unjudged} of a claim passed without a verdict, which says nothing: call verdict.check in the test"
-    found = Counter(row["regression"] for row in rows)
+    found = Counter(row.regression for row in rows)
     if found["no-baseline"]:
         yield f"{found['no-baseline']} without stored numbers to compare with; --force-regen writes them"
     if found["mismatch"]:
@@ -60,42 +60,42 @@ def name_kind(reason: str) -> str:
 
 def star_rows(rows: list[Row]) -> set[tuple[str, str]]:
     """Node ids and ids of the cases whose verdict may be quoted singly (directional Benjamini-Hochberg)."""
-    cases = [row for row in rows if row.get("p_values")]
+    cases = [(row, row.p_values) for row in rows if row.p_values]
     if not cases:
         return set()
-    supported, refuted = ([row["p_values"][side] for row in cases] for side in (0, 1))
+    supported, refuted = ([values[side] for _, values in cases] for side in (0, 1))
     signs = star_discoveries(supported, refuted)
-    return {_identify(row) for row, sign in zip(cases, signs, strict=True) if sign}
+    return {_identify(row) for (row, _), sign in zip(cases, signs, strict=True) if sign}
 
 
 def _identify(row: Row) -> tuple[str, str]:
-    return str(row["nodeid"]), str(row["id"])  # one test may judge several policies
+    return row.nodeid, row.id  # one test may judge several policies
 
 
 def _list_case(row: Row, star: str) -> Iterator[str]:
-    yield f"  {row['id']}{star}: {row['line']}"
-    if row["kind"] == "case":
-        paper = row["paper"]
+    yield f"  {row.id}{star}: {row.line}"
+    if row.kind == "case":
+        paper = row.paper
         theirs = f"; paper {paper['reference']:g} -> {paper['value']:g}" if paper else ""
-        yield f"    return {row['reference']['mean']:.4g} -> {row['measured']['mean']:.4g} ({row['source']}){theirs}"
-    if row["known"]:
-        yield f"    known: {row['known']}"
-    if row["regression"] not in ("same", "none"):
-        yield f"    regression: {row['regression']}"
-    if row["missing"]:
-        yield f"    missing: {', '.join(row['missing'])}"
-    for caveat in row["caveats"]:
+        yield f"    return {row.reference['mean']:.4g} -> {row.measured['mean']:.4g} ({row.source}){theirs}"
+    if row.known:
+        yield f"    known: {row.known}"
+    if row.regression not in ("same", "none"):
+        yield f"    regression: {row.regression}"
+    if row.missing:
+        yield f"    missing: {', '.join(row.missing)}"
+    for caveat in row.caveats:
         yield f"    note: {caveat}"
 
 
 def _badness(row: Row) -> tuple[int, float]:
-    interval = row["interval"]
-    return ORDER.index(row["verdict"]), interval[0] if interval else 0.0
+    interval = row.interval
+    return ORDER.index(row.verdict), interval[0] if interval else 0.0
 
 
 def _state(row: Row) -> str:
-    known = " (known)" if row["known"] else ""
-    return f"{row['id']}{known} {row['line']}"
+    known = " (known)" if row.known else ""
+    return f"{row.id}{known} {row.line}"
 
 
 def _plural(word: str, count: int) -> str:

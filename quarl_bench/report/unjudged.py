@@ -28,7 +28,7 @@ def list_unjudged(rows: Sequence[Row], skipped: Iterable[str]) -> tuple[Unjudged
     None at all where no row is about a claim of the papers: then the run was about something else.
     """
     catalog = read_catalog()
-    judged = {(str(row["claim"]), str(row["id"])) for row in rows}
+    judged = {(row.claim, row.id) for row in rows}
     if not {claim.id for claim in catalog} & {claim for claim, _ in judged}:
         return ()
     names = {found[1] for node in skipped if (found := PARAMETER.search(node))}

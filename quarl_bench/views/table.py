@@ -21,7 +21,7 @@ class TableView:
 
 def judge_cell(row: Row | None) -> tuple[str]:
     """The verdict of a row as a word; nothing without a row."""
-    return (str(row["verdict"]) if row else "",)
+    return (row.verdict if row else "",)
 
 
 def format_number(value: Any) -> str:

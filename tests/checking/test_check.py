@@ -1,6 +1,7 @@
 """`quarl check`: verdicts, exit codes, policies of other frameworks, environments of one's own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -224,9 +225,9 @@ def test_returns_around_0_are_counted_from_a_floor():
     assert line.difference == pytest.approx(-8, abs=0.3)
     assert line.interval[0] < line.difference < line.interval[1]
     row = build_check_row("gambler", subject, line, 0.05)
-    assert row["sentence"] == "int8 costs gambler at most 5% of the return above -20 on Bets-v0"
-    assert row["p_values"][1] < 0.05
-    (plot,) = view_plots([row, row | {"scheme": "int4", "id": "gambler-bets-int4"}])
+    assert row.sentence == "int8 costs gambler at most 5% of the return above -20 on Bets-v0"
+    assert row.p_values[1] < 0.05
+    (plot,) = view_plots([row, replace(row, scheme="int4", id="gambler-bets-int4")])
     point = next(point for curve in plot.curves for point in curve.points if point.bits == 8)
     assert (point.low, point.high) == pytest.approx([plot.reference + side for side in line.interval])
     for floor in (1.0, np.nan, -np.inf):

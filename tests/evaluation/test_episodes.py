@@ -1,7 +1,7 @@
 """Episodes equal Gymnasium's, step by step."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from quarl_bench.environments.registry import Environment, find_environment, make_environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.episodes import SteppedEpisodes, VectorEpisodes, start_episodes
+from quarl_bench.evaluation.rollouts import measure
+from quarl_bench.judging.pairs import align
 from quarl_bench.policies.policy import Policy
+from quarl_bench.spec import name_seeds
 from tests.support.strategies import make_linear_policy
 
 CARTPOLE = Environment("cartpole", "CartPole-v1")
@@ -153,3 +156,81 @@ def test_an_environment_without_a_step_limit_is_refused() -> None:
             make_environment(Environment("endless", "NoLimit-v0"))
     finally:
         del gymnasium.registry["NoLimit-v0"]
+
+
+class Ledger(gymnasium.Env):
+    """Three steps of a reward that a test chooses; starts that say nothing of what is drawn."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    rewards: ClassVar = 1.0
+    behind_action = None  # the action behind which chance decides
+    taken: ClassVar[list] = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left, self.hidden = 3, float(self.np_random.random())
+        return self.first(), {}
+
+    def first(self):
+        return np.ones(1, np.float32)
+
+    def step(self, action):
+        self.left -= 1
+        self.taken.append(action)
+        reward = self.hidden if action == self.behind_action else self.rewards
+        return np.ones(1, np.float32), reward, self.left == 0, False, {}
+
+
+gymnasium.register("Ledger-v0", entry_point=Ledger, max_episode_steps=10)
+LEDGER = Environment("ledger", "Ledger-v0", custom=True)
+CHOOSES_0, CHOOSES_1 = (make_linear_policy(np.array([[1.0 - i], [i]])) for i in (0, 1))
+
+
+def test_actions_are_numpy_integers_as_everybody_s_loop_gives(monkeypatch):
+    monkeypatch.setattr(Ledger, "taken", taken := [])
+    measure([("a", CHOOSES_1)], LEDGER, range(2))
+    assert taken[0].item() == 1
+    assert isinstance(taken[0], np.integer)
+
+
+@pytest.mark.parametrize("reward", [2, np.float32(2), np.array(2.0), np.array([2.0]), [2.0]])
+def test_a_reward_is_a_number_or_an_array_of_one(monkeypatch, reward):
+    monkeypatch.setattr(Ledger, "rewards", reward)
+    assert measure([("a", CHOOSES_0)], LEDGER, range(3)).returns == ((6.0, 6.0, 6.0),)
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [(np.ones(2), r"shape \(2,\)"), (np.ones((1, 1)), r"shape \(1, 1\)"), ("much", "no number")],
+)
+def test_another_reward_is_one_line(monkeypatch, reward, message):
+    monkeypatch.setattr(Ledger, "rewards", reward)
+    with pytest.raises(SpecError, match=rf"environment Ledger-v0: a reward .*{message}.*; its step\(\) has to return"):
+        measure([("a", CHOOSES_0)], LEDGER, range(3))
+
+
+def test_chance_that_only_a_policy_meets_makes_every_seed_an_episode(monkeypatch):
+    """Random actions may never take what leads apart; a policy that does shows it, and its fp32 twin is paired."""
+    monkeypatch.setattr("quarl_bench.evaluation.episodes._part", lambda *_: False)
+    monkeypatch.setattr(Ledger, "behind_action", 1)
+    seeds = range(20)
+    calm, met = (measure([("a", policy)], LEDGER, seeds) for policy in (CHOOSES_0, CHOOSES_1))
+    assert calm.distinct_episodes == 1, "nothing tells its episodes apart"
+    assert met.episodes == name_seeds(seeds)
+    assert [returns.shape for returns in align(calm, met)] == [(1, 20)] * 2
+    both = measure([("a", CHOOSES_0), ("b", CHOOSES_1)], LEDGER, seeds)
+    assert both.episodes == name_seeds(seeds)
+
+
+def test_starts_that_do_not_come_from_the_seed_are_refused(monkeypatch):
+    chance = np.random.default_rng(0)
+    monkeypatch.setattr(Ledger, "first", lambda _: chance.random(1, np.float32))
+    with pytest.raises(SpecError, match="does not give the same start twice; draw it from that seed"):
+        measure([("a", CHOOSES_0), ("b", CHOOSES_1)], LEDGER, range(3))
+
+
+@pytest.mark.parametrize("id_", ["ALE/Pong-v5", "PongNoFrameskip-v0", "Pong-v4"])
+def test_atari_with_sticky_actions_or_its_own_skipping_is_refused(id_):
+    with pytest.raises(SpecError, match=r"without sticky actions, as <Game>NoFrameskip-v4; name that"):
+        make_environment(Environment("pong", id_, extra="atari"))

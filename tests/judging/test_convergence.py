@@ -22,7 +22,7 @@ from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.html import render_report
 from quarl_bench.report.page.mixed_precision import view_convergence
-from quarl_bench.report.rows import build_claim_row
+from quarl_bench.report.rows import build_row, show_cells
 from quarl_bench.spec import Outcome
 from tests.support.rows import ROWS
 from tests.support.stores import make_policy
@@ -128,8 +128,8 @@ def test_curves_travel_from_manifests_to_the_page(tmp_path):
     assert partial.outcome is Outcome.PARTIAL
     assert partial.missing == ("dqn-catchc-fp32", "dqn-catchc-fp32-bf16")
     parts = ((sooner, found, verdict), (converges, every, partial))
-    rows = [build_claim_row(*part) | {"nodeid": "x", "regression": "none"} for part in parts]
+    rows = [build_row(item, judged, nodeid="x", **show_cells(cells)) for item, cells, judged in parts]
     titles = [view.title for view in view_convergence(rows)]
     assert titles == ["convergence: dqn-catcha", "convergence: dqn-catchb"]
-    page = render_report([Document("r.json", {"schema_version": 1, "rows": [*ROWS, *rows]})])
+    page = render_report([Document("r.json", {"schema_version": 1, "rows": [*ROWS, *(row.as_dict() for row in rows)]})])
     assert all(title in page for title in titles)

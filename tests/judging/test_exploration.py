@@ -18,7 +18,7 @@ from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.report.rows import build_claim_row
+from quarl_bench.report.rows import build_row, show_cells
 from quarl_bench.spec import Outcome
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.models import make_model
@@ -83,7 +83,7 @@ def test_cells_come_from_the_manifests_and_missing_ones_are_named(tmp_path):
     assert found.missing == ("ppo-acrobot-fp32-layernorm", "ppo-acrobot-fp32")
     verdict = flatter.decide(judged, found)
     assert verdict.outcome is Outcome.PARTIAL
-    assert build_claim_row(judged, found, verdict)["curves"] == found.curves
+    assert build_row(judged, verdict, **show_cells(found)).curves == found.curves
 
 
 def make_normed(**changes):

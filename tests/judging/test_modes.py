@@ -14,7 +14,7 @@ from quarl_bench.judging.rules.cells import Drops, Keeps
 from quarl_bench.judging.rules.returns import Count, Gains, Loses, MeanError, Tracks
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.storage.fp32 import save_policy
-from quarl_bench.report.rows import build_case_row
+from quarl_bench.report.rows import build_row, show_case
 from quarl_bench.spec import Case, Measurement, Outcome, PolicySpec
 from tests.support.claims import make_claim
 from tests.support.stores import FakeTrainer, make_policy
@@ -138,12 +138,12 @@ def test_errors_relative_to_nothing_are_left_out():
 
 def test_a_row_shows_both():
     pair = make_pair(100, 50)
-    row = build_case_row(JUDGED, *pair, judge_case(JUDGED, *pair))
-    assert row["measured"]["mean"] == pytest.approx(100, abs=1)
-    assert row["measured"]["sampled"]["mean"] == pytest.approx(50, abs=1)
-    assert (row["measured"]["deterministic"], row["measured"]["sampled"]["deterministic"]) == (True, False)
-    assert row["preprocessing"] == "sb3-atari-1"
-    assert {"ale-py", "opencv-python-headless"} <= set(row["versions"])
+    row = build_row(JUDGED, judge_case(JUDGED, *pair), **show_case(JUDGED, *pair))
+    assert row.measured["mean"] == pytest.approx(100, abs=1)
+    assert row.measured["sampled"]["mean"] == pytest.approx(50, abs=1)
+    assert (row.measured["deterministic"], row.measured["sampled"]["deterministic"]) == (True, False)
+    assert row.preprocessing == "sb3-atari-1"
+    assert {"ale-py", "opencv-python-headless"} <= set(row.versions)
 
 
 def test_only_actor_critics_on_atari_are_sampled():

@@ -20,7 +20,9 @@ from quarl_bench.judging.step_times import (
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.html import render_report
-from quarl_bench.report.page.mixed_precision import build_step_time_row, view_step_times
+from quarl_bench.report.page.mixed_precision import view_step_times
+from quarl_bench.report.rows import build_row
+from quarl_bench.report.step_time_rows import show_step_times
 from quarl_bench.spec import Outcome
 from quarl_bench.training.sb3.matmul_times import LeanLinear, list_kernels, multiply, time_call
 from quarl_bench.training.sb3.step_times import (
@@ -205,14 +207,15 @@ def test_rows_and_the_page(others):
     for judged in [next(expand_cases(find_claim("table5-small"))), next(expand_claims(find_claim("table5-rises")))]:
         names = ["ponga"] if hasattr(judged, "case") else [case.environment for case in judged.cases]
         verdict = judge_trend(times, ["ponga", "pongc"], "bf16", 1.0)
-        rows.append(build_step_time_row(judged, times, verdict, names, "bf16", explain_step_time(times, names, "bf16")))
-    assert rows[0]["paper"] == {"reference": 127, "value": 156, "unit": "min"}
-    assert any("0.81x" in note for note in rows[0]["caveats"])
+        notes = explain_step_time(times, names, "bf16")
+        rows.append(build_row(judged, verdict, **show_step_times(judged, times, verdict, names, "bf16", notes)))
+    assert rows[0].paper == {"reference": 127, "value": 156, "unit": "min"}
+    assert any("0.81x" in note for note in rows[0].caveats)
     views = list(view_step_times(rows))
     assert len(views) == (0 if others else 1)
     if views:
         assert views[0].policies == ("ponga", "pongb", "pongc")
         assert views[0].gains[LEAN]["pongc"][0] == pytest.approx(1.5, rel=1e-3)
-    rows = [row | {"nodeid": f"x[{i}]", "regression": "none"} for i, row in enumerate(rows)]
+    rows = [row.as_dict() | {"nodeid": f"x[{i}]"} for i, row in enumerate(rows)]
     page = render_report([Document("r.json", {"schema_version": 1, "rows": [*ROWS, *rows]})])
     assert ("bf16 on a machine" in page) == (not others)

@@ -30,11 +30,11 @@ import pytest
 @pytest.mark.claim("table4-speed")
 def test_speed(case, board_run, times_regression, board_verdict):
     times_regression.check(board_run)
-    board_verdict.check_speed(board_run)
+    board_verdict.check(board_run)
 
 @pytest.mark.claim("table4-memory")
 def test_memory(case, board_run, board_verdict):
-    board_verdict.check_size(board_run)
+    board_verdict.check(board_run)
 """
 # `quiet`: these tests are about the machinery, on machines that do other work.
 BOARDS = '[desk]\ntransport = "local"\nquiet = 1000\nfolder = "{folder}"\n'

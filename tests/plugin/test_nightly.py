@@ -16,6 +16,7 @@ from quarl_bench.report.compare import compare_rows, list_changes
 from quarl_bench.report.documents import Document
 from quarl_bench.report.merge import merge_results
 from tests.support.inner import run_apart, run_inside
+from tests.support.rows import to_rows
 from tests.support.sizes import choose
 
 BENCH = """
@@ -28,8 +29,19 @@ def test_it(name, quarl_record):
     interval = [estimate - 0.1, estimate + 0.1]
     quarl_record({"kind": "claim", "id": name, "claim": "c", "verdict": verdict, "estimate": estimate, "known": "",
                   "interval": interval, "threshold": 0.95, "regression": "none", "line": f"{verdict}: {estimate}",
-                  "missing": [], "caveats": [], "bulk": "x" * 10000})
+                  "missing": [], "caveats": [], "layers": ["x" * 10000]})
     assert verdict != "refuted", name
+"""
+LATE = """
+ROW = {"kind": "claim", "claim": "c", "verdict": "supported", "threshold": 0.95, "line": "fine"}
+
+@pytest.fixture
+def subject(quarl_record):
+    yield
+    quarl_record(ROW | {"id": "late"})
+
+def test_late(subject, quarl_record):
+    quarl_record(ROW | {"id": "early"})
 """
 NUMBERS = {f"case{index}": ("supported", 1.0) for index in range(7)} | {"open": ("inconclusive", 0.95)}
 STANDARD_ERROR = 0.1 / 1.6448536
@@ -48,6 +60,11 @@ def write(project, **changes):
 
 def read(project, name):
     return json.loads((project.path / name).read_text())
+
+
+def forget_seconds(results):
+    """Rows without the duration of their test, which is another one every time."""
+    return [row | {"seconds": None} for row in results["rows"]]
 
 
 def make_item(nodeid, case=None):
@@ -104,7 +121,8 @@ def test_a_run_in_parts_merges_to_the_whole(project, capsys):
     assert main(["report", "merge", *files, "--output", merged, "--compare", str(project.path / "whole.json")]) == 0
     assert "0 verdicts changed; 0 numbers moved" in capsys.readouterr().out
     whole = read(project, "whole.json")
-    for key in ("rows", "skipped", "notes", "settings", "machine", "commit"):
+    assert forget_seconds(read(project, "merged.json")) == forget_seconds(whole)
+    for key in ("skipped", "notes", "settings", "machine", "commit"):
         assert read(project, "merged.json")[key] == whole[key]
     assert read(project, "merged.json")["durations"].keys() == whole["durations"].keys()
     assert main(["report", "merge", *files[:2], "--output", merged]) == 2
@@ -195,15 +213,21 @@ def test_junit_xml_has_verdicts_and_no_bulk(project):
         (("--quarl-shard", "third"), "*'third' is not I/N*"),
         (("--quarl-compare", "nothing.json"), "*--quarl-compare: nothing.json: No such file*"),
         (("--quarl-compare", "numbers.json"), "*--quarl-compare: numbers.json: holds no rows*"),
-        (("--quarl-compare", "keyless.json"), "*--quarl-compare: keyless.json: rows without id, nodeid, verdict; *"),
-        (("--quarl-compare", "interval.json"), "*interval.json: interval of x of another type; restore it, or run *"),
-        (("--quarl-compare", "estimate.json"), "*estimate.json: estimate of x of another type; *"),
+        (
+            ("--quarl-compare", "keyless.json"),
+            "*--quarl-compare: keyless.json: a row is ill-formed: row None lacks nodeid, *",
+        ),
+        (
+            ("--quarl-compare", "interval.json"),
+            "*interval.json: a row is ill-formed: row 'x': interval is *; restore it, or run *",
+        ),
+        (("--quarl-compare", "estimate.json"), "*estimate.json: a row is ill-formed: row 'x': estimate is 'much'; *"),
         (("--quarl-compare", "settings.json"), "*settings.json: settings of another type; *"),
         (("--quarl-compare", "durations.json"), "*durations.json: durations of another type; *"),
     ],
 )
 def test_bad_options_are_one_line(project, arguments, message):
-    row = {"nodeid": "x", "id": "x", "verdict": "supported"}
+    row = make_row("x")
     for name, damage in (
         ("keyless", {"rows": [{}]}),
         ("interval", {"rows": [row | {"interval": [None, None]}]}),
@@ -218,7 +242,8 @@ def test_bad_options_are_one_line(project, arguments, message):
 
 
 def make_row(nodeid, verdict="supported", estimate=1.0, **more):
-    return {"nodeid": nodeid, "id": nodeid, "verdict": verdict, "estimate": estimate, "interval": None} | more
+    about = {"nodeid": nodeid, "id": nodeid, "claim": "c", "kind": "claim", "threshold": 0.95}
+    return about | {"verdict": verdict, "estimate": estimate, "interval": None} | more
 
 
 def make_part(name, rows, **more):
@@ -266,10 +291,32 @@ def test_parts_of_different_runs_are_refused(other, message):
 
 def test_rows_without_an_interval_are_compared_by_their_verdict():
     found = compare_rows(
-        [make_row("a"), make_row("b", interval=[1.0, 1.0])],
-        [make_row("a", "refuted", 0.5), make_row("b", estimate=0.9)],
+        to_rows([make_row("a"), make_row("b", interval=[1.0, 1.0])]),
+        to_rows([make_row("a", "refuted", 0.5), make_row("b", estimate=0.9)]),
     )
     assert [change.errors for change in found.changes] == [None, float("inf")]
     assert [change.id for change in found.changed] == ["a"]
     assert list(list_changes(found, verbose=False))[1] == "  a: supported -> refuted; 1 -> 0.5"
     json.dumps(found.as_dicts(), allow_nan=False)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_run_that_a_test_ends_with_code_0_says_interrupted(project, workers):
+    """`pytest.exit` may ask for the code of a run that went well."""
+    bench = (project.path / "test_bench.py").read_text()
+    stop = "    if name == 'case4':\n        pytest.exit('enough', returncode=0)\n"
+    (project.path / "test_bench.py").write_text(bench.replace("    verdict, estimate", f"{stop}    verdict, estimate"))
+    run_apart(project, "--quarl-json", "1.json", "-n", workers)
+    part = read(project, "1.json")
+    assert part["interrupted"] is True
+    assert any("interrupted" in note for note in part["notes"])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_verdict_in_a_fixture_s_teardown_is_not_lost(project, workers):
+    (project.path / "test_bench.py").write_text("import pytest\n" + LATE)
+    result = run_inside(project, "--quarl-json", "1.json", "-n", workers)
+    assert result.ret == 0
+    rows = [(row["id"], row["nodeid"], row["outcome"]) for row in read(project, "1.json")["rows"]]
+    assert rows == [("early", "test_bench.py::test_late", "passed"), ("late", "test_bench.py::test_late", "passed")]
+    result.stdout.fnmatch_lines(["c: 2 claims: 2 supported; *"])

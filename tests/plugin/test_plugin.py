@@ -8,6 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
+from quarl_bench.experiments.measurement_key import evaluation_epoch
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
@@ -136,7 +137,11 @@ def test_any_number_of_workers_writes_the_same_rows(project, workers):
     result = run(project, "-n", workers, "--quarl-json", "rows.json", "--quarl-cache-dir", "other")
     assert result.ret == 0
     serial = json.loads((project.path / "serial.json").read_text())
-    assert read_rows(project)["rows"] == serial["rows"]
+    durations = [row.pop("seconds") for row in serial["rows"]]
+    assert all(seconds > 0 for seconds in durations)
+    assert [row | {"seconds": None} for row in read_rows(project)["rows"]] == [
+        row | {"seconds": None} for row in serial["rows"]
+    ]
     assert [row["id"] for row in serial["rows"]] == ["ppo-cartpole-w2", "ppo-cartpole-w8", "ppo-mean-w8"]
     run(project, "-n", choose("0", workers))
     assert {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")} == files
@@ -174,7 +179,7 @@ def test_nothing_is_trained_twice(project, workers):
 def test_a_row_states_what_it_rests_on(project):
     run(project, "--quarl-json", "rows.json", "-k", "cartpole and w8")
     data = read_rows(project)
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["settings"]["profile"] == "nightly"
     (row,) = data["rows"]
     assert row["measured"]["mean"] == row["reference"]["mean"] == 500.0
@@ -187,6 +192,12 @@ def test_a_row_states_what_it_rests_on(project):
     assert (row["source"], row["rounding"], row["verdict"]) == ("measured", "nearest", "supported")
     assert 0.95 < row["interval"][0] < 1.0
     assert row["versions"]["torch"]
+    hashes = sorted(row["measured"]["policy_sha256"])
+    assert (row["policy_sha256"], row["seeds"]) == (hashes, [row["measured"]["first_environment_seed"], 100])
+    assert (row["schema_version"], row["commit"]) == (2, data["commit"])
+    assert row["processor"] == data["machine"]["processor"]
+    assert row["code_epoch"] == evaluation_epoch()
+    assert row["seconds"] == data["durations"][row["nodeid"]] > 0
 
 
 @pytest.mark.parametrize(
@@ -384,13 +395,13 @@ def test_numpy_values_survive_workers(project):
         test_bench="""
         import numpy as np
         def test_record(quarl_record):
-            quarl_record({"claim": "x", "id": "x", "kind": "case", "verdict": "supported", "known": "", "line": "",
-                          "regression": "none", "interval": None, "value": np.float64(1.5), "list": np.arange(3)})
+            quarl_record({"claim": "x", "id": "x", "kind": "claim", "verdict": "supported", "known": "", "line": "",
+                          "regression": "none", "interval": None, "threshold": np.float64(1.5), "seeds": np.arange(3)})
     """
     )
     assert run(project, "-n", "2", "--quarl-json", "rows.json").ret == 0
     (row,) = read_rows(project)["rows"]
-    assert (row["value"], row["list"]) == (1.5, [0, 1, 2])
+    assert (row["threshold"], row["seeds"]) == (1.5, [0, 1, 2])
 
 
 def regression_file(project):
@@ -512,7 +523,7 @@ def edit(file, column, change):
 
 
 def test_a_moved_number_fails_even_where_the_refutation_is_known(project):
-    write_claims(project, 'known = { "ppo-cartpole-w8" = "reason" }')
+    write_claims(project, '{"ppo-cartpole-w8": "reason"}')
     run(project, "-k", "cartpole and w8", "--regen-all")
     edit(regression_file(project), "return_mean", lambda value: value - 1)
     assert run(project, "-k", "cartpole and w8").parseoutcomes()["failed"] == 1
@@ -521,3 +532,18 @@ def test_a_moved_number_fails_even_where_the_refutation_is_known(project):
 def test_the_readme_scheme_names_stay_selectable(project):
     out = run(project, "--collect-only", "-q", "-k", "ppo-cartpole-w8").stdout.str()
     assert textwrap.dedent(out).count("ppo-cartpole-w8") == 1
+
+
+def test_what_is_no_row_is_one_line_in_its_test(project):
+    project.makepyfile(
+        test_bench="""
+        def test_name(quarl_record):
+            quarl_record({"id": "x", "colour": "red"})
+        def test_lacks(quarl_record):
+            quarl_record({"id": "x"})
+    """
+    )
+    result = run(project)
+    assert result.parseoutcomes() == {"failed": 2}
+    result.stdout.fnmatch_lines(["SpecError: a row has no colour; its fields are those of quarl_bench.views.rows.Row"])
+    result.stdout.fnmatch_lines(["SpecError: row 'x' lacks claim, kind, verdict, threshold"])

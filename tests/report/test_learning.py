@@ -5,7 +5,7 @@ import pytest
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.exploration import smooth, view_learning
 from quarl_bench.report.page.html import render_report
-from tests.support.rows import ROWS
+from tests.support.rows import ROWS, to_rows
 
 POINTS = [{"timesteps": 100.0 * i, "variance": 0.2 - 0.01 * i, "return": 10.0 * i} for i in range(1, 11)]
 
@@ -17,7 +17,7 @@ def make_row(states, *arms):
 
 def test_arms_of_several_rows_share_a_figure_in_the_paper_s_order():
     rows = [make_row("fixed", "qat2", "fp32"), make_row("fixed", "layernorm"), make_row("visited", "fp32"), {"id": "x"}]
-    fixed, visited = view_learning(rows)
+    fixed, visited = view_learning(to_rows(ROWS[3] | row for row in rows))
     assert list(fixed.arms) == ["fp32", "layernorm", "qat2"]
     assert (fixed.title, visited.title) == tuple(
         f"ppo-cartpole: exploration in {states} states" for states in ("fixed", "visited")

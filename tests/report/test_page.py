@@ -19,7 +19,7 @@ from quarl_bench.report.page.tables import view_tables
 from quarl_bench.report.unjudged import list_unjudged
 from quarl_bench.views.table import NOT_RUN
 from tests.support.inner import run_inside
-from tests.support.rows import ROWS, SWEEP, WEIGHTS, make_document, make_row
+from tests.support.rows import ROWS, SWEEP, WEIGHTS, make_document, make_row, to_rows
 
 HOSTILE = """<script>alert("x")</script><img src=http://evil.example/x.png onerror='y'>&amp;$\\frac{"""
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -77,7 +77,7 @@ def test_the_page_holds_every_row_and_where_it_is_from():
 
 
 def test_claims_count_their_cells_and_name_the_worst():
-    cell, mean = view_claims(ROWS)
+    cell, mean = view_claims(to_rows(ROWS))
     assert (cell.id, cell.worst.locus) == ("table2-cell", "Table 2")
     assert cell.counts == (("refuted", 1), ("inconclusive", 1), ("supported", 1))
     assert (cell.worst.id, cell.worst.verdict) == ("ppo-cartpole-w2", "refuted")
@@ -87,7 +87,11 @@ def test_claims_count_their_cells_and_name_the_worst():
 
 def test_what_did_not_reproduce_comes_first_and_unexplained_ones_before_the_rest():
     rows = [*ROWS, make_row("w3", 0.5, "refuted"), make_row("w6", 0.99, "supported", regression="moved")]
-    assert [view.id for view in view_failures(rows)] == ["ppo-cartpole-w3", "ppo-cartpole-w6", "ppo-cartpole-w2"]
+    assert [view.id for view in view_failures(to_rows(rows))] == [
+        "ppo-cartpole-w3",
+        "ppo-cartpole-w6",
+        "ppo-cartpole-w2",
+    ]
     text = read(render_report([make_document(rows)])).text
     first, claims = (
         text.index("What did not reproduce", text.index("What did not reproduce") + 1),
@@ -95,7 +99,7 @@ def test_what_did_not_reproduce_comes_first_and_unexplained_ones_before_the_rest
     )
     assert first < text.index("two bits are too few") < claims
     assert "not explained" in text[first:claims]
-    assert not view_failures([make_row("w8", 0.99, "supported")])
+    assert not view_failures(to_rows([make_row("w8", 0.99, "supported")]))
 
 
 def test_changes_since_the_last_run_are_shown_when_there_was_one():
@@ -111,7 +115,7 @@ def test_changes_since_the_last_run_are_shown_when_there_was_one():
 
 
 def test_the_papers_tables_stand_beside_ours():
-    tables = {table.title.partition(":")[0]: table for table in view_tables(ROWS)}
+    tables = {table.title.partition(":")[0]: table for table in view_tables(to_rows(ROWS))}
     assert list(tables) == [f"QuaRL, Table {n}" for n in range(2, 6)] + [
         f"LQCC, {name}" for name in ("Table 1", "sections 3.1 and 3.2", "Table 2", "Table 3", "Table 6")
     ]
@@ -125,18 +129,18 @@ def test_the_papers_tables_stand_beside_ours():
     assert tables["QuaRL, Table 3"].lines[0][1:4] == ("214", "63.55%", "-1.40%")
     assert tables["QuaRL, Table 5"].lines[2][3] == "1.62x"
     assert tables["LQCC, Table 6"].lines[0] == ("antv4", "5,000 ± 1,700", "5,100 ± 900", NOT_RUN, NOT_RUN)
-    assert view_tables([make_row("w8", 0.99, "supported", claim="quantizable")]) == ()
+    assert view_tables(to_rows([make_row("w8", 0.99, "supported", claim="quantizable")])) == ()
 
 
 def test_claims_that_were_not_judged_are_counted():
     skipped = ["benches/quarl/test_table2.py::test_x[dqn-pong-w8]"]
-    entry = {entry.claim: entry for entry in list_unjudged(ROWS, skipped)}["table2-cell"]
+    entry = {entry.claim: entry for entry in list_unjudged(to_rows(ROWS), skipped)}["table2-cell"]
     assert entry.skipped == 1
     everything = next(
-        e for e in list_unjudged([make_row("w8", 1, "supported", id="x")], []) if e.claim == "table2-cell"
+        e for e in list_unjudged(to_rows([make_row("w8", 1, "supported", id="x")]), []) if e.claim == "table2-cell"
     )
     assert everything.absent == entry.absent + 2  # ROWS have one of its cells: ppo-cartpole-w8
-    assert list_unjudged([make_row("w8", 0.99, "supported", claim="quantizable")], skipped) == ()
+    assert list_unjudged(to_rows([make_row("w8", 0.99, "supported", claim="quantizable")]), skipped) == ()
 
 
 CHECK = Document(
@@ -179,14 +183,14 @@ def test_a_check_shows_layers_differences_the_fewest_bits_and_what_would_decide(
 def test_memory_over_time_is_drawn_once_for_a_board():
     side = {"memory": [[0.0, 20 << 20, 0], [1.0, 24 << 20, 1 << 20]]}
     row = make_row("int8", 1.0, "supported", kind="timing", env="quadx3", board="local", measured=side, reference=side)
-    (view,) = view_memory([row, row, make_row("w8", 1.0, "supported")])
+    (view,) = view_memory(to_rows([row, row, make_row("w8", 1.0, "supported")]))
     assert view.title == "quadx3 on local"
     assert "swapped" in render_svg(draw_memory(view), "m")
-    assert not list(view_memory([row | {"measured": {}}]))
+    assert not list(view_memory(to_rows([row | {"measured": {}}])))
 
 
 def test_bars_share_a_scale_and_stay_inside():
-    bars = {view.id: view.bar for view in view_rows(ROWS)}
+    bars = {view.id: view.bar for view in view_rows(to_rows(ROWS))}
     assert bars["ppo-table2-w8"] is None
     good, bad = bars["ppo-cartpole-w8"], bars["ppo-cartpole-w2"]
     assert good.threshold == bad.threshold
@@ -196,16 +200,16 @@ def test_bars_share_a_scale_and_stay_inside():
 
 
 def test_plots_show_returns_and_only_intervals_that_are_theirs():
-    (plot,) = view_plots(ROWS)
+    (plot,) = view_plots(to_rows(ROWS))
     assert (plot.title, plot.reference) == ("ppo / cartpole", 200.0)
     (curve,) = plot.curves
     assert [point.bits for point in sorted(curve.points, key=lambda p: p.bits)] == [2, 4, 8]
     point = next(point for point in curve.points if point.bits == 8)
     assert (point.value, point.low, point.high) == pytest.approx((198.0, 190.0, 206.0))
     other = [make_row("w8", 0.5, "refuted", interval=[0.9, 1.0]), make_row("w4", 0.5, "refuted", interval=None)]
-    (plot,) = view_plots(other)
+    (plot,) = view_plots(to_rows(other))
     assert all(point.low is None for point in plot.curves[0].points)
-    assert list(view_plots([make_row("fp32", 1.0, "supported"), make_row("w8", 1.0, "supported")])) == []
+    assert list(view_plots(to_rows([make_row("fp32", 1.0, "supported"), make_row("w8", 1.0, "supported")]))) == []
 
 
 def test_nothing_in_a_file_becomes_markup():
@@ -213,7 +217,7 @@ def test_nothing_in_a_file_becomes_markup():
     for row in hostile:
         row.update(dict.fromkeys(("id", "claim", "sentence", "locus", "known", "source", "regression"), HOSTILE))
         row.update(dict.fromkeys(("needed", "algo", "env", "board"), HOSTILE), caveats=[HOSTILE], missing=[HOSTILE])
-    hostile[0] |= {"verdict": HOSTILE, "versions": {HOSTILE: HOSTILE}}
+    hostile[0] |= {"versions": {HOSTILE: HOSTILE}}
     skipped = [{"nodeid": HOSTILE, "reason": HOSTILE}]
     results = make_document(hostile, machine={HOSTILE: HOSTILE}, commit=HOSTILE, skipped=skipped, notes=[HOSTILE])
     weights = copy.deepcopy(WEIGHTS.data) | {"policy": HOSTILE, "scheme": HOSTILE}
@@ -267,10 +271,11 @@ def test_figures_follow_the_page_s_colours_and_nobody_s_settings():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "not JSON, or cut short"),
+        ('{"rows": [NaN]}', "it holds NaN"),
         ("[]", "holds no rows"),
         ('{"rows": 3}', "holds no rows"),
-        ('{"rows": [], "schema_version": 99}', "schema_version is not 1"),
+        ('{"rows": [], "schema_version": 99}', "schema_version is 99, not 1 or 2; make it again"),
         ('{"rows": [], "kind": "poem"}', "unknown kind 'poem'"),
     ],
 )
@@ -284,10 +289,24 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
 
 
 @pytest.mark.parametrize(
-    "damaged",
-    [{"rows": [{}]}, {"rows": [{"nodeid": "x", "id": "x"}]}, {"rows": [3]}, {"skipped": [{}]}, {"skipped": None}],
+    ("damaged", "message"),
+    [
+        ({"rows": [{}]}, "row None lacks nodeid, id, claim, kind, verdict, threshold"),
+        ({"rows": [{"nodeid": "x", "id": "x"}]}, "row 'x' lacks claim, kind, verdict, threshold"),
+        ({"rows": [3]}, "3 is no row"),
+        ({"rows": [make_row("w8", 1.0, "supported", interval=[1.04, 0.96])]}, "its limits are swapped"),
+        ({"rows": [make_row("w8", 1.0, "supported", interval=[0.9])]}, "interval is [0.9], not two numbers"),
+        ({"rows": [make_row("w8", 1.0, "supported", estimate="much")]}, "estimate is 'much'"),
+        ({"rows": [make_row("w8", 1.0, "supported", threshold=10**400)]}, "threshold is "),
+        ({"rows": [make_row("w8", 1.0, "splendid")]}, "verdict is 'splendid', none of supported, refuted"),
+        ({"rows": [make_row("w8", 1.0, "supported", measured={"mean": 1.0})]}, "measured lacks one of mean, policies"),
+        ({"rows": [make_row("w8", 1.0, "supported", paper={})]}, "paper lacks reference or value"),
+        ({"rows": [make_row("w8", 1.0, "supported", caveats=[3])]}, "caveats is [3]"),
+        ({"skipped": [{}]}, "skipped of another type"),
+        ({"skipped": None}, "skipped of another type"),
+    ],
 )
-def test_results_without_what_they_are_compared_by_are_refused(tmp_path, monkeypatch, capsys, damaged):
+def test_a_damaged_results_file_is_one_line(tmp_path, monkeypatch, capsys, damaged, message):
     monkeypatch.chdir(tmp_path)
     good = {"schema_version": 1, "rows": [], "skipped": []}
     Path("good.json").write_text(json.dumps(good))
@@ -295,7 +314,8 @@ def test_results_without_what_they_are_compared_by_are_refused(tmp_path, monkeyp
     for arguments in (["bad.json"], ["good.json", "--compare", "bad.json"]):
         assert main(["report", "merge", *arguments]) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()
-        assert line.startswith(f"quarl report: bad.json: {next(iter(damaged))} without ")
+        assert line.startswith("quarl report: bad.json: ")
+        assert message in line
     assert not Path("results.json").exists()
 
 

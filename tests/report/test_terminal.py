@@ -1,13 +1,24 @@
 """The lines of the terminal section, from rows alone."""
 
 from quarl_bench.report.terminal import list_lines, list_skips, star_rows
+from quarl_bench.views.rows import Row
 from tests.support import rows
+
+COUNTS = {"policies": 3, "episodes": 100, "distinct_episodes": 100}
 
 
 def make_row(name, verdict="supported", p_values=(0.5, 0.5), **changes):
-    own = {"nodeid": f"t[{name}]", "id": name, "claim": "c", "line": "l", "paper": None, "caveats": ["a caveat"]}
-    returns = {"reference": {"mean": 2.0}, "measured": {"mean": 1.0}, "p_values": list(p_values)}
-    return rows.make_row("w8", 0.95, verdict, **own | returns | changes)
+    own = {
+        "nodeid": f"t[{name}]",
+        "id": name,
+        "claim": "c",
+        "line": "l",
+        "kind": "case",
+        "paper": None,
+        "caveats": ["a caveat"],
+    }
+    returns = {"reference": COUNTS | {"mean": 2.0}, "measured": COUNTS | {"mean": 1.0}, "p_values": list(p_values)}
+    return Row.from_dict(rows.make_row("w8", 0.95, verdict, **own | returns | changes))
 
 
 def test_one_line_per_claim_and_more_on_request():

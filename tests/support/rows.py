@@ -1,6 +1,7 @@
 """Rows and documents as results files hold them, typed by hand once."""
 
 from quarl_bench.report.documents import Document
+from quarl_bench.views.rows import Row
 
 
 def make_row(scheme, ratio, verdict, **changes):
@@ -33,6 +34,11 @@ def make_row(scheme, ratio, verdict, **changes):
         "line": f"{verdict}: ...",
         "regression": "same",
     } | changes
+
+
+def to_rows(rows):
+    """The typed rows of what a file holds."""
+    return [Row.from_dict(row) for row in rows]
 
 
 CLAIM = {

@@ -65,7 +65,7 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
 
 def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
     from quarl_bench.report.compare import compare_rows, list_changes, list_conditions
-    from quarl_bench.report.documents import read_results
+    from quarl_bench.report.documents import Document, read_results
     from quarl_bench.report.merge import merge_results
     from quarl_bench.report.results import write_results
 
@@ -76,10 +76,10 @@ def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
     lines = [f"{output}: {rows} rows of {len(paths)} files, {skipped} skipped"]
     code = 0
     if options.compare is not None:
-        last = read_results(options.compare).data
-        found = compare_rows(last["rows"], results["rows"])
+        last = read_results(options.compare)
+        found = compare_rows(last.rows, Document("merged", results).rows)
         results["changes"] = summary["changes"] = found.as_dicts()
-        lines += [*list_changes(found, verbose=True), *list_conditions(last, results)]
+        lines += [*list_changes(found, verbose=True), *list_conditions(last.data, results)]
         code = CHANGED if found.changed else 0
     write_results(output, results)
     print_result(options, summary, "\n".join(lines))

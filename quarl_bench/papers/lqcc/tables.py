@@ -34,9 +34,7 @@ def _view_selected(values: Values, found: Rows) -> TableView:
     lines = []
     for (algo, task), printed in values.items():
         row = found.find(f"lqcc-selected-{task.removesuffix('v4')}", algo=algo, env=task)
-        returns = (
-            f"{format_number(row['reference']['mean'])} → {format_number(row['measured']['mean'])}" if row else NOT_RUN
-        )
+        returns = f"{format_number(row.reference['mean'])} → {format_number(row.measured['mean'])}" if row else NOT_RUN
         replayed = [
             " ".join(list_notes(found, claim, task=task)) or NOT_RUN for claim in ("lqcc-table1", "lqcc-table1-own")
         ]
@@ -72,8 +70,8 @@ def _view_sentences(claims: Mapping[str, Claim], found: Rows) -> TableView:
 def _tell(row: Row | None) -> str:
     if row is None:
         return NOT_RUN
-    limits = " [{:.3g}, {:.3g}]".format(*row["interval"]) if row["interval"] else ""
-    return str(row["verdict"]) + ("" if row["estimate"] is None else f" {row['estimate']:.3g}{limits}")
+    limits = " [{:.3g}, {:.3g}]".format(*row.interval) if row.interval else ""
+    return row.verdict + ("" if row.estimate is None else f" {row.estimate:.3g}{limits}")
 
 
 def _view_hardware(values: Values, found: Rows) -> TableView:
@@ -98,7 +96,7 @@ def _view_hardware(values: Values, found: Rows) -> TableView:
 
 
 def _view_normalization(values: Values, rows: Sequence[Row]) -> TableView:
-    panels = [panel for row in rows for panel in row.get("panels") or ()]
+    panels = [panel for row in rows for panel in row.panels or ()]
     ours = {str(panel["task"]): panel for panel in panels if (panel["figure"], panel["source"]) == ("Table 6", OURS)}
     lines = []
     for (_, task), printed in values.items():

@@ -29,14 +29,14 @@ def _view_table2(claim: Claim, found: Rows) -> TableView:
         printed = claim.values.get((algo, environment), {})
         rows = [found.find(claim.id, algo=algo, env=environment, scheme=scheme) for scheme in COLUMNS]
         theirs = [format_number(printed.get(column)) for column in ("fp32", "fp16", "w8")]
-        reference = next((row["reference"]["mean"] for row in rows if row), None)
+        reference = next((row.reference["mean"] for row in rows if row), None)
         ours = [NOT_RUN if reference is None else format_number(reference)]
-        ours += [format_number(row["measured"]["mean"]) if row else "" for row in rows]
+        ours += [format_number(row.measured["mean"]) if row else "" for row in rows]
         lines.append((f"{algo} {environment}", *theirs, *ours, *judge_cell(rows[1]), *judge_cell(rows[2])))
     for algo in dict.fromkeys(algo for algo, _ in claim.cells):
         losses = [_average_losses(claim.values, algo, column) for column in ("fp16", "w8")]
         rows = [found.find("table2-mean", algo=algo, scheme=scheme) for scheme in COLUMNS]
-        estimates = [format_percent(row["estimate"]) if row else NOT_RUN for row in rows]
+        estimates = [format_percent(row.estimate) if row else NOT_RUN for row in rows]
         lines.append(
             (
                 f"{algo} mean error",
@@ -63,12 +63,12 @@ def _view_table3(values: Values, found: Rows) -> TableView:
         printed = values[algo, BREAKOUT]
         rows = [found.find("table2-cell", algo=algo, env=BREAKOUT, scheme=scheme) for scheme in ("w8", "fp16")]
         losses = [format_percent(_lose(printed["fp32"], printed[column])) for column in ("w8", "fp16")]
-        ours = [format_percent(_lose(row["reference"]["mean"], row["measured"]["mean"])) if row else "" for row in rows]
-        reference = next((format_number(row["reference"]["mean"]) for row in rows if row), NOT_RUN)
+        ours = [format_percent(_lose(row.reference["mean"], row.measured["mean"])) if row else "" for row in rows]
+        reference = next((format_number(row.reference["mean"]) for row in rows if row), NOT_RUN)
         lines.append((f"{algo} breakout", format_number(printed["fp32"]), *losses, reference, *ours))
     for algo in ("dqn", "ppo", "a2c"):
         rows = [found.find("classic-mean", algo=algo, scheme=scheme) for scheme in ("w8", "fp16")]
-        ours = [format_percent(row["estimate"]) if row else NOT_RUN for row in rows]
+        ours = [format_percent(row.estimate) if row else NOT_RUN for row in rows]
         lines.append((f"{algo} classic control, mean", "", "", "", "", *ours))
     head = ("policy", "paper fp32", "paper E int8", "paper E fp16", "our fp32", "our E w8", "our E fp16")
     note = (
@@ -83,19 +83,20 @@ def _view_table4(values: Values, successes: Values, found: Rows) -> TableView:
         success = successes[algo, environment]
         name, theirs = f"Policy {'I' * int(environment[-1])}", printed["fp32"] / printed["int8"]
         flown = found.find("table4-success", env=environment, scheme="int8")
-        rates = [flown["reference"]["mean"], flown["measured"]["mean"]] if flown else [None, None]
+        rates = [flown.reference["mean"], flown.measured["mean"]] if flown else [None, None]
         timed: Sequence[Row | None] = found.find_all("table4-speed", env=environment) or [None]
         for row in timed:
-            times = [row[side].get("ms", {}).get("p50") if row else None for side in ("reference", "measured")]
+            sides = (row.reference, row.measured) if row else ({}, {})
+            times = [side.get("ms", {}).get("p50") for side in sides]
             lines.append(
                 (
-                    f"{name}, {row['board'] if row else 'no board'}",
+                    f"{name}, {row.board if row else 'no board'}",
                     format_number(printed["fp32"]),
                     format_number(printed["int8"]),
                     f"{theirs:.3g}x",
                     f"{success['fp32']:.0%}, {success['w8']:.0%}",
                     *((format_number(time) or "void") if row else NOT_RUN for time in times),
-                    f"{row['estimate']:.3g}x" if row and row["estimate"] is not None else "",
+                    f"{row.estimate:.3g}x" if row and row.estimate is not None else "",
                     ", ".join(f"{rate:.0%}" for rate in rates if rate is not None) or NOT_RUN,
                     *judge_cell(row),
                 )
@@ -109,13 +110,12 @@ def _view_table4(values: Values, successes: Values, found: Rows) -> TableView:
 
 
 def _view_table5(values: Values, rows: Sequence[Row]) -> TableView:
-    measured = [row for row in rows if row.get("gains")]
     lines = []
     for (_, environment), printed in values.items():
         gained = {
-            f"{row['scheme']}, {row['device']['name']}": row["gains"][environment]
-            for row in measured
-            if environment in row["gains"]
+            f"{row.scheme}, {(row.device or {})['name']}": gains[environment]
+            for row in rows
+            if environment in (gains := row.gains or {})
         }
         for name, gains in gained.items() or {"": {}}.items():
             ours = [format_range(limits) for limits in gains.values()] if gains else [NOT_RUN, NOT_RUN]

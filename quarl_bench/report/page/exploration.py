@@ -26,8 +26,8 @@ def view_learning(rows: Sequence[Row]) -> Iterator[LearningView]:
     """One view per cell and set of states for which claims about exploration brought curves."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        for cell, arms in (row.get("curves") or {}).items():
-            found.setdefault((str(cell), str(row["states"])), {}).update(arms)
+        for cell, arms in (row.curves or {}).items():
+            found.setdefault((str(cell), str(row.states)), {}).update(arms)
     for (cell, states), arms in sorted(found.items()):
         ordered = {name: arms[name] for name in (*ARMS, *sorted(arms.keys() - set(ARMS))) if name in arms}
         yield LearningView(f"{cell}: exploration in {states} states", ordered)

@@ -27,7 +27,7 @@ def write_report(path: Path, documents: Sequence[Document]) -> None:
 def render_report(documents: Sequence[Document]) -> str:
     """The page; the same documents give the same text. StoreError for rows that are not what they claim to be."""
     results = [document for document in documents if document.kind == "results"]
-    rows = [row for document in results for row in document.data["rows"]]
+    rows = [row for document in results for row in document.rows]
     try:
         views = view_rows(rows)
         skips = _group_skips(results)
@@ -98,8 +98,8 @@ def _describe_run(document: Document) -> list[tuple[str, str]]:
         keys = ("policy", "policy_sha256", "environment", "episodes", "scheme", "margin", "floor", "source", "date")
         return [(key, str(data[key])) for key in keys if data.get(key) is not None]
     versions: dict[str, set[str]] = {}
-    for row in data["rows"]:
-        for name, version in dict(row.get("versions") or {}).items():
+    for row in document.rows:
+        for name, version in (row.versions or {}).items():
             versions.setdefault(str(name), set()).add(str(version))
     return [
         (name, text)

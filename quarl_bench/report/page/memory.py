@@ -24,8 +24,8 @@ def view_memory(rows: Sequence[Row]) -> Iterator[MemoryView]:
     """One view per policy and board, from the first of its rows."""
     seen = set()
     for row in rows:
-        traces = {label: row[side].get("memory") for side, label in SIDES.items() if row.get("kind") == "timing"}
-        key = f"{row.get('env')} on {row.get('board')}"
+        traces = {label: getattr(row, side).get("memory") for side, label in SIDES.items() if row.kind == "timing"}
+        key = f"{row.env} on {row.board}"
         if traces and all(traces.values()) and key not in seen:
             seen.add(key)
             yield MemoryView(key, traces)

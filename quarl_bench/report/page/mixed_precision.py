@@ -7,72 +7,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.statistics import average_tasks
-from quarl_bench.judging.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
+from quarl_bench.judging.step_times import read_size
 from quarl_bench.report.page.plots import INK, MARKERS, SERIES, open_panel
-from quarl_bench.report.rows import state_verdict
-from quarl_bench.spec import Outcome, Source, Verdict
 from quarl_bench.training.recipes import FP32
-from quarl_bench.training.sb3.step_times import LEAN, StepTimes
+from quarl_bench.training.sb3.step_times import LEAN
 from quarl_bench.views.rows import Row
-
-
-def build_step_time_row(
-    judged: JudgedCase | JudgedClaim,
-    times: StepTimes,
-    verdict: Verdict,
-    environments: Sequence[str],
-    precision: str,
-    notes: Sequence[str],
-) -> Row:
-    """Everything about one item of Table 5 on one device, in built-in types. Gains stand in it only if not void."""
-    cell = judged.case if isinstance(judged, JudgedCase) else judged.cases[0]
-    values = judged.claim.values
-    paper = {name: values[cell.algo, name] for name in environments if (cell.algo, name) in values}
-    minutes = [f"paper, {name}: {row['fp32']:g} -> {row['mixed']:g} min" for name, row in paper.items()]
-    single = paper.get(environments[0]) if len(environments) == 1 else None
-    refuted = verdict.outcome is Outcome.REFUTED
-    return {
-        "kind": "timing",
-        "id": judged.id,
-        "claim": judged.claim.id,
-        "rule": judged.claim.judgement.name,
-        "algo": cell.algo,
-        "env": cell.environment if isinstance(judged, JudgedCase) else "",
-        "scheme": precision,
-        "origin": "",
-        "board": cell.board,
-        "measured": {name: statistics.median(times.steps[f"{read_size(name)}-{precision}"]) for name in environments},
-        "reference": {
-            name: {kind: statistics.median(times.steps[f"{read_size(name)}-{kind}"]) for kind in (FP32, LEAN)}
-            for name in environments
-        },
-        "gains": {} if times.faults else {name: _list_gains(times, name, precision) for name in environments},
-        "device": {
-            "name": times.device,
-            "machine": times.machine,
-            "cores": times.cores,
-            "divisor": times.divisor,
-        },
-        "versions": times.versions,
-        "faults": list(times.faults),
-        "paper": None if single is None else {"reference": single["fp32"], "value": single["mixed"], "unit": "min"},
-        "paper_gains": {name: row["fp32"] / row["mixed"] for name, row in paper.items()},
-        "source": str(Source.MEASURED),
-        "sentence": judged.claim.says,
-        "locus": judged.claim.where,
-        "known": "; ".join(notes) if refuted else "",
-        **state_verdict(verdict),
-        "caveats": [*([] if refuted else notes), *minutes, *PAPER_CAVEATS],
-        "line": describe_step_time(verdict),
-    }
-
-
-def _list_gains(times: StepTimes, environment: str, precision: str) -> dict[str, list[float]]:
-    """Estimate and limits over each fp32 contender."""
-    size = read_size(environment)
-    return {kind: list(mean_speedup(times.list_gains(size, precision, kind))) for kind in (FP32, LEAN)}
 
 
 @dataclass(frozen=True)
@@ -97,12 +37,13 @@ def view_step_times(rows: Sequence[Row]) -> Iterator[StepTimeView]:
     """One view per machine and precision for which rows brought gains."""
     found: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
-        for name in row.get("gains") or {}:
-            found.setdefault((str(row["device"]["machine"]), str(row["scheme"])), {})[str(name)] = row
+        for name in row.gains or {}:
+            found.setdefault((str((row.device or {})["machine"]), row.scheme), {})[str(name)] = row
     for (machine, precision), cells in sorted(found.items()):
         names = tuple(sorted(cells))
-        gains = {kind: {name: cells[name]["gains"][name][kind] for name in names} for kind in (FP32, LEAN)}
-        paper = {name: float(cells[name]["paper_gains"][name]) for name in names if name in cells[name]["paper_gains"]}
+        gains = {kind: {name: (cells[name].gains or {})[name][kind] for name in names} for kind in (FP32, LEAN)}
+        printed = {name: (cells[name].paper_gains or {}).get(name) for name in names}
+        paper = {name: float(gain) for name, gain in printed.items() if gain is not None}
         yield StepTimeView(f"{precision} on {machine}", names, gains, paper)
 
 
@@ -128,7 +69,7 @@ def view_convergence(rows: Sequence[Row]) -> Iterator[ConvergenceView]:
     """One view per cell for which claims about precisions of training brought curves."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        for cell, arms in (row.get("runs") or {}).items():
+        for cell, arms in (row.runs or {}).items():
             found.setdefault(str(cell), {}).update(arms)
     for cell, arms in sorted(found.items()):
         yield ConvergenceView(f"convergence: {cell}", arms)

@@ -29,7 +29,7 @@ def view_panels(rows: Sequence[Row]) -> Iterator[PanelsView]:
     """One view per figure and source; a task that several rows show is drawn once."""
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in rows:
-        for panel in row.get("panels") or ():
+        for panel in row.panels or ():
             found.setdefault((str(panel["figure"]), str(panel["source"])), {})[str(panel["task"])] = panel
     for (figure, source), panels in sorted(found.items()):
         yield PanelsView(f"{figure}: {source}", tuple(panels[task] for task in sorted(panels)))

@@ -1,7 +1,4 @@
-"""Rows as a page shows them: texts, sort keys and places on a bar. Rows may come from another version's file.
-
-What a row lacks is shown as missing; what is there and ill-formed ends in one line.
-"""
+"""Rows as a page shows them: texts, sort keys and places on a bar."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -74,7 +71,7 @@ class PlotView:
 
 def view_rows(rows: Sequence[Row]) -> tuple[CaseView, ...]:
     """Rows in the order of their ids; one common scale for the bars."""
-    ordered = sorted(rows, key=lambda row: (str(row["id"]), str(row.get("claim", ""))))
+    ordered = sorted(rows, key=lambda row: (row.id, row.claim))
     reach = _find_reach(ordered)
     return tuple(_view_row(row, reach) for row in ordered)
 
@@ -82,16 +79,16 @@ def view_rows(rows: Sequence[Row]) -> tuple[CaseView, ...]:
 def view_claims(rows: Sequence[Row]) -> tuple[ClaimView, ...]:
     """Claims in the order in which rows name them."""
     reach, views = _find_reach(rows), []
-    for claim in dict.fromkeys(str(row["claim"]) for row in rows):
-        members = sorted((row for row in rows if str(row["claim"]) == claim), key=_badness)
-        counts = tuple((name, n) for name in VERDICTS if (n := sum(r["verdict"] == name for r in members)))
+    for claim in dict.fromkeys(row.claim for row in rows):
+        members = sorted((row for row in rows if row.claim == claim), key=_badness)
+        counts = tuple((name, n) for name in VERDICTS if (n := sum(r.verdict == name for r in members)))
         views.append(ClaimView(claim, counts, _view_row(members[0], reach)))
     return tuple(views)
 
 
 def view_failures(rows: Sequence[Row]) -> tuple[CaseView, ...]:
     """What did not reproduce: refuted rows and moved numbers, those that nobody has explained first."""
-    failed = [row for row in rows if row["verdict"] == "refuted" or row.get("regression") == "moved"]
+    failed = [row for row in rows if row.verdict == "refuted" or row.regression == "moved"]
     reach = _find_reach(failed)
     views = [_view_row(row, reach) for row in failed]
     return tuple(sorted(views, key=lambda view: (bool(view.known), view.claim, view.id)))
@@ -99,63 +96,63 @@ def view_failures(rows: Sequence[Row]) -> tuple[CaseView, ...]:
 
 def view_plots(rows: Sequence[Row]) -> Iterator[PlotView]:
     """A plot for every algorithm and environment with two quantized schemes or more."""
-    cells: dict[tuple[str, ...], list[Row]] = {}
+    cells: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        if row.get("kind") == "case" and SCHEME.fullmatch(str(row["scheme"])) and row["scheme"] != "fp32":
-            key = tuple(str(row.get(name, "")) for name in ("algo", "env", "origin"))
+        if row.kind == "case" and SCHEME.fullmatch(row.scheme) and row.scheme != "fp32":
+            key = (row.algo, row.env, row.origin)
             cells.setdefault(key, []).append(row)
     for key, members in sorted(cells.items()):
-        if len({str(row["scheme"]) for row in members}) < 2:
+        if len({row.scheme for row in members}) < 2:
             continue
         curves: dict[str, dict[int, Point]] = {}
-        for row in sorted(members, key=lambda row: str(row["id"])):
-            family, bits, options = SCHEME.findall(str(row["scheme"]))[0]
-            label = " ".join(filter(None, (FAMILIES[family], options, "deployed" if row.get("board") else "")))
+        for row in sorted(members, key=lambda row: row.id):
+            family, bits, options = SCHEME.findall(row.scheme)[0]
+            label = " ".join(filter(None, (FAMILIES[family], options, "deployed" if row.board else "")))
             curves.setdefault(label, {}).setdefault(int(bits), _place(row, int(bits)))
         drawn = tuple(Curve(label, tuple(points.values())) for label, points in curves.items())
         # Trained schemes are held against the fp32 policies of their own seeds, which may be few of all.
-        widest = max(members, key=lambda row: int(row["reference"]["policies"]))
-        yield PlotView(" / ".join(filter(None, key)), drawn, float(widest["reference"]["mean"]))
+        widest = max(members, key=lambda row: int(row.reference["policies"]))
+        yield PlotView(" / ".join(filter(None, key)), drawn, float(widest.reference["mean"]))
 
 
 def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
-    cell = row.get("kind") == "case"
-    measured = row["measured"] if cell else {}
-    paper = row.get("paper")
+    cell = row.kind == "case"
+    measured = row.measured if cell else {}
+    paper = row.paper
     basis = ""
     if cell:
         episodes, distinct = measured["episodes"], measured["distinct_episodes"]
         basis = f"{measured['policies']} policies x {episodes} episodes ({distinct} distinct)"
         basis += ", deterministic" if measured.get("deterministic", True) else ", sampled"
     return CaseView(
-        id=str(row["id"]),
-        kind=str(row.get("kind", "")),
-        claim=str(row["claim"]),
-        sentence=str(row.get("sentence", "")),
-        locus=str(row.get("locus", "")),
+        id=row.id,
+        kind=row.kind,
+        claim=row.claim,
+        sentence=row.sentence,
+        locus=row.locus,
         ours=_describe_ours(row),
-        reference=float(row["reference"]["mean"]) if cell else None,
+        reference=float(row.reference["mean"]) if cell else None,
         measured=float(measured["mean"]) if cell else None,
         bar=_draw_bar(row, reach),
         agreement=None if measured.get("agreement") is None else float(measured["agreement"]),
         paper=_describe_pair(paper["reference"], paper["value"], str(paper.get("unit", ""))) if paper else "",
-        threshold=f"{float(row['threshold']):g}",
-        verdict=str(row["verdict"]),
-        known=str(row.get("known", "")),
-        source=str(row.get("source", "")),
-        regression=str(row.get("regression", "none")),
+        threshold=f"{row.threshold:g}",
+        verdict=row.verdict,
+        known=row.known,
+        source=row.source,
+        regression=row.regression,
         basis=basis,
-        notes=tuple(filter(None, map(str, (row.get("needed", ""), *row.get("caveats", ()), *row.get("layers", ()))))),
-        missing=tuple(map(str, row.get("missing", ()))),
+        notes=tuple(filter(None, (row.needed, *row.caveats, *(row.layers or ())))),
+        missing=tuple(row.missing),
     )
 
 
 def _describe_ours(row: Row) -> str:
-    if row.get("kind") == "case":
-        return _describe_pair(row["reference"]["mean"], row["measured"]["mean"])
-    if row.get("kind") == "timing" and "ms" in row["measured"]:
-        return _describe_pair(row["reference"]["ms"]["p50"], row["measured"]["ms"]["p50"], "ms")
-    return "" if row.get("estimate") is None else _format_number(float(row["estimate"]))
+    if row.kind == "case":
+        return _describe_pair(row.reference["mean"], row.measured["mean"])
+    if row.kind == "timing" and "ms" in row.measured:
+        return _describe_pair(row.reference["ms"]["p50"], row.measured["ms"]["p50"], "ms")
+    return "" if row.estimate is None else _format_number(row.estimate)
 
 
 def _format_number(value: float) -> str:
@@ -169,17 +166,17 @@ def _describe_pair(reference: float, value: float, unit: str = "") -> str:
 
 def _find_reach(rows: Sequence[Row]) -> tuple[float, float]:
     """How far intervals go below and above their thresholds, within `LARGEST_DISTANCE`."""
-    spans = [(row["interval"], float(row["threshold"])) for row in rows if row.get("interval")]
+    spans = [(row.interval, row.threshold) for row in rows if row.interval]
     below = max((threshold - float(interval[0]) for interval, threshold in spans), default=0.0)
     above = max((float(interval[1]) - threshold for interval, threshold in spans), default=0.0)
     return tuple(min(max(reach, 0.01), LARGEST_DISTANCE) for reach in (below, above))  # type: ignore[return-value]
 
 
 def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
-    if not row.get("interval"):
+    if not row.interval:
         return None
-    low, high, threshold = float(row["interval"][0]), float(row["interval"][1]), float(row["threshold"])
-    estimate = float(row["estimate"]) if row.get("estimate") is not None else (low + high) / 2
+    low, high, threshold = float(row.interval[0]), float(row.interval[1]), row.threshold
+    estimate = row.estimate if row.estimate is not None else (low + high) / 2
     unit = (WIDTH - 2 * EDGE) / sum(reach)
 
     def place(value: float) -> float:
@@ -191,8 +188,8 @@ def _draw_bar(row: Row, reach: tuple[float, float]) -> Bar | None:
 
 def _place(row: Row, bits: int) -> Point:
     """The measured return; the interval is one of ratios, and is drawn where it is about this row's ratio."""
-    reference, measured = float(row["reference"]["mean"]), float(row["measured"]["mean"])
-    interval, unit = row.get("interval"), abs(reference - (row.get("floor") or 0.0))
+    reference, measured = float(row.reference["mean"]), float(row.measured["mean"])
+    interval, unit = row.interval, abs(reference - (row.floor or 0.0))
     if not interval or not unit:
         return Point(bits, measured)
     ratio = 1.0 + (measured - reference) / unit
@@ -203,6 +200,4 @@ def _place(row: Row, bits: int) -> Point:
 
 
 def _badness(row: Row) -> tuple[int, float]:
-    verdict = row["verdict"]
-    interval = row.get("interval")
-    return VERDICTS.index(verdict) if verdict in VERDICTS else -1, float(interval[0]) if interval else 0.0
+    return VERDICTS.index(row.verdict), row.interval[0] if row.interval else 0.0

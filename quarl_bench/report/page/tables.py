@@ -10,7 +10,7 @@ from quarl_bench.views.table import TableView
 def view_tables(rows: Sequence[Row]) -> tuple[TableView, ...]:
     """Every paper's tables; none where no row is about one of the papers."""
     claims = {claim.id: claim for claim in read_catalog()}
-    if not {str(row["claim"]) for row in rows} & claims.keys():
+    if not {row.claim for row in rows} & claims.keys():
         return ()
     papers = (paper.open("tables") for paper in list_providers("tables"))
     return tuple(table for paper in papers for table in paper.view_tables(claims, rows))

@@ -26,7 +26,7 @@ def view_spreads(rows: Sequence[Row]) -> Iterator[SpreadView]:
     tasks: dict[str, dict[str, Bins]] = {}
     algorithms: dict[str, dict[str, Bins]] = {}
     for row in rows:
-        for environment, found in (row.get("histograms") or {}).items():
+        for environment, found in (row.histograms or {}).items():
             for name, entry in found.items():
                 tasks.setdefault(str(environment), {})[str(name)] = _read(entry, str(name))
                 algorithms.setdefault(str(name), {})[str(environment)] = _read(entry, str(environment))

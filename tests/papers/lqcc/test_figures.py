@@ -32,7 +32,7 @@ from quarl_bench.report.page.multi_panel import draw_panels, view_panels
 from quarl_bench.report.page.plots import render_svg
 from quarl_bench.spec import Outcome
 from tests.support.learned import make_learned
-from tests.support.rows import CLAIM, make_document
+from tests.support.rows import CLAIM, make_document, to_rows
 from tests.support.strategies import normal
 
 STATES = 100_000
@@ -131,9 +131,9 @@ def test_a_selection_is_drawn_step_by_step():
 
 def test_the_page_draws_every_figure_once_and_builds_without_any():
     rows = [CLAIM | {"panels": json.loads(json.dumps([panel.as_dict() for panel in make_panels()]))}]
-    titles = [view.title for view in view_panels([*rows, *rows])]
+    titles = [view.title for view in view_panels(to_rows([*rows, *rows]))]
     assert titles == [f"{name}: our runs" for name in ("Figure 1 (SAC)", "Figure 2", "Figure 4", "Figure 5", "Table 6")]
-    svg = render_svg(draw_panels(next(view_panels(rows))), "x")
+    svg = render_svg(draw_panels(next(view_panels(to_rows(rows)))), "x")
     assert all(word in svg for word in ("hopperv4", "fp32", "core", "bits"))
     page = render_report([make_document(rows)])
     assert all(title in page for title in titles)
