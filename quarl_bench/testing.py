@@ -3,14 +3,12 @@
 Imports nothing heavy until it is called: the plugin loads this module in every pytest run.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.outcomes import RECORD, Undecided
 
 if TYPE_CHECKING:
-    from quarl_bench.checking.answer import Subject
     from quarl_bench.experiments.store import Store
     from quarl_bench.spec import Verdict
 
@@ -42,15 +40,20 @@ def assert_quantizable(
     """
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
+    from quarl_bench.checking.subject import name_policy, open_subject, read_scheme
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
-    from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.report.check_rows import build_check_row, name_check
     from quarl_bench.spec import Outcome
 
-    subject = open_subject(policy, env, store=store, **named)
+    try:
+        subject = open_subject(policy, env, store=store, **named)
+    except TypeError as error:
+        raise SpecError(
+            f"assert_quantizable takes algo, normalization and arch beside what it names ({error})"
+        ) from error
     name = name_policy(policy)
-    (line,) = play_schemes(subject, [Scheme.parse(scheme)], episodes, margin, floor)
+    (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)
     row = build_check_row(name, subject, line, margin)
     RECORD.get(_ignore)(row)
     message = f"{name_check(name, subject, line)}: {row['sentence']}: {describe(line.verdict)}"
@@ -59,29 +62,6 @@ def assert_quantizable(
     if line.verdict.outcome is Outcome.INCONCLUSIVE:
         raise Undecided(message)
     return line.verdict
-
-
-def open_subject(policy: Any, env: Any = None, *, store: "Store | None" = None, **named: Any) -> "Subject":
-    """A policy and its task as `assert_quantizable` takes them, to be quantized, played, priced or exported."""
-    from quarl_bench.checking.answer import Subject
-    from quarl_bench.experiments.policy_source import PolicySource, from_live_model, open_task
-    from quarl_bench.experiments.store import Store, StorePaths
-    from quarl_bench.system.places import default_cache
-
-    live = not isinstance(policy, str | Path)
-    try:
-        task = PolicySource(Path(name_policy(policy) if live else policy), env, **named)
-    except TypeError as error:
-        raise SpecError(
-            f"assert_quantizable takes algo, normalization and arch beside what it names ({error})"
-        ) from error
-    stored, environment = from_live_model(policy, task) if live else open_task(task)
-    return Subject(stored, environment, store or Store(StorePaths(default_cache())))
-
-
-def name_policy(policy: Any) -> str:
-    """What messages call a policy: the last part of a path, or the class of a live one."""
-    return Path(policy).name if isinstance(policy, str | Path) else type(policy).__name__
 
 
 def _ignore(_: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from quarl_bench.checking.answer import export
 from quarl_bench.testing import assert_quantizable
 from rover import Dock, controller
 
@@ -19,6 +18,6 @@ def test_two_bits_are_too_few():
 
 def test_the_artefact_is_small_and_reproduces_its_golden_pairs(quarl_subject, tmp_path):
     subject = quarl_subject("rover:controller", "rover:Dock")
-    deployed = export(subject, "int8", "litert", tmp_path / "rover-int8")  # re-runs every golden pair
+    deployed = subject.export("int8", "litert", tmp_path / "rover-int8")  # re-runs every golden pair
     assert len(deployed.artefact.golden.actions) > 100
     assert sum(map(len, deployed.artefact.files.values())) < 4096

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from select import POLLERR, POLLHUP, poll
 from typing import Any, NoReturn
 
-from quarl_bench import __version__
 from quarl_bench.cli.commands import (
     actorq,
     board,
@@ -32,6 +31,7 @@ from quarl_bench.cli.commands import (
 )
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import Interrupted, QuarlError
+from quarl_bench.version import __version__
 
 COMMANDS = (check, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report)
 

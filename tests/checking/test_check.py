@@ -9,7 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from quarl_bench.checking.answer import Answer, ArtefactCost, SchemeResult, find_fewest, play_schemes, recommend
+from quarl_bench.checking.answer import Answer, SchemeResult, play_schemes
+from quarl_bench.checking.costs import ArtefactCost
+from quarl_bench.checking.recommendation import find_fewest, recommend
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import Environment, find_environment, identify_environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
@@ -153,7 +155,7 @@ def make_check(outcomes, costs):
     )
     priced = tuple(ArtefactCost("onnx", name, size) for name, size in costs.items())
     touchy = Sensitivity("fc2", (2, 4), 40.0, 0.5, 0.1, 0.9)
-    return Answer(SimpleNamespace(), SimpleNamespace(), SimpleNamespace(), lines, (touchy,), priced, 0.05)
+    return Answer("made", "int8", *(SimpleNamespace() for _ in range(3)), lines, (touchy,), priced, 0.05)
 
 
 def test_the_fewest_bits_need_all_wider_ones_to_do():

@@ -9,13 +9,14 @@ import pytest
 import torch
 from stable_baselines3 import PPO
 
-from quarl_bench.checking.answer import benchmark_artefacts
+from quarl_bench.checking.costs import benchmark_artefacts
+from quarl_bench.checking.subject import open_subject
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.judging.outcomes import ClaimRefuted
 from quarl_bench.policies.sources.sb3_model import extract
-from quarl_bench.testing import Undecided, assert_quantizable, open_subject
+from quarl_bench.testing import Undecided, assert_quantizable
 from tests.support.inner import run_inside
 from tests.support.places import POLICIES, ROOT
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_seeds
-from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import MOST_STEPS, read_episodes, read_positive
 from quarl_bench.system.extras import needing
+from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
     from quarl_bench.actorq.comparison import RunComparison
