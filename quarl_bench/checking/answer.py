@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quarl_bench.checking.costs import ArtefactCost, benchmark_artefacts
+from quarl_bench.checking.random_play import find_doubt, play_randomly
 from quarl_bench.checking.recommendation import FP32, INT8, WEIGHTS, choose_schemes, recommend
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.text import LAYER_BITS, describe_answer, list_lines, name_share, write_html
@@ -75,6 +76,7 @@ class Answer:
     stored: StoredPolicy
     environment: Environment
     reference: Measurement
+    random: Measurement  # of random actions on the first of the same seeds
     lines: tuple[SchemeResult, ...]
     layers: tuple[Sensitivity, ...]
     costs: tuple[ArtefactCost, ...]
@@ -104,6 +106,11 @@ class Answer:
     def verdict(self) -> Verdict:
         """The verdict on the scheme that was asked for."""
         return self.find(self.asked).verdict
+
+    @property
+    def doubt(self) -> str:
+        """Why the verdicts prove nothing, where fp32 does not beat random play; else empty."""
+        return find_doubt(self.reference, self.random)
 
     @property
     def recommendation(self) -> str:
@@ -182,6 +189,7 @@ def build_answer(
         stored=subject.stored,
         environment=subject.environment,
         reference=lines[0].reference,
+        random=play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds),
         lines=tuple(lines),
         layers=measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES]),
         costs=tuple(benchmark_artefacts(subject, [*dict.fromkeys((FP32, *chosen))])),

@@ -53,7 +53,8 @@ def recommend(check: "Answer") -> str:
     else:
         found = f"Ship {kept.scheme.name}: it keeps {check.share}; no integer scheme is known to."
         found += _recommend_floats(check, kept)
-    return " ".join((found, *_list_remarks(check, kept)))
+    doubt = [f"{check.doubt}."] if check.doubt else []
+    return " ".join((*doubt, found, *_list_remarks(check, kept)))
 
 
 def _recommend_integers(check: "Answer", kept: "SchemeResult") -> str:

@@ -42,6 +42,8 @@ def describe_answer(found: "Answer") -> dict[str, Any]:
         "fewest": None if fewest is None else fewest.scheme.name,
         "verdict": str(found.verdict.outcome),
         "return": found.reference.mean,
+        "random_return": found.random.mean,
+        "doubt": found.doubt,
         "rows": [_describe_line(line) for line in found.lines],
         "refused": dict(found.refused),
         "layer_bits": LAYER_BITS,
@@ -58,10 +60,12 @@ def list_lines(found: "Answer") -> list[str]:
     missing += [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
     fewest = find_fewest(found.lines)
     best = "none" if fewest is None else fewest.scheme.name
+    tried, random = len(found.random.environment_seeds), describe_returns(found.random.returns[0])
     episodes, returns = len(found.reference.environment_seeds), describe_returns(found.reference.returns[0])
     return [
         f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
         f"fp32 returns {returns}; a scheme is to keep {found.share}, on the same environment seeds",
+        f"random actions return {random} on the first {tried} of them",
         *format_table([COLUMNS, *map(_format_line, found.lines)]),
         f"fewest bits that keep {found.share} at {CONFIDENCE:.0%} confidence: {best}",
         *(["what would decide:", *needs] if needs else []),

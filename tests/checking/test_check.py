@@ -155,7 +155,8 @@ def make_check(outcomes, costs):
     )
     priced = tuple(ArtefactCost("onnx", name, size) for name, size in costs.items())
     touchy = Sensitivity("fc2", (2, 4), 40.0, 0.5, 0.1, 0.9)
-    return Answer("made", "int8", *(SimpleNamespace() for _ in range(3)), lines, (touchy,), priced, 0.05)
+    better, worse = (SimpleNamespace(returns=((value, value),)) for value in (9.0, 1.0))
+    return Answer("made", "int8", SimpleNamespace(), SimpleNamespace(), better, worse, lines, (touchy,), priced, 0.05)
 
 
 def test_the_fewest_bits_need_all_wider_ones_to_do():
