@@ -1,5 +1,6 @@
 """What `import quarl_bench` gives: load a policy, quantize it, play it, and find out what fewer bits cost it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from quarl_bench.checking.answer import EPISODES, MARGIN, Answer, build_answer, play_schemes, select_schemes
@@ -30,6 +31,7 @@ def load_policy(
     policy: Any,
     env: Any = None,
     *,
+    env_kwargs: Mapping[str, Any] | None = None,
     algo: str | None = None,
     normalization: str | Normalization | None = None,
     arch: str | None = None,
@@ -40,6 +42,7 @@ def load_policy(
         policy: A path of a .zip, a folder or a state dictionary; the name of a baseline; `hub:OWNER/REPOSITORY`;
             `module:attribute`; or a live model of stable-baselines3 or torch.
         env: Its environment, as `check` takes it. Needed of a network alone, which does not say its spaces.
+        env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: The algorithm of a .zip that does not say it, as `ppo`.
         normalization: A file of a saved VecNormalize, or `none` for raw observations.
         arch: Modules and activations of a state dictionary, as `fc1,relu,fc2`, or a preset, as `cleanrl-ppo`.
@@ -50,7 +53,7 @@ def load_policy(
     Raises:
         QuarlError: It cannot be read, or has no portable form. One line says what, where, and what to do.
     """
-    source = name_source(policy, env, algo, normalization, arch)
+    source = name_source(policy, env, algo, normalization, arch, env_kwargs)
     return (open_stored(source) if env is None else open_task(source)[0]).policy
 
 
@@ -60,6 +63,7 @@ def quantize(
     env: Any = None,
     *,
     observations: Observations | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     algo: str | None = None,
     normalization: str | Normalization | None = None,
     arch: str | None = None,
@@ -71,6 +75,7 @@ def quantize(
         scheme: Its name, as `int8`, `w4` or `fp16`.
         env: The environment whose states the activations' ranges come from. The default is the policy's own.
         observations: Raw observations (n, *shape) for these ranges instead, in the order of a visit.
+        env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: As of `load_policy`.
         normalization: As of `load_policy`.
         arch: As of `load_policy`.
@@ -84,8 +89,10 @@ def quantize(
     """
     parsed = read_scheme(scheme)
     if observations is None and parsed.integer and parsed.calibrated:
-        return open_subject(policy, env, algo=algo, normalization=normalization, arch=arch).quantize(parsed)
-    loaded = load_policy(policy, env, algo=algo, normalization=normalization, arch=arch)
+        return open_subject(
+            policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch
+        ).quantize(parsed)
+    loaded = load_policy(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)
     return deployable(loaded.quantize(parsed, observations))
 
 
@@ -94,6 +101,7 @@ def evaluate(
     env: Any = None,
     *,
     episodes: int = EPISODES,
+    env_kwargs: Mapping[str, Any] | None = None,
     algo: str | None = None,
     normalization: str | Normalization | None = None,
     arch: str | None = None,
@@ -104,6 +112,7 @@ def evaluate(
         policy: As `load_policy` takes it, or what `quantize` gave.
         env: Where it plays. The default is the policy's own; what `quantize` gave has none.
         episodes: How many environment seeds.
+        env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: As of `load_policy`.
         normalization: As of `load_policy`.
         arch: As of `load_policy`.
@@ -116,11 +125,11 @@ def evaluate(
     """
     seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
     if not isinstance(policy, IntegerPolicy | QuantizedPolicy):
-        subject = open_subject(policy, env, algo=algo, normalization=normalization, arch=arch)
+        subject = open_subject(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)
         return subject.play(FP32, seeds)
     if env is None:
         raise SpecError("a quantized policy names no environment; pass env")
-    environment, integers = resolve_environment(env), require_integer(policy)
+    environment, integers = resolve_environment(env, env_kwargs), require_integer(policy)
     check_fit(integers, environment)
     return measure([(hash_integers(integers), integers)], environment, seeds)
 
@@ -133,6 +142,7 @@ def check(
     margin: float = MARGIN,
     floor: float | None = None,
     episodes: int = EPISODES,
+    env_kwargs: Mapping[str, Any] | None = None,
     algo: str | None = None,
     normalization: str | Normalization | None = None,
     arch: str | None = None,
@@ -142,11 +152,13 @@ def check(
 
     Args:
         policy: As `load_policy` takes it.
-        env: Where it plays: a name, a Gymnasium id, `module:Class`, or a class. The default is the policy's own.
+        env: Where it plays: a name, a Gymnasium id, `module:name`, a class, a function that makes one, `gym.make(...)`,
+            a vector environment, or `model.get_env()`. The default is the policy's own.
         scheme: What `answer.verdict` is about. The default is int8, or w8 of nets that have no form in integers.
         margin: Share of the return that may be lost, above 0 and below 1.
         floor: A return that counts as nothing, as a random policy's, where returns lie around 0.
         episodes: Environment seeds, the same for every scheme.
+        env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: As of `load_policy`.
         normalization: As of `load_policy`.
         arch: As of `load_policy`.
@@ -158,7 +170,9 @@ def check(
     Raises:
         QuarlError: The policy, the environment or a number is not what it has to be.
     """
-    subject = open_subject(policy, env, store=store, algo=algo, normalization=normalization, arch=arch)
+    subject = open_subject(
+        policy, env, store=store, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch
+    )
     selection = select_schemes(subject, scheme)
     schemes = [Scheme.parse(name) for name in selection.names]
     lines = [*play_schemes(subject, schemes, episodes, margin, floor)]

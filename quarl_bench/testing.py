@@ -46,7 +46,7 @@ def assert_quantizable(
         strict: Whether an undecided verdict fails. The default is what `quarl_strict` of pytest's ini file says, else
             True; `--quarl-strict` on the command line always fails. With False it is returned.
         store: Keeps what was measured. The default is the user's cache.
-        named: `algo`, `normalization`, `arch`, as `load_policy` takes them.
+        named: `env_kwargs`, `algo`, `normalization`, `arch`, as `load_policy` takes them.
 
     Returns:
         The verdict: `outcome`, `estimate` with `low` and `high`, `needed`, `caveats`.
@@ -69,7 +69,7 @@ def assert_quantizable(
         subject = open_subject(policy, env, store=store, **named)
     except TypeError as error:
         raise SpecError(
-            f"assert_quantizable takes algo, normalization and arch beside what it names ({error})"
+            f"assert_quantizable takes env_kwargs, algo, normalization and arch beside what it names ({error})"
         ) from error
     name = name_policy(policy)
     (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)

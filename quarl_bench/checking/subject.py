@@ -1,6 +1,6 @@
 """The policy that is checked: quantized, played and exported on demand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +84,14 @@ def open_subject(
     algo: str | None = None,
     normalization: Any = None,
     arch: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     baselines: Path = BASELINES,
 ) -> Subject:
     """A policy and its task as `quarl_bench.check` takes them; QuarlError for what cannot be checked.
 
     `store` keeps what was measured; None is the user's own cache.
     """
-    stored, environment = open_task(name_source(policy, env, algo, normalization, arch, baselines))
+    stored, environment = open_task(name_source(policy, env, algo, normalization, arch, env_kwargs, baselines))
     return Subject(stored, environment, store or Store(StorePaths(default_cache())))
 
 
@@ -100,14 +101,15 @@ def name_source(
     algo: str | None = None,
     normalization: Any = None,
     arch: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     baselines: Path = BASELINES,
 ) -> PolicySource:
     """What a caller holds or names as the source of a policy, whichever it is; nothing is read yet."""
     live = None if isinstance(policy, str | Path) else policy
     if policy is None:
         raise SpecError(NO_POLICY.format("None"))
-    return PolicySource(Path(name_policy(policy)) if live is not None else Path(policy), env, algo, normalization, arch,
-        baselines, live)  # fmt: skip
+    named = Path(policy if live is None else name_policy(policy))
+    return PolicySource(named, env, algo, normalization, arch, baselines, live, env_kwargs)
 
 
 def name_policy(policy: Any) -> str:

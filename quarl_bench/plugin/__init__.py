@@ -176,7 +176,7 @@ def pytest_runtest_makereport(
 def _tell_undecided(item: pytest.Item, report: pytest.TestReport) -> None:
     """A test that ended with an undecided verdict passed nothing: other reports, as junit XML, show it as skipped."""
     rows = [value for name, value in item.user_properties if name == ROW and isinstance(value, dict)]
-    undecided = next((row for row in rows if row["verdict"] in UNDECIDED), None)
+    undecided = next((row for row in rows if row.get("verdict") in UNDECIDED), None)
     if undecided is not None:
         report.outcome = "skipped"
         said = f"Skipped: {undecided['id']}: {undecided['line']}"

@@ -12,16 +12,16 @@ UNDECIDED = (str(Outcome.INCONCLUSIVE), str(Outcome.PARTIAL))
 def list_undecided(rows: list[Row]) -> Iterator[str]:
     """A line for each undecided row, and for each that rests on a policy which does not beat random play."""
     for row in rows:
-        if row["verdict"] in UNDECIDED:
+        if row.get("verdict") in UNDECIDED:
             yield f"{row['verdict'].upper()} {row['nodeid']}: {row['id']}: {_name_need(row)}"
     for row in rows:
-        for caveat in row["caveats"]:
+        for caveat in row.get("caveats", ()):
             if PROVES_NOTHING in caveat:
                 yield f"{row['nodeid']}: {row['id']}: {caveat}"
 
 
 def _name_need(row: Row) -> str:
     """What would decide it."""
-    if row["needed"]:
+    if row.get("needed"):
         return f"needs {row['needed']}"
-    return f"missing: {', '.join(row['missing'])}" if row["missing"] else str(row["line"])
+    return f"missing: {', '.join(row['missing'])}" if row.get("missing") else str(row["line"])

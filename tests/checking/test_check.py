@@ -330,16 +330,32 @@ def test_a_place_that_is_taken_is_said_before_anything_is_played(own, tmp_path, 
     assert "out/int4-c exists and holds no golden.safetensors; it is left alone" in line
 
 
-def test_a_bare_zip_names_all_that_it_needs(tmp_path, monkeypatch, capsys):
+NORMALIZED = {":type:": "<class 'numpy.ndarray'>", ":serialized:": ""}
+
+
+def test_a_bare_zip_is_asked_for_what_it_lacks(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "agent.zip").write_bytes(forge())
-    assert main(["check", "agent.zip"]) == 2
+    command = ["evaluate", "agent.zip", "--episodes", "2"]
+    assert main(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "--normalization none" in line
-    assert "--environment too" in line
-    (tmp_path / "agent.zip").rename("CartPole-v1.zip")
-    assert main(["check", "CartPole-v1.zip"]) == 2
-    assert "--environment" not in capsys.readouterr().err
+    assert line.endswith("agent.zip: the policy names no environment; pass --environment")
+    assert main([*command, "--environment", "CartPole-v1"]) == 0
+    assert "--normalization" not in capsys.readouterr().err
+    for settings, files, sign in (
+        ({"_last_original_obs": NORMALIZED}, (), "its _last_original_obs is there"),
+        ({}, ("vec_normalize.pkl",), "vec_normalize.pkl beside it"),
+    ):
+        (tmp_path / "agent.zip").write_bytes(forge(**settings))
+        for name in files:
+            (tmp_path / name).touch()
+        assert main([*command, "--environment", "CartPole-v1"]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert f"it seems ({sign})" in line
+        assert "--normalization FILE" in line
+        assert main([*command, "--environment", "CartPole-v1", "--normalization", "none"]) == 0
+        capsys.readouterr()
 
 
 def test_a_state_dictionary_of_cleanrl(own, tmp_path, capsys):

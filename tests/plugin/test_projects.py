@@ -264,7 +264,7 @@ def test_dropout_is_a_matter_of_training(cache):
         (torch.nn.Linear(4, 2), None, {}, "a network alone"),
         (torch.nn.Linear(3, 2), "cartpole", {}, "cannot be called on observations"),
         (torch.nn.Linear(4, 2), 3, {}, "3 is no environment"),
-        (torch.nn.Linear(4, 2), "cartpole", {"alg": "ppo"}, "algo, normalization and arch"),
+        (torch.nn.Linear(4, 2), "cartpole", {"alg": "ppo"}, "env_kwargs, algo, normalization and arch"),
     ],
 )
 def test_other_things_are_refused(cache, policy, env, named, message):

@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
     """Add `quarl check`: a policy, its environment, and how much of the return a scheme may lose."""
     command = new_command(commands, "check", run,
         "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
-        "quarl check CartPole-v1.zip --normalization none --export shipped", EXIT_CODES)  # fmt: skip
+        "quarl check CartPole-v1.zip --export shipped", EXIT_CODES)  # fmt: skip
     add_task(command)
     command.add_argument(
         "--scheme", help="what the exit code is about. Default: int8, or w8 of nets that have no form in integers."
