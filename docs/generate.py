@@ -1,14 +1,16 @@
-"""Pages made of data: docs/claims.md, docs/policies.md, the claim table of docs/findings.md between its two marks, and
-the picture of the floors, docs/house.svg.
+"""Pages made of data: docs/claims.md, docs/policies.md, docs/api.md, the claim table of docs/findings.md between its
+two marks, and the picture of the floors, docs/house.svg.
 
-python docs/generate.py                  write them from the claims, baselines, verdicts.json and pyproject.toml
+python docs/generate.py                  write them from claims, baselines, docstrings, verdicts.json, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the verdicts of results files put into docs/verdicts.json
                                          first: a nightly's, a part of one, or timings measured on an idle machine
 
 docs/verdicts.json holds the last verdict of every case that was run, and in which run it was.
 """
 
+import inspect
 import json
+import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
@@ -17,14 +19,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import quarl_bench
+from quarl_bench.checking.answer import Answer
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
+from quarl_bench.spec import Measurement
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
 FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
+API, SECTIONS = HERE / "api.md", ("Args", "Returns", "Raises")
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
 SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
@@ -44,7 +50,68 @@ def main(arguments: list[str]) -> None:
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
     write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
     write_file(FINDINGS, insert_table(FINDINGS.read_text(encoding="utf-8"), claims, verdicts))
+    write_file(API, write_api())
     write_file(HOUSE, draw_house(read_floors(PROJECT)))
+
+
+def write_api() -> str:
+    """The page "The API", from signatures and docstrings."""
+    named = {name: getattr(quarl_bench, name) for name in quarl_bench.__all__ if not name.startswith("_")}
+    functions = {name: value for name, value in named.items() if inspect.isfunction(value)}
+    classes = {name: value for name, value in named.items() if name not in functions}
+    returned = {kind.__name__: kind for kind in (Answer, Measurement)}
+    lines = [API_HEAD]
+    for name, value in functions.items():
+        lines += ["", f"## {name}", "", "```python", _write_signature(name, value), "```", "", *_read_docstring(value)]
+    for name, value in (classes | returned).items():
+        lines += ["", f"## {name}", "", *_read_docstring(value), *_list_members(value)]
+    return "\n".join([*lines, ""])
+
+
+def _write_signature(name: str, function: Any) -> str:
+    """A parameter a line, with its annotation and its default."""
+    texts, signature = [], inspect.signature(function)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in texts:
+            texts.append("*")
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        texts.append(f"{parameter.name}: {_name_type(parameter.annotation)}{default}")
+    end = _name_type(signature.return_annotation)
+    return "\n".join([f"quarl_bench.{name}(", *(f"    {text}," for text in texts), f") -> {end}"])
+
+
+def _name_type(annotation: Any) -> str:
+    """An annotation as it is written, without modules and quotes."""
+    return re.sub(r"(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])|'", "", inspect.formatannotation(annotation))
+
+
+def _read_docstring(value: Any) -> list[str]:
+    """Its paragraphs, and its sections as lists."""
+    lines: list[str] = []
+    inside = False
+    for line in (inspect.getdoc(value) or "").splitlines():
+        if line.rstrip(":") in SECTIONS and line.endswith(":"):
+            inside = True
+            lines += [f"**{line.rstrip(':')}**", ""]
+        elif inside and (entry := re.match(r"    (\w+): (.*)", line)):
+            lines.append(f"- `{entry[1]}`: {entry[2]}")
+        elif inside and line.startswith("        "):
+            lines.append(f"  {line.strip()}")
+        else:
+            lines.append(line.strip() if inside else line)
+    return lines
+
+
+def _list_members(kind: type) -> list[str]:
+    """Fields, properties and methods that a class itself has, each with the first line of what it says."""
+    fields = getattr(kind, "__dataclass_fields__", {})
+    lines = [f"- `{name}`: `{_name_type(field.type)}`" for name, field in fields.items()]
+    for name, member in vars(kind).items():
+        told = inspect.getdoc(getattr(member, "__func__", member))
+        if not name.startswith("_") and told and (callable(getattr(kind, name)) or isinstance(member, property)):
+            call = "" if isinstance(member, property) else "()"
+            lines.append(f"- `{name}{call}`: {told.splitlines()[0]}")
+    return ["", *lines] if lines else []
 
 
 def read_floors(project: Path) -> list[list[str]]:
@@ -215,6 +282,20 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+API_HEAD = """# The API
+
+<!-- Made by docs/generate.py from docstrings; edit those. -->
+
+```python
+import quarl_bench
+
+answer = quarl_bench.check("ppo-cartpole-seed0", episodes=200)
+print(answer)  # what the command prints; a notebook shows a table
+print(answer.verdict.outcome, answer.recommendation)
+```
+
+The import costs nothing: torch is loaded with the first name that needs it. Names that are not here are not the API,
+and may change. What a caller can mend raises a `QuarlError`, in one line that says what, where, and what to do."""
 POLICIES_HEAD = """# Trained policies
 
 <!-- Made by docs/generate.py from the manifests; nothing to edit. -->

@@ -3,15 +3,15 @@
 Imports nothing heavy until it is called: the plugin loads this module in every pytest run.
 """
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import SpecError
-from quarl_bench.judging.outcomes import RECORD, Undecided
+from quarl_bench.judging.outcomes import RECORD, STRICT, Undecided
 
 if TYPE_CHECKING:
-    from quarl_bench.checking.answer import Subject
     from quarl_bench.experiments.store import Store
+    from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.spec import Verdict
     from quarl_bench.views.rows import Row
 
@@ -21,68 +21,76 @@ EPISODES, MARGIN = 100, 0.05
 def assert_quantizable(
     policy: Any,
     env: Any = None,
-    scheme: str = "int8",
+    scheme: "Scheme | str" = "int8",
     margin: float = MARGIN,
     *,
     floor: float | None = None,
     episodes: int = EPISODES,
+    strict: bool | None = None,
     store: "Store | None" = None,
     **named: Any,
 ) -> "Verdict":
-    """Assert that `policy` under `scheme` keeps more than 1 - `margin` of its fp32 return; the verdict is returned.
+    """Assert that a policy under a scheme keeps more than 1 - `margin` of its fp32 return.
 
-    `policy` is a stable-baselines3 model, a torch module, a PolicyNet, or what `quarl check` takes: a path of a .zip or
-    a folder, the name of a baseline, `hub:...`, `module:attribute`. `env` is an environment's name, a Gymnasium id,
-    `module:Class` or a class of Gymnasium; None is the policy's own. Both play the same `episodes` environment seeds.
-    `floor` is a return that counts as nothing, a random policy's for example, where returns lie around 0.
-    `named` are `algo`, `normalization` and `arch` of `quarl_bench.experiments.policy_source.PolicySource`; `store`
-    keeps what was measured.
+    Both play the same environment seeds. Where fp32 does not beat random actions, the verdict's `caveats` say that it
+    proves nothing.
 
-    Raises ClaimRefuted when the interval of the ratio lies wholly below the threshold, Undecided when it contains it
-    (both are AssertionErrors, and say what was found), QuarlError for what cannot be checked.
+    Args:
+        policy: A model of stable-baselines3, a torch module, a `Policy`, or what `quarl check` takes: a path of a .zip
+            or a folder, the name of a baseline, `hub:...`, `module:attribute`.
+        env: Where it plays, as `check` takes it. The default is the policy's own.
+        scheme: Its name, as `int8`.
+        margin: Share of the return that may be lost, above 0 and below 1.
+        floor: A return that counts as nothing, as a random policy's, where returns lie around 0. The default is none:
+            shares are of the return itself.
+        episodes: Environment seeds. The fixture's default is that of `--quarl-episodes`.
+        strict: Whether an undecided verdict fails. The default is what `quarl_strict` of pytest's ini file says, else
+            True; `--quarl-strict` on the command line always fails. With False it is returned.
+        store: Keeps what was measured. The default is the user's cache.
+        named: `env_kwargs`, `algo`, `normalization`, `arch`, as `load_policy` takes them.
+
+    Returns:
+        The verdict: `outcome`, `estimate` with `low` and `high`, `needed`, `caveats`.
+
+    Raises:
+        ClaimRefuted: The interval of the ratio lies wholly below the threshold. An AssertionError.
+        Undecided: The interval contains the threshold. An AssertionError, which says what would decide.
+        QuarlError: Something that cannot be checked.
     """
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
+    from quarl_bench.checking.random_play import find_doubt, play_randomly
+    from quarl_bench.checking.subject import name_policy, open_subject, read_scheme
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
-    from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.report.check_rows import build_check_row, name_check
     from quarl_bench.spec import Outcome
 
-    subject = open_subject(policy, env, store=store, **named)
+    try:
+        subject = open_subject(policy, env, store=store, **named)
+    except TypeError as error:
+        raise SpecError(
+            f"assert_quantizable takes env_kwargs, algo, normalization and arch beside what it names ({error})"
+        ) from error
     name = name_policy(policy)
-    (line,) = play_schemes(subject, [Scheme.parse(scheme)], episodes, margin, floor)
+    (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)
+    random = play_randomly(subject.stored.policy, subject.environment, line.reference.environment_seeds)
+    if doubt := find_doubt(line.reference, random):
+        line = replace(line, verdict=replace(line.verdict, caveats=(*line.verdict.caveats, doubt)))
     row = build_check_row(name, subject, line, margin)
     RECORD.get(_ignore)(row)
     message = f"{name_check(name, subject, line)}: {row.sentence}: {describe(line.verdict)}"
+    message += f"; {doubt}" if doubt else ""
     if line.verdict.outcome is Outcome.REFUTED:
         raise ClaimRefuted(message)
-    if line.verdict.outcome is Outcome.INCONCLUSIVE:
+    if line.verdict.outcome is Outcome.INCONCLUSIVE and STRICT.get(_is_strict)(strict):
         raise Undecided(message)
     return line.verdict
 
 
-def open_subject(policy: Any, env: Any = None, *, store: "Store | None" = None, **named: Any) -> "Subject":
-    """A policy and its task as `assert_quantizable` takes them, to be quantized, played, priced or exported."""
-    from quarl_bench.checking.answer import Subject
-    from quarl_bench.experiments.policy_source import PolicySource, from_live_model, open_task
-    from quarl_bench.experiments.store import Store, StorePaths
-    from quarl_bench.system.places import default_cache
-
-    live = not isinstance(policy, str | Path)
-    try:
-        task = PolicySource(Path(name_policy(policy) if live else policy), env, **named)
-    except TypeError as error:
-        raise SpecError(
-            f"assert_quantizable takes algo, normalization and arch beside what it names ({error})"
-        ) from error
-    stored, environment = from_live_model(policy, task) if live else open_task(task)
-    return Subject(stored, environment, store or Store(StorePaths(default_cache())))
-
-
-def name_policy(policy: Any) -> str:
-    """What messages call a policy: the last part of a path, or the class of a live one."""
-    return Path(policy).name if isinstance(policy, str | Path) else type(policy).__name__
+def _is_strict(strict: bool | None) -> bool:
+    """Outside of pytest nothing but the caller opens the gate."""
+    return strict is not False
 
 
 def _ignore(_: "Row") -> None:

@@ -112,6 +112,10 @@ def test_the_page_of_policies_is_current(generator):
     assert generator.POLICIES.read_text() == page, "run python docs/generate.py"
 
 
+def test_the_page_of_the_interface_is_current(generator):
+    assert generator.API.read_text() == generator.write_api(), "run python docs/generate.py"
+
+
 def test_the_page_of_policies_says_what_falls_short(generator):
     def row(mean, sampled=None, source="a table"):
         manifest = {"seed": 0, "recipe": {"timesteps": 2_000}, "return": {"mean": mean}}

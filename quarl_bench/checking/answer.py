@@ -4,37 +4,28 @@ Every scheme plays the episodes of the fp32 policy (the same environment seeds) 
 cases. One policy is checked, so every sentence is about this policy.
 """
 
-import statistics
-import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-from quarl_bench.backends.deployed import DeployedPolicy, time_calls
-from quarl_bench.backends.export import export_policy
-from quarl_bench.backends.registry import list_timed
+from quarl_bench.checking.costs import ArtefactCost, benchmark_artefacts
+from quarl_bench.checking.random_play import find_doubt, play_randomly
+from quarl_bench.checking.recommendation import FP32, INT8, WEIGHTS, choose_schemes, recommend
+from quarl_bench.checking.subject import Subject
+from quarl_bench.checking.text import LAYER_BITS, describe_answer, list_lines, name_share, write_html
 from quarl_bench.environments.registry import Environment
-from quarl_bench.errors import DeploymentError, MissingExtra, QuantizationError, SpecError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, measure
+from quarl_bench.errors import SpecError
+from quarl_bench.evaluation.rollouts import TEST_SEEDS
 from quarl_bench.evaluation.sensitivity import Sensitivity, measure_sensitivity
-from quarl_bench.experiments.cells import FP32, LazyPolicy, calibrate, measure_member
-from quarl_bench.experiments.store import Store
 from quarl_bench.judging.pairs import align
 from quarl_bench.judging.retention import judge_retention
-from quarl_bench.judging.statistics import ERROR
-from quarl_bench.policies.policy import Observations, Policy, deployable
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import Measurement, Outcome, Verdict
+from quarl_bench.spec import Measurement, Verdict
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
-INT8, WEIGHTS, PER_CHANNEL = "int8", "w8", "int8pc"
-DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
-MARGIN = 0.05
-CONFIDENCE = 1 - ERROR  # that a definite verdict is right, for either side
-LAYER_BITS = 4  # at which layers are compared
-STATES = 2_000
-CALLS = 500
+MARGIN, EPISODES = 0.05, 100
+STATES = 2_000  # in which layers are compared
 
 
 @dataclass(frozen=True)
@@ -74,24 +65,18 @@ class SchemeResult:
 
 
 @dataclass(frozen=True)
-class ArtefactCost:
-    """One artefact: bytes of its model, and microseconds of one call from Python, or why there is none."""
-
-    backend: str
-    scheme: str
-    bytes: int = 0
-    median: float = 0.0  # microseconds
-    p90: float = 0.0
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Answer:
-    """All that was found about one policy."""
+    """All that was found about one policy.
 
+    `str` of it is what `quarl check` prints, `as_dict` what it prints under `--json`, and notebooks show it as a table.
+    """
+
+    name: str  # what the caller calls the policy
+    asked: str  # the scheme that the verdict is about
     stored: StoredPolicy
     environment: Environment
     reference: Measurement
+    random: Measurement  # of random actions on the first of the same seeds
     lines: tuple[SchemeResult, ...]
     layers: tuple[Sensitivity, ...]
     costs: tuple[ArtefactCost, ...]
@@ -117,53 +102,57 @@ class Answer:
         worst = max(self.layers, key=lambda layer: layer.error, default=None)
         return worst if worst is not None and worst.error > 0 and 2 * worst.error_per_channel <= worst.error else None
 
-
-class Subject:
-    """A policy to be checked, quantized on demand and calibrated once; `store` keeps what was measured, if given."""
-
-    def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
-        self.stored, self.environment = stored, environment
-        self._store = None if environment.custom else store  # a user's environment may change between two runs
-        self._calibration: Observations | None = None
-        self._quantized: dict[str, Policy] = {}
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the scheme that was asked for."""
+        return self.find(self.asked).verdict
 
     @property
-    def calibration(self) -> Observations:
-        """States that the fp32 policy visits, on seeds that never score it."""
-        if self._calibration is None:
-            self._calibration = calibrate(self.stored.policy, self.environment)
-        return self._calibration
+    def doubt(self) -> str:
+        """Why the verdicts prove nothing, where fp32 does not beat random play; else empty."""
+        return find_doubt(self.reference, self.random)
 
-    def quantize(self, scheme: Scheme) -> Policy:
-        """The policy under `scheme`, as integers for int<n>."""
-        if scheme.name not in self._quantized:
-            calibrated = scheme.integer and scheme.calibrated
-            quantized = self.stored.policy.quantize(scheme, self.calibration if calibrated else None)
-            self._quantized[scheme.name] = deployable(quantized)
-        return self._quantized[scheme.name]
+    @property
+    def recommendation(self) -> str:
+        """What to ship, in a sentence or a few."""
+        return recommend(self)
 
-    def find_refused(self, schemes: Sequence[Scheme]) -> dict[str, str]:
-        """Those in which the policy has no form, and why; found out before anything is played."""
-        refused = {}
-        for scheme in schemes:
-            try:
-                self.quantize(scheme)
-            except QuantizationError as error:
-                refused[scheme.name] = str(error)
-        return refused
+    def as_dict(self) -> dict[str, Any]:
+        """Everything in built-in types, as `quarl check --json` prints it and `quarl report` reads it."""
+        return describe_answer(self)
 
-    def play(self, scheme: Scheme, seeds: Sequence[int]) -> Measurement:
-        """Its returns under `scheme`, one episode per environment seed."""
-        if self._store is not None:
-            member = LazyPolicy(self.stored, lambda: self.quantize(scheme))
-            return measure_member(self._store, member, self.environment, seeds, scheme=scheme.name)
-        references = None if scheme.name == FP32 else [self.stored.policy]
-        return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
+    def __str__(self) -> str:
+        return "\n".join(list_lines(self))
+
+    def _repr_html_(self) -> str:
+        return write_html(self)
 
 
-def name_share(share: float, floor: float | None) -> str:
-    """A share of the return, or of what it is above the floor."""
-    return f"{share:.0%} of the return{'' if floor is None else f' above {floor:g}'}"
+@dataclass(frozen=True)
+class Selection:
+    """Which schemes a check plays, and which of them its verdict is about."""
+
+    asked: str
+    names: tuple[str, ...]
+    refused: Mapping[str, str]  # those that the policy has no form in, and why
+    note: str = ""  # why the verdict is about another scheme than int8
+
+
+def select_schemes(subject: Subject, scheme: str | None = None) -> Selection:
+    """What to play so as to answer about `scheme`; None is int8, or w8 of nets that have no form in integers.
+
+    Raises QuantizationError where the policy has no form in a scheme that was asked for, before anything is played.
+    """
+    asked = INT8 if scheme is None else Scheme.parse(scheme).name
+    if asked == FP32:
+        raise SpecError("scheme fp32: what other schemes are held against; name one of them")
+    refused, note = subject.find_refused([*map(Scheme.parse, SCHEMES)]), ""
+    if scheme is None and asked in refused:
+        note = f"{INT8}: {refused[INT8]}; the exit code is about {WEIGHTS}"
+        asked = WEIGHTS
+    subject.quantize(asked)  # what cannot be done says so before others are played
+    names = SCHEMES if asked in SCHEMES else (asked, *SCHEMES)
+    return Selection(asked, tuple(name for name in names if name not in refused), refused, note)
 
 
 def play_schemes(
@@ -184,133 +173,27 @@ def play_schemes(
         yield SchemeResult(scheme, reference, measured, verdict, floor)
 
 
-def measure_layers(subject: Subject) -> tuple[Sensitivity, ...]:
-    """Every layer rounded alone."""
-    return measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
-
-
-def benchmark_artefacts(
-    subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None
-) -> Iterator[ArtefactCost]:
-    """Size and time of every artefact; a backend that lacks the scheme or its runtime says so."""
-    for backend in list_backends() if backends is None else backends:
-        for scheme in schemes:
-            try:
-                with tempfile.TemporaryDirectory() as folder:
-                    yield _benchmark(
-                        export(subject, scheme, backend, Path(folder) / "artefact"), backend, scheme, subject
-                    )
-            except (DeploymentError, MissingExtra) as error:
-                yield ArtefactCost(backend, scheme, reason=str(error))
-
-
-def list_backends() -> list[str]:
-    """Whose artefacts are priced and exported: those that run on this machine."""
-    return [backend.name for backend in list_timed()]
-
-
-def export(subject: Subject, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
-    """The artefact of one scheme, verified with its golden pairs."""
-    policy = subject.quantize(Scheme.parse(scheme))
-    sha256 = subject.stored.sha256
-    return export_policy(policy, folder, subject.calibration, scheme=scheme, source_sha256=sha256, backend=backend)
-
-
-def choose_schemes(lines: Sequence[SchemeResult], asked: str) -> tuple[str, ...]:
-    """What is worth pricing and exporting: the scheme that was asked for, and the fewest bits that are known to do."""
-    best = find_fewest(lines)
-    return tuple(dict.fromkeys((asked, *(() if best is None else (best.scheme.name,)))))
-
-
-def find_fewest(lines: Sequence[SchemeResult]) -> SchemeResult | None:
-    """The integer scheme of fewest bits that holds, else the weight-only or half-precision one; or None."""
-    kept = [line for line in lines if _holds(line, lines)]
-    return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.widest), default=None)
-
-
-def _holds(line: SchemeResult, lines: Sequence[SchemeResult]) -> bool:
-    """Supported; of integer schemes of its kind all wider ones have to be, too.
-
-    One of many that does well where more bits do not is likely to owe it to chance.
-    """
-    kind, bits = _name_kind(line.scheme), line.scheme.widest
-    wider = [
-        one for one in lines if line.scheme.integer and _name_kind(one.scheme) == kind and one.scheme.widest > bits
-    ]
-    return all(one.verdict.outcome is Outcome.SUPPORTED for one in (line, *wider))
-
-
-def _name_kind(scheme: Scheme) -> str:
-    """Its name without bits: `intpc` of int8pc."""
-    return "".join(letter for letter in scheme.name if not letter.isdigit())
-
-
-def recommend(check: Answer) -> str:
-    """What to ship, in a sentence, and what might change it in others."""
-    kept = find_fewest(check.lines)
-    if kept is None:
-        found = f"Keep fp32: no scheme is known to keep {check.share}."
-    elif kept.scheme.integer:
-        found = _recommend_integers(check, kept)
-    else:
-        found = f"Ship {kept.scheme.name}: it keeps {check.share}; no integer scheme is known to."
-        found += _recommend_floats(check, kept)
-    return " ".join((found, *_list_remarks(check, kept)))
-
-
-def _recommend_integers(check: Answer, kept: SchemeResult) -> str:
-    """The smallest of the integer schemes that do, beside fp32: runtimes store fewer bits than eight in bytes."""
-    known = {line.scheme.name: line.scheme for line in check.lines if _holds(line, check.lines) and line.scheme.integer}
-    least, own, full = (_find_least(check.costs, names) for names in (known, {kept.scheme.name}, {FP32}))
-    smaller = least is not None and own is not None and least.bytes < own.bytes
-    scheme, cost = (known[least.scheme], least) if least and smaller else (kept.scheme, own)
-    size = f", in {cost.bytes:,} bytes as {cost.backend}" if cost else ""
-    found = f"Ship {scheme.name}: weights and activations in {scheme.widest} bits keep {check.share}{size}."
-    if smaller and own:
-        found += f" {kept.scheme.name} does too, but takes {own.bytes:,} here: its bits are worth it on hardware alone."
-    if cost and full and full.bytes <= cost.bytes:
-        found += f" fp32 takes no more, {full.bytes:,} as {full.backend}: integers are for where floats are slow."
-    return found
-
-
-def _recommend_floats(check: Answer, kept: SchemeResult) -> str:
-    """What weights that are rounded and stored as floats do not save."""
-    own, full = (_find_least(check.costs, {name}) for name in (kept.scheme.name, FP32))
-    if own is None or full is None or own.bytes < full.bytes:
-        return ""
-    return (
-        f" Stored here it saves nothing ({own.bytes:,} bytes, fp32 {full.bytes:,}): `quarl deploy --scheme {DYNAMIC} "
-        "--backend litert-dynamic` keeps weights in bytes."
+def build_answer(
+    subject: Subject,
+    name: str,
+    selection: Selection,
+    lines: Sequence[SchemeResult],
+    margin: float = MARGIN,
+    floor: float | None = None,
+) -> Answer:
+    """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now."""
+    chosen = choose_schemes(lines, selection.asked)
+    return Answer(
+        name=name,
+        asked=selection.asked,
+        stored=subject.stored,
+        environment=subject.environment,
+        reference=lines[0].reference,
+        random=play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds),
+        lines=tuple(lines),
+        layers=measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES]),
+        costs=tuple(benchmark_artefacts(subject, [*dict.fromkeys((FP32, *chosen))])),
+        margin=margin,
+        floor=floor,
+        refused=selection.refused,
     )
-
-
-def _find_least(costs: Sequence[ArtefactCost], schemes: Collection[str]) -> ArtefactCost | None:
-    """The fewest bytes of these schemes' artefacts."""
-    return min((c for c in costs if c.scheme in schemes and c.bytes), key=lambda cost: cost.bytes, default=None)
-
-
-def _list_remarks(check: Answer, kept: SchemeResult | None) -> Iterator[str]:
-    """What is open, what is not to be trusted, and what to try."""
-    outcomes = {line.scheme.name: line.verdict.outcome for line in check.lines}
-    open_ = [name for name, outcome in outcomes.items() if outcome is Outcome.INCONCLUSIVE]
-    if open_:
-        yield f"{', '.join(open_)}: not decided; more episodes may."
-    for line in check.lines:
-        if line.verdict.outcome is Outcome.SUPPORTED and not _holds(line, check.lines):
-            yield f"{line.scheme.name} may owe it to chance: more bits are not known to do."
-    if (kept is not None and kept.scheme.integer) or outcomes.get(INT8) is not Outcome.REFUTED:
-        return
-    yield "`quarl repair` looks for a form that keeps it in 8 bits, without training."
-    touchy, tried = check.most_sensitive_layer, outcomes.keys() | check.refused.keys()
-    if outcomes.get(WEIGHTS) is Outcome.SUPPORTED:
-        yield f"Its weights do with 8 bits ({WEIGHTS}), its activations do not: train with them, as qat8."
-    elif touchy is not None and PER_CHANNEL not in tried:
-        yield f"One scale per tensor is what {touchy.name} suffers from: try --scheme {PER_CHANNEL}."
-
-
-def _benchmark(deployed: DeployedPolicy, backend: str, scheme: str, subject: Subject) -> ArtefactCost:
-    one = subject.calibration[:1]
-    size = sum(len(content) for content in deployed.artefact.files.values())
-    time_calls(deployed, one, CALLS // 10)
-    times = time_calls(deployed, one, CALLS)
-    return ArtefactCost(backend, scheme, size, statistics.median(times), statistics.quantiles(times, n=10)[-1])

@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from select import POLLERR, POLLHUP, poll
 from typing import Any, NoReturn
 
-from quarl_bench import __version__
 from quarl_bench.cli.commands import (
     actorq,
     board,
     check,
+    compare,
     deploy,
     evaluate,
     fpga,
     grid,
+    inventory,
     prove,
     quantize,
     repair,
@@ -33,24 +34,12 @@ from quarl_bench.cli.commands import (
 )
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import Interrupted, QuarlError
+from quarl_bench.version import __version__
 
 COMMANDS = (
-    check,
-    repair,
-    train,
-    quantize,
-    evaluate,
-    sweep,
-    select,
-    weights,
-    deploy,
-    board,
-    fpga,
-    actorq,
-    grid,
-    prove,
-    report,
-)
+    check, repair, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report,
+    compare, inventory,
+)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,12 +47,26 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit code 2; the list of options is a page, and asked for by name."""
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help lists what there is\n")
+        self.exit(2, f"{self.prog}: {_suggest(message)}; {self.prog} --help lists what there is\n")
+
+
+def _suggest(message: str) -> str:
+    """The message with what may have been meant, where a choice is misspelt."""
+    import difflib  # a misspelling is rare
+    import re
+
+    found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+    near = difflib.get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
+    return f"{message}; did you mean {near[0]!r}?" if near else message
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is returned."""
-    options = _build_parser().parse_args(arguments)
+    parser = _build_parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
     options.stdout = sys.stdout
     try:
         # Environments and policies of other people print what they like, which is no part of a result.
@@ -123,7 +126,7 @@ def _build_parser() -> argparse.ArgumentParser:
     description = "Train, quantize, evaluate, deploy policies, and report on them."
     parser = Parser(prog="quarl", description=description)
     parser.add_argument("--version", action="version", version=f"quarl {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
         command.add_command(commands)
     return parser

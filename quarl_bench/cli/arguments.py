@@ -1,6 +1,7 @@
 """What several commands take: their frame, a policy, and numbers."""
 
 import argparse
+import json
 import math
 import re
 from collections.abc import Callable
@@ -59,8 +60,12 @@ def add_task(command: argparse.ArgumentParser) -> None:
     """POLICY and `--environment`, for commands that play."""
     add_policy(command)
     command.add_argument(
-        "--environment", help="environment name, Gymnasium id, or module:Class of your own. Default: the policy's own."
+        "--environment", help="environment name, Gymnasium id, or module:name of your own. Default: the policy's own."
     )
+    command.add_argument(
+        "--env-kwargs", type=read_kwargs, metavar="JSON",
+        help="what the environment is made with, as '{\"gravity\": 5.0}'. Default: nothing.",
+    )  # fmt: skip
 
 
 def add_integers(command: argparse.ArgumentParser) -> None:
@@ -70,6 +75,17 @@ def add_integers(command: argparse.ArgumentParser) -> None:
         "--scheme",
         help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
     )
+
+
+def read_kwargs(text: str) -> dict[str, Any]:
+    """A JSON object; argparse reports anything else."""
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object, as '{{\"gravity\": 5.0}}'")
+    return given
 
 
 def read_bits(text: str) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.printing import format_table
+from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
     from quarl_bench.backends.fpga.explore.explorer import Candidate

@@ -71,7 +71,8 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
     name = options.environment or kept.metadata.get("environment")
     if not isinstance(name, str):
         raise SpecError(f"{options.policy}: the policy names no environment; pass --environment")
-    environment = resolve_environment(name) if options.environment else lookup_environment(name)
+    name = name if options.environment else lookup_environment(name).id
+    environment = resolve_environment(name, options.env_kwargs)
     environment = replace(environment, time_feature=bool(kept.metadata.get("time_feature", False)))
     try:
         check_fit(kept.policy, environment)
@@ -102,6 +103,13 @@ def quantize_to_integers(options: argparse.Namespace, why: str) -> "tuple[Intege
     return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
 
 
+def name_task(environment: str) -> str:
+    """The short name of an environment that is trained on: itself, or that of a Gymnasium id, as CartPole-v1."""
+    from quarl_bench.environments.registry import identify_environment
+
+    return identify_environment(environment).slug
+
+
 def use_one_thread() -> None:
     """Nets are small: threads mostly wait, and cores are for processes."""
     import torch
@@ -113,4 +121,7 @@ def _name(options: argparse.Namespace) -> "PolicySource":
     from quarl_bench.experiments.policy_source import PolicySource
 
     environment = getattr(options, "environment", None)  # of commands that play
-    return PolicySource(options.policy, environment, options.algo, options.normalization, options.arch)
+    kwargs = getattr(options, "env_kwargs", None)
+    return PolicySource(
+        options.policy, environment, options.algo, options.normalization, options.arch, env_kwargs=kwargs
+    )

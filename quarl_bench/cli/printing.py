@@ -1,10 +1,9 @@
-"""What commands print, and the tables they write."""
+"""What commands print, and the files they write."""
 
 import argparse
 import csv
 import io
 import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -33,22 +32,6 @@ def collect(results: Iterable[Result], total: int, unit: str, name: Callable[[Re
             bar.set_postfix_str(name(result))
             bar.update()
     return collected
-
-
-def describe_returns(returns: Sequence[float]) -> str:
-    """Mean +- sample standard deviation."""
-    mean = sum(returns) / len(returns)
-    variance = sum((value - mean) ** 2 for value in returns) / max(len(returns) - 1, 1)
-    return f"{mean:.2f} +- {math.sqrt(variance):.2f}"
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned lines: the first column to the left, numbers to the right. The first row is the header."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join([row[0].ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)])
-        for row in rows
-    ]
 
 
 def format_csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -15,7 +15,17 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.environments.atari import FRAME_LIMIT, SKIP
-from quarl_bench.environments.wrappers import STDERR, STDOUT, FastBullet, Flight, GameSpaces, TimeFeature, silence
+from quarl_bench.environments.wrappers import (
+    LONGEST,
+    STDERR,
+    STDOUT,
+    FastBullet,
+    Flight,
+    GameSpaces,
+    TimeFeature,
+    Unlimited,
+    silence,
+)
 from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.system.extras import check_versions
 
@@ -70,6 +80,11 @@ def find_environment(slug: str) -> Environment:
     if slug not in known:
         raise _name_others(slug)
     return known[slug]
+
+
+def list_environments() -> tuple[Environment, ...]:
+    """Every environment that has a short name."""
+    return tuple(_read_environments().values())
 
 
 def identify_environment(name: str, *, time_feature: bool = False) -> Environment:
@@ -157,12 +172,14 @@ def _make_bare(environment: Environment) -> Made:
     except gymnasium.error.Error as error:
         raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
     limit = environment.limit if bare.spec is None else bare.spec.max_episode_steps or environment.limit
-    if limit is None:
-        remedy = "register it with max_episode_steps, or give its class an attribute of that name"
-        raise SpecError(f"environment {environment.id} has no step limit; {remedy}")
     while isinstance(bare, DROPPED_WRAPPERS):
         bare = bare.env
-    return bare, limit
+    if limit is not None:
+        return bare, limit
+    if not environment.custom:
+        remedy = "register it with max_episode_steps, or give its class an attribute of that name"
+        raise SpecError(f"environment {environment.id} has no step limit; {remedy}")
+    return Unlimited(bare), LONGEST + 1
 
 
 @contextlib.contextmanager

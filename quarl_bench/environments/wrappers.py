@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from quarl_bench.environments.atari import SIDE, STACK, load_emulator
 from quarl_bench.errors import PolicyError, SpecError
 
+LONGEST = 20_000  # steps of an episode of an environment that has no step limit
 STDOUT, STDERR = 1, 2
 
 
@@ -162,6 +163,26 @@ def _flatten_flight(observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]
         [observation["attitude"], observation["target_deltas"][0]], dtype=np.float32
     )
     return row
+
+
+class Unlimited(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment that has no step limit and is to end its episodes itself; SpecError where one does not end."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Count from 0 again."""
+        self._steps = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """A step, which is one of `LONGEST` at most."""
+        self._steps += 1
+        if self._steps > LONGEST:
+            name = self.spec.id if self.spec else type(self.unwrapped).__name__
+            raise SpecError(
+                f"environment {name} has no step limit, and an episode goes on after {LONGEST:,} steps; register it "
+                "with max_episode_steps, or give its class an attribute of that name"
+            )
+        return self.env.step(action)
 
 
 class GameSpaces(gymnasium.Env[Any, Any]):

@@ -4,41 +4,46 @@ A policy is a folder of this package, the name of a baseline, a .zip of stable-b
 on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and modules too.
 """
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.experiments.environment_source import AnyEnvironment, lookup_environment, resolve_environment
-from quarl_bench.experiments.zoo_agents import checked_environment
+from quarl_bench.experiments.environment_source import find_normalizer, lookup_environment, resolve_environment
+from quarl_bench.experiments.zoo_agents import check_fit
 from quarl_bench.policies.observation import Normalization
-from quarl_bench.policies.sources.sb3_zip import ZooAgent
-from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.policies.storage.fp32 import MANIFEST, StoredPolicy
 from quarl_bench.system.registry import Registry
 
 BASELINES = Path("baselines/policies")  # of a checkout
+CARRIED = Path(__file__).parents[1] / "policies" / "carried"  # in every installation
 NO_POLICY = "{} is no policy; pass a model of stable-baselines3, a torch module, a path or a name"
-EnvironmentName = str | type[AnyEnvironment] | None
 
 
 @dataclass(frozen=True)
 class PolicySource:
     """A policy and its task as a user names them; what is None is read from the policy's own files.
 
-    `environment` is a name, a Gymnasium id, `module:Class`, or the class itself, which has `max_episode_steps`;
+    `environment` is what `resolve_environment` takes, made with `env_kwargs`;
     `normalization` is a file of a saved VecNormalize, or "none", and of a live policy also a Normalization; `arch` the
     architecture of a state dictionary.
     """
 
     policy: Path
-    environment: EnvironmentName = None
+    environment: Any = None
     algo: str | None = None
     normalization: str | Normalization | None = None
     arch: str | None = None
     baselines: Path = BASELINES
     live: Any = None  # what is held in hand; `policy` is then what messages call it
+    env_kwargs: Mapping[str, Any] | None = None
+
+    def resolve_environment(self) -> Environment:
+        """The environment that is named, made with its options."""
+        return resolve_environment(self.environment, self.env_kwargs)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,9 @@ def find_reader(named: PolicySource) -> Reader:
     if named.live is not None:
         raise SpecError(NO_POLICY.format(path))
     if not find_baseline(path, named.baselines).exists():
-        raise PolicyError(f"{path}: neither such a path nor a baseline of that name in {named.baselines}; check it")
+        raise PolicyError(
+            f"{path}: neither such a path nor a baseline of that name in {named.baselines}; {_suggest(named)}check it"
+        )
     raise PolicyError(f"{path}: no folder and no .zip of a policy; of a state dictionary pass --arch as well")
 
 
@@ -91,7 +98,12 @@ def open_stored(named: PolicySource) -> StoredPolicy:
 def open_task(named: PolicySource) -> tuple[StoredPolicy, Environment]:
     """The policy and the environment it plays in: the one named, else its own; they have to fit."""
     stored, environment = find_reader(named).open(named)
-    return stored, environment or _resolve_home(stored, named.environment, str(named.policy))
+    if find_normalizer(named.environment) is not None and stored.policy.transform.normalization is None:
+        raise PolicyError(
+            f"{named.policy}: its environment normalizes observations, and the policy has no statistics; pass "
+            "normalization, the file of the saved VecNormalize, or the environment inside it"
+        )
+    return stored, environment or _resolve_home(stored, named)
 
 
 def from_live_model(policy: Any, named: PolicySource) -> tuple[StoredPolicy, Environment]:
@@ -113,20 +125,38 @@ def check_alone(algo: str | None, normalization: str | Normalization | None, arc
 
 
 def find_baseline(path: Path, baselines: Path = BASELINES) -> Path:
-    """The folder at `path`, else the committed policy of that name: `ppo-cartpole-seed0`."""
-    committed = baselines / path.name
-    return committed if not path.exists() and len(path.parts) == 1 and committed.exists() else path
+    """The folder at `path`, else the committed policy of that name: `ppo-cartpole-seed0`.
+
+    Outside a checkout there are those that the package carries.
+    """
+    if path.exists() or len(path.parts) != 1:
+        return path
+    return next((folder / path.name for folder in (baselines, CARRIED) if (folder / path.name).exists()), path)
 
 
-def _resolve_home(stored: StoredPolicy, named: EnvironmentName, where: str) -> Environment:
+def list_baselines(baselines: Path = BASELINES) -> list[str]:
+    """Names of committed policies, and of those that the package carries."""
+    return sorted({path.parent.name for folder in (baselines, CARRIED) for path in folder.glob(f"*/{MANIFEST}")})
+
+
+def _suggest(named: PolicySource) -> str:
+    """A baseline that may have been meant."""
+    near = difflib.get_close_matches(named.policy.name, list_baselines(named.baselines), 1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def _resolve_home(stored: StoredPolicy, named: PolicySource) -> Environment:
     """The environment named, else the policy's own, made once to see that the policy fits."""
-    chosen = named or stored.metadata.get("environment")
-    if chosen is None:
+    where, own = str(named.policy), stored.metadata.get("environment")
+    if named.environment is None and own is None:
         raise SpecError(f"{where}: the policy names no environment; pass --environment")
-    environment = resolve_environment(named) if named else lookup_environment(str(chosen))
-    algo, time_feature = str(stored.metadata.get("algo", "")), bool(stored.metadata.get("time_feature", False))
+    if named.environment is not None:
+        environment = named.resolve_environment()
+    else:  # a name from a file: nothing is imported
+        environment = resolve_environment(lookup_environment(str(own)).id, named.env_kwargs)
+    environment = replace(environment, time_feature=bool(stored.metadata.get("time_feature", False)))
     try:
-        home = checked_environment(ZooAgent(stored.policy, algo, environment.id, time_feature, stored.sha256))
+        check_fit(stored.policy, environment)
     except PolicyError as error:
         raise PolicyError(f"{where}: {error}") from error
-    return replace(home, custom=environment.custom)
+    return environment

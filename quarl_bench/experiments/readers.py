@@ -11,7 +11,7 @@ import torch
 from quarl_bench.backends.artefact import GOLDEN
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.experiments.environment_source import resolve_environment
+from quarl_bench.experiments.environment_source import HARMLESS, list_changes
 from quarl_bench.experiments.hub import load_agent
 from quarl_bench.experiments.policy_source import PolicySource, Reader, check_alone, find_baseline
 from quarl_bench.experiments.zoo_agents import read_agent
@@ -33,10 +33,6 @@ if TYPE_CHECKING:  # policies are read without it
 
 HUB_ADDRESS = "hub:"  # what the address of an agent on the Hugging Face hub begins with
 RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
-# Wrappers that change nothing a policy sees, or that our own games have too (stable-baselines3's for Atari).
-HARMLESS = {"Monitor", "RecordEpisodeStatistics", "RecordVideo"}
-HARMLESS |= {"NoopResetEnv", "MaxAndSkipEnv", "EpisodicLifeEnv", "FireResetEnv"}
-HARMLESS |= {"WarpFrame", "ClipRewardEnv", "AtariWrapper"}
 ALONE = "a network alone says nothing about its task"
 AnySpace = gymnasium.Space[Any]
 Opened = tuple[StoredPolicy, Environment | None]
@@ -52,7 +48,7 @@ def _open_module(named: PolicySource) -> Opened:
     where, live = str(named.policy), named.live
     if named.environment is None:
         raise SpecError(f"{where}: {ALONE}; pass {'--environment' if live is None else 'its environment'}")
-    environment, statistics = resolve_environment(named.environment), _read_statistics(named.normalization)
+    environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
     return _adopt_module(_import_module(where) if live is None else live, environment, statistics, where)
 
 
@@ -65,7 +61,7 @@ def _open_weights(named: PolicySource) -> Opened:
             f"{where}: {named.arch} is trained on normalized observations, and the file has no statistics; pass "
             "--normalization FILE of a saved VecNormalize, or --normalization none if it was trained without"
         )
-    environment, statistics = resolve_environment(named.environment), _read_statistics(named.normalization)
+    environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
     data = read_file(named.policy, LIMIT, follow=True)
     weights = read_safetensors(data, where) if named.policy.suffix == ".safetensors" else read_weights(data, where)
     return _adopt(foreign.read_architecture(str(named.arch), weights, where), environment, statistics, where)
@@ -181,15 +177,12 @@ def _name_home(model: "BaseAlgorithm", where: str) -> str | None:
     if spec is None:
         return None
     plain = gymnasium.registry.get(spec.id)
-    given = {} if plain is None else {"render_mode": spec.kwargs.get("render_mode")} | plain.kwargs
-    changes = [f"{name}={value!r}" for name, value in spec.kwargs.items() if plain and given.get(name) != value]
+    changes = [] if plain is None else list_changes(spec, plain)
     changes += [one.name for one in spec.additional_wrappers if one.name not in HARMLESS]
-    if plain is not None and spec.max_episode_steps != plain.max_episode_steps:
-        changes.append(f"max_episode_steps={spec.max_episode_steps}")
     if changes:
         raise PolicyError(
             f"{where}: its {spec.id} has {', '.join(changes)}, which the id alone does not give; pass its environment, "
-            "as module:Class of yours"
+            "as model.get_env()"
         )
     return str(spec.id)
 

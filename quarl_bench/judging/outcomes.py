@@ -9,9 +9,14 @@ if TYPE_CHECKING:
 
 RECORD: ContextVar["Callable[[Row], None]"] = ContextVar("quarl_record")  # set while the plugin runs a test
 
+# Whether an undecided verdict fails, given what the caller says of it; set while the plugin runs a test.
+STRICT: ContextVar[Callable[[bool | None], bool]] = ContextVar("quarl_strict")
+
+PROVES_NOTHING = "proves nothing"  # ends the caveat of a verdict on a policy that does not beat random play
+
 
 class Undecided(AssertionError):
-    """The interval contains the threshold: neither supported nor refuted. The plugin makes it an outcome of its own."""
+    """The interval contains the threshold, so that nothing is decided, and the gate is closed."""
 
 
 class ClaimRefuted(AssertionError):

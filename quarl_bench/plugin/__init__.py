@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
-from quarl_bench.judging.outcomes import RECORD, Undecided
+from quarl_bench.judging.outcomes import RECORD, STRICT, Undecided
 from quarl_bench.plugin.options import add_options, is_configured
-from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, VERDICT, get_settings
+from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, ROW, VERDICT, get_settings
 
 if TYPE_CHECKING:
     from quarl_bench.plugin.recorder import Recorder
@@ -142,11 +142,16 @@ def _record_rows(item: pytest.Item) -> Generator[None, None, None]:
 
         record_row(item, row)
 
-    token = RECORD.set(record)
+    def is_strict(strict: bool | None) -> bool:
+        settings = get_settings(item.config)
+        return settings.strict or (not settings.lenient if strict is None else strict)
+
+    tokens = RECORD.set(record), STRICT.set(is_strict)
     try:
         return (yield)
     finally:
-        RECORD.reset(token)
+        RECORD.reset(tokens[0])
+        STRICT.reset(tokens[1])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -157,14 +162,10 @@ def pytest_runtest_makereport(
     report = yield
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, Undecided):
-        if get_settings(item.config).strict:
-            report.longrepr = f"{error} (--quarl-strict)"
-        elif call.when != "setup":
-            report.outcome, report.longrepr = "passed", None
-        else:  # a fixture: what needs it cannot run
-            report.outcome = "skipped"
-            report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: inconclusive: {error}")
+        report.longrepr = f"{type(error).__name__}: {error}"
         return report
+    if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
+        _tell_undecided(item, report)
     if not isinstance(error, QuarlError):
         return report
     line = f"{type(error).__name__}: {error}"
@@ -177,6 +178,16 @@ def pytest_runtest_makereport(
     else:
         report.longrepr = line
     return report
+
+
+def _tell_undecided(item: pytest.Item, report: pytest.TestReport) -> None:
+    """A test that ended with an undecided verdict passed nothing: other reports, as junit XML, show it as skipped."""
+    rows = [value for name, value in item.user_properties if name == ROW and isinstance(value, dict)]
+    undecided = next((row for row in rows if row.get("verdict") in UNDECIDED), None)
+    if undecided is not None:
+        report.outcome = "skipped"
+        said = f"Skipped: {undecided['id']}: {undecided['line']}"
+        report.longrepr = (str(item.path), item.location[1] or 0, said)
 
 
 class RecorderOnDemand:
@@ -195,7 +206,7 @@ class RecorderOnDemand:
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
     """Inconclusive and partial verdicts are outcomes of their own."""
-    if report.when != "call" or not report.passed:
+    if report.when != "call" or report.failed:
         return None
     verdicts = [value for name, value in report.user_properties if name == VERDICT]
     word = next((word for word in UNDECIDED if word in verdicts), None)

@@ -53,11 +53,22 @@ def add_options(parser: pytest.Parser) -> None:
         "--quarl-strict",
         action="store_true",
         default=False,
-        help="Fail on inconclusive and partial verdicts. Default: False.",
+        help="Fail on inconclusive and partial verdicts. Default: of assert_quantizable alone.",
+    )
+    parser.addini(
+        "quarl_strict",
+        "Whether undecided verdicts fail: true as --quarl-strict, false not even those of assert_quantizable. "
+        "Default: those of assert_quantizable fail.",
+        type="bool",
+        default=None,
     )
 
 
 def is_configured(config: pytest.Config) -> bool:
     """Whether an option, an ini key or the environment says something to this plugin: then it is read at once."""
     named = any(value for name, value in vars(config.option).items() if name.startswith("quarl_"))
-    return named or any(map(os.environ.get, VARIABLES)) or any(config.getini(f"quarl_{name}") for name in INI_KEYS)
+    return (
+        named
+        or any(map(os.environ.get, VARIABLES))
+        or any(config.getini(f"quarl_{name}") for name in (*INI_KEYS, "strict"))
+    )

@@ -45,7 +45,7 @@ class Recorder:
         properties: dict[str, Any] = dict(report.user_properties)
         self._basis = properties.get(BASIS, self._basis)
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
-        if report.skipped and CASE in properties and not hasattr(report, "wasxfail"):
+        if report.skipped and CASE in properties and not hasattr(report, "wasxfail") and ROW not in properties:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.skipped.append({"nodeid": report.nodeid, "reason": str(reason).removeprefix("Skipped: ")})
         if report.when == "call" and report.passed and CASE in properties:
@@ -131,10 +131,16 @@ class Recorder:
         if not (self.rows or self.skipped or self.notes or self._unjudged or self._lost):
             return
         from quarl_bench.report.terminal import list_hints, list_lines, list_skips
+        from quarl_bench.report.undecided import list_undecided
 
+        rows = sorted(self.rows, key=lambda row: row.nodeid)
+        if undecided := [*list_undecided(rows)]:
+            terminalreporter.section("quarl undecided")
+            for line in undecided:
+                terminalreporter.line(line)
         terminalreporter.section("quarl claims")
         verbose = self._config.get_verbosity() > 0
-        for line in list_lines(sorted(self.rows, key=lambda row: row.nodeid), verbose=verbose):
+        for line in list_lines(rows, verbose=verbose):
             terminalreporter.line(line)
         for line in list_skips([entry["reason"] for entry in self.skipped], verbose=verbose):
             terminalreporter.line(line)
@@ -178,4 +184,5 @@ def _shorten(properties: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _name_outcome(report: pytest.TestReport) -> str:
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "xpassed"
-    return report.outcome
+    undecided = report.skipped and any(name == ROW for name, _ in report.user_properties)
+    return "passed" if undecided else report.outcome

@@ -53,7 +53,8 @@ class Settings:
     html: Path | None
     compare: Path | None
     shard: tuple[int, int] | None
-    strict: bool
+    strict: bool  # undecided claims fail, and so does every undecided `assert_quantizable`
+    lenient: bool  # an undecided `assert_quantizable` that says nothing itself does not fail
     require: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +99,8 @@ def read_settings(config: pytest.Config) -> Settings:
         html=_choose_file(config, "html"),
         compare=_find_results(config),
         shard=config.getoption("quarl_shard"),
-        strict=bool(config.getoption("quarl_strict")),
+        strict=bool(config.getoption("quarl_strict") or config.getini("quarl_strict")),
+        lenient=config.getini("quarl_strict") is False and not config.getoption("quarl_strict"),
         require=_find_required(config, boards),
     )
 

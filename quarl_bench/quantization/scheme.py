@@ -109,7 +109,7 @@ class Scheme:
             return cls._parse_parts(name, *parts.groups())
         match = NAME.fullmatch(name)
         if match is None:
-            raise SpecError(f"unknown scheme {name!r}; known are {KNOWN}")
+            raise SpecError(f"unknown scheme {name!r}; {_suggest(name)}known are {KNOWN}")
         family, bits = Family(match[1]), int(match[2])
         if bits not in BITS[family]:
             allowed = BITS[family]
@@ -206,6 +206,16 @@ class Scheme:
     def granularity_of(self, convolution: bool) -> Granularity:
         """Per_tensor for Linear and per_channel for Conv2d (QuaRL, section 3) unless the name says otherwise."""
         return self.granularity or (Granularity.PER_CHANNEL if convolution else Granularity.PER_TENSOR)
+
+
+def _suggest(name: str) -> str:
+    """A plain scheme that may have been meant."""
+    import difflib  # a misspelling is rare
+
+    plain = [str(Family.FP32), str(Family.FP16)]
+    plain += [f"{family}{bits}" for family, widths in BITS.items() if family is not Family.LEARNED for bits in widths]
+    near = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), plain, 1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _pick(options: list[str], meaning: dict[str, Granularity]) -> Granularity | None:

@@ -5,15 +5,18 @@ the one test, whose result stands whatever it says.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from quarl_bench.checking.answer import SchemeResult, Subject, play_schemes
+from quarl_bench.checking.answer import SchemeResult, play_schemes
+from quarl_bench.checking.subject import Subject
 from quarl_bench.evaluation.rollouts import VALIDATION_SEEDS, collect_observations, count_agreement
 from quarl_bench.policies.policy import Observations, Policy, PolicyNet
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.repairing.ladder import list_candidates
+from quarl_bench.repairing.ladder import Remedy, list_candidates, list_remedies
+from quarl_bench.repairing.text import describe_repair, print_repair
 
 STATES = 2_000  # in which decisions are compared
 FINALISTS = 4  # that are played, beside the plain scheme
@@ -32,12 +35,15 @@ class Attempt:
     agreement: float
     regret: float
     validation: float | None = None  # mean return; None where it was not played
+    episodes: int = 0  # that it was played
 
 
 @dataclass(frozen=True)
 class Repair:
     """What was tried, and the one test: the plain scheme and the chosen one on the same fresh episodes."""
 
+    environment: str
+    remedies: tuple[Remedy, ...]
     attempts: tuple[Attempt, ...]
     plain: SchemeResult
     chosen: SchemeResult
@@ -46,6 +52,13 @@ class Repair:
     def changed(self) -> bool:
         """Whether another form than the plain one was chosen."""
         return self.plain.scheme != self.chosen.scheme
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in JSON types."""
+        return describe_repair(self)
+
+    def __str__(self) -> str:
+        return print_repair(self)
 
 
 def compare_decisions(policy: PolicyNet, candidate: Policy, states: Observations) -> tuple[float, float]:
@@ -60,11 +73,12 @@ def compare_decisions(policy: PolicyNet, candidate: Policy, states: Observations
     return agreement, float((((actions - expected) / span) ** 2).mean())
 
 
-def search(subject: Subject, policy: PolicyNet, scheme: Scheme, tell: Callable[[Attempt], None]) -> list[Attempt]:
+def search(subject: Subject, scheme: Scheme, tell: Callable[[Attempt], None] = lambda _: None) -> list[Attempt]:
     """Every candidate of `scheme`, the ones with least regret played, in that order; `tell` hears of each.
 
     SpecError and QuantizationError as `list_candidates`.
     """
+    policy = subject.stored.policy
     states = collect_observations(policy, subject.environment, STATES, VALIDATION_SEEDS)
     attempts = []
     for candidate in list_candidates(scheme, policy):
@@ -76,7 +90,7 @@ def search(subject: Subject, policy: PolicyNet, scheme: Scheme, tell: Callable[[
     played = []
     for attempt in ranked:
         mean = subject.play(attempt.scheme, seeds).mean if attempt.scheme.name in finalists else None
-        played.append(Attempt(attempt.scheme, attempt.agreement, attempt.regret, mean))
+        played.append(attempt if mean is None else replace(attempt, validation=mean, episodes=EPISODES))
         if mean is not None:
             tell(played[-1])
     return played
@@ -94,4 +108,5 @@ def confirm(
     """The plain scheme and the chosen one, each against fp32, on test seeds that chose nothing."""
     best = choose(attempts)
     lines = {line.scheme.name: line for line in play_schemes(subject, [scheme, best], episodes, margin, floor)}
-    return Repair(tuple(attempts), lines[scheme.name], lines[best.name])
+    remedies = list_remedies(subject.stored.policy)
+    return Repair(subject.environment.id, remedies, tuple(attempts), lines[scheme.name], lines[best.name])

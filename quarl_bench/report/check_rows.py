@@ -3,7 +3,9 @@
 import importlib.metadata
 import re
 
-from quarl_bench.checking.answer import SchemeResult, Subject, name_share
+from quarl_bench.checking.answer import SchemeResult
+from quarl_bench.checking.subject import Subject
+from quarl_bench.checking.text import name_share
 from quarl_bench.judging.retention import retention_p_values
 from quarl_bench.report.rows import build_row, show_pair
 from quarl_bench.views.rows import Row

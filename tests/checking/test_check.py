@@ -10,7 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from quarl_bench.checking.answer import Answer, ArtefactCost, SchemeResult, find_fewest, play_schemes, recommend
+from quarl_bench.checking.answer import Answer, SchemeResult, play_schemes
+from quarl_bench.checking.costs import ArtefactCost
+from quarl_bench.checking.recommendation import find_fewest, recommend
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import Environment, find_environment, identify_environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
@@ -154,7 +156,8 @@ def make_check(outcomes, costs):
     )
     priced = tuple(ArtefactCost("onnx", name, size) for name, size in costs.items())
     touchy = Sensitivity("fc2", (2, 4), 40.0, 0.5, 0.1, 0.9)
-    return Answer(SimpleNamespace(), SimpleNamespace(), SimpleNamespace(), lines, (touchy,), priced, 0.05)
+    better, worse = (SimpleNamespace(returns=((value, value),)) for value in (9.0, 1.0))
+    return Answer("made", "int8", SimpleNamespace(), SimpleNamespace(), better, worse, lines, (touchy,), priced, 0.05)
 
 
 def test_the_fewest_bits_need_all_wider_ones_to_do():
@@ -328,16 +331,32 @@ def test_a_place_that_is_taken_is_said_before_anything_is_played(own, tmp_path, 
     assert "out/int4-c exists and holds no golden.safetensors; it is left alone" in line
 
 
-def test_a_bare_zip_names_all_that_it_needs(tmp_path, monkeypatch, capsys):
+NORMALIZED = {":type:": "<class 'numpy.ndarray'>", ":serialized:": ""}
+
+
+def test_a_bare_zip_is_asked_for_what_it_lacks(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "agent.zip").write_bytes(forge())
-    assert main(["check", "agent.zip"]) == 2
+    command = ["evaluate", "agent.zip", "--episodes", "2"]
+    assert main(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "--normalization none" in line
-    assert "--environment too" in line
-    (tmp_path / "agent.zip").rename("CartPole-v1.zip")
-    assert main(["check", "CartPole-v1.zip"]) == 2
-    assert "--environment" not in capsys.readouterr().err
+    assert line.endswith("agent.zip: the policy names no environment; pass --environment")
+    assert main([*command, "--environment", "CartPole-v1"]) == 0
+    assert "--normalization" not in capsys.readouterr().err
+    for settings, files, sign in (
+        ({"_last_original_obs": NORMALIZED}, (), "its _last_original_obs is there"),
+        ({}, ("vec_normalize.pkl",), "vec_normalize.pkl beside it"),
+    ):
+        (tmp_path / "agent.zip").write_bytes(forge(**settings))
+        for name in files:
+            (tmp_path / name).touch()
+        assert main([*command, "--environment", "CartPole-v1"]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert f"it seems ({sign})" in line
+        assert "--normalization FILE" in line
+        assert main([*command, "--environment", "CartPole-v1", "--normalization", "none"]) == 0
+        capsys.readouterr()
 
 
 def test_a_state_dictionary_of_cleanrl(own, tmp_path, capsys):

@@ -9,14 +9,15 @@ import pytest
 import torch
 from stable_baselines3 import PPO
 
-from quarl_bench.checking.answer import benchmark_artefacts
+from quarl_bench.checking.costs import benchmark_artefacts
+from quarl_bench.checking.subject import open_subject
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.judging.outcomes import ClaimRefuted
 from quarl_bench.policies.sources.sb3_model import extract
-from quarl_bench.testing import Undecided, assert_quantizable, open_subject
-from tests.support.inner import run_inside
+from quarl_bench.testing import Undecided, assert_quantizable
+from tests.support.inner import run_apart, run_inside
 from tests.support.places import POLICIES, ROOT
 
 EXAMPLE = ROOT / "docs" / "example_project"
@@ -56,9 +57,9 @@ def project(pytester, monkeypatch):
 def test_the_example_project_passes(project):
     shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
     result = run_inside(project, "--quarl-json", "rows.json", "--quarl-html", "page.html")
-    assert result.parseoutcomes() == {"passed": 5}
+    assert result.parseoutcomes() == {"passed": 7}
     result.stdout.fnmatch_lines(
-        ["*quarl claims*", "quantizable: 4 cases: 1 refuted, 3 supported; worst *int2 refuted*"]
+        ["*quarl claims*", "quantizable: 5 cases: 1 refuted, 4 supported; worst *int2 refuted*"]
     )
     rows = {row["id"]: row for row in json.loads((project.path / "rows.json").read_text())["rows"]}
     assert rows["rovercontroller-roverdockv0-int8"]["verdict"] == "supported"
@@ -66,28 +67,73 @@ def test_the_example_project_passes(project):
     assert "rovercontroller-roverdockv0-int8" in (project.path / "page.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("options", "outcomes", "ret"),
-    [((), {"inconclusive": 2}, 0), (("--quarl-strict",), {"failed": 2}, 1)],
-)
-def test_an_undecided_check_is_an_outcome_of_its_own(project, options, outcomes, ret):
+GATE = """
+from quarl_bench import assert_quantizable as ask
+def test_fixture(assert_quantizable):
+    assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+def test_function():
+    ask("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+"""
+
+
+@pytest.fixture
+def undecided(project):
+    (project.path / "coin.py").write_text(BAD)
+    project.makeini("[pytest]\npythonpath = .\n")
+    project.makepyfile(test_release=GATE)
+    return project
+
+
+def test_a_gate_is_closed_while_undecided(undecided):
+    result = run_inside(undecided, "--quarl-json", "rows.json", "--junitxml", "junit.xml")
+    assert result.parseoutcomes() == {"failed": 2}
+    assert result.ret == 1
+    needs = "INCONCLUSIVE test_release.py::test_f*: coinnet-coincoinv0-w4: needs * distinct episodes*"
+    result.stdout.fnmatch_lines(["*quarl undecided*", needs, needs, "*short test summary*", "FAILED *Undecided: *"])
+    rows = json.loads((undecided.path / "rows.json").read_text())["rows"]
+    assert [(row["verdict"], row["outcome"]) for row in rows] == [("inconclusive", "failed")] * 2
+    assert (undecided.path / "junit.xml").read_text().count("<failure") == 2
+
+
+@pytest.mark.parametrize("how", ["strict=False", "quarl_strict"])
+def test_a_gate_that_was_opened_says_what_is_undecided(undecided, how):
+    if how == "quarl_strict":
+        undecided.makeini("[pytest]\npythonpath = .\nquarl_strict = false\n")
+    else:
+        undecided.makepyfile(test_release=GATE.replace("episodes=40", "episodes=40, strict=False"))
+    result = run_inside(undecided, "--quarl-json", "rows.json", "--junitxml", "junit.xml")
+    assert result.parseoutcomes() == {"inconclusive": 2}
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["INCONCLUSIVE test_release.py::test_fixture: *: needs * distinct episodes*"])
+    rows = json.loads((undecided.path / "rows.json").read_text())["rows"]
+    assert [(row["verdict"], row["outcome"]) for row in rows] == [("inconclusive", "passed")] * 2
+    shown = (undecided.path / "junit.xml").read_text()
+    assert shown.count('message="coinnet-coincoinv0-w4: inconclusive: ') == 2
+    assert 'skipped="2"' in shown
+    assert run_inside(undecided, "--quarl-strict").parseoutcomes() == {"failed": 2}
+
+
+def test_undecided_rows_of_workers_are_named_too(undecided):
+    undecided.makeini("[pytest]\npythonpath = .\nquarl_strict = false\n")
+    result = run_apart(undecided, "-n", "2")
+    assert result.parseoutcomes() == {"inconclusive": 2}
+    result.stdout.fnmatch_lines(["INCONCLUSIVE test_release.py::test_function: *: needs * distinct episodes*"])
+
+
+def test_a_policy_no_better_than_chance_proves_nothing(project):
     (project.path / "coin.py").write_text(BAD)
     project.makeini("[pytest]\npythonpath = .\n")
     project.makepyfile(
         test_release="""
-        from quarl_bench import testing
-        def test_fixture(assert_quantizable):
-            assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
-        def test_function():
-            testing.assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
+        def test_it(assert_quantizable):
+            found = assert_quantizable("coin:net", "coin:Coin", "fp16", margin=0.5)
+            assert found.outcome == "supported"
+            assert "proves nothing" in found.caveats[-1]
     """
     )
-    result = run_inside(project, "--quarl-json", "rows.json", *options)
-    assert result.parseoutcomes() == outcomes
-    assert result.ret == ret
-    rows = json.loads((project.path / "rows.json").read_text())["rows"]
-    assert [row["verdict"] for row in rows] == ["inconclusive"] * 2
-    assert "distinct episodes" in rows[0]["needed"]
+    result = run_inside(project)
+    assert result.parseoutcomes() == {"passed": 1}
+    result.stdout.fnmatch_lines(["test_release.py::test_it: *: fp32 does not beat random play (mean return *"])
 
 
 def test_a_damaged_measurement_is_told_in_other_projects_too(project):
@@ -111,11 +157,7 @@ def test_what_cannot_be_priced_says_why(tmp_path, monkeypatch):
     assert "pip install 'quarl_bench[onnx]'" in second.reason
 
 
-@pytest.mark.parametrize(
-    ("options", "outcomes"),
-    [((), {"skipped": 2, "inconclusive": 1}), (("--quarl-strict",), {"errors": 2, "failed": 1})],
-)
-def test_a_fixture_that_is_undecided_stops_what_needs_it(project, options, outcomes):
+def test_a_fixture_that_is_undecided_stops_what_needs_it(project):
     """And its row is there."""
     (project.path / "coin.py").write_text(BAD)
     project.makeini("[pytest]\npythonpath = .\n")
@@ -141,8 +183,8 @@ def test_a_fixture_that_is_undecided_stops_what_needs_it(project, options, outco
             assert_quantizable("coin:net", "coin:Coin", "w4", margin=0.02, episodes=40)
     """
     )
-    result = run_inside(project, "--quarl-json", "rows.json", *options)
-    assert result.parseoutcomes() == outcomes
+    result = run_inside(project, "--quarl-json", "rows.json")
+    assert result.parseoutcomes() == {"errors": 2, "failed": 1}
     rows = json.loads((project.path / "rows.json").read_text())["rows"]
     assert [row["verdict"] for row in rows] == ["inconclusive"] * 3
 
@@ -222,7 +264,7 @@ def test_dropout_is_a_matter_of_training(cache):
         (torch.nn.Linear(4, 2), None, {}, "a network alone"),
         (torch.nn.Linear(3, 2), "cartpole", {}, "cannot be called on observations"),
         (torch.nn.Linear(4, 2), 3, {}, "3 is no environment"),
-        (torch.nn.Linear(4, 2), "cartpole", {"alg": "ppo"}, "algo, normalization and arch"),
+        (torch.nn.Linear(4, 2), "cartpole", {"alg": "ppo"}, "env_kwargs, algo, normalization and arch"),
     ],
 )
 def test_other_things_are_refused(cache, policy, env, named, message):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quarl_bench.checking.answer import Subject
+from quarl_bench.checking.subject import Subject
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS
@@ -72,7 +72,7 @@ def test_the_best_decisions_are_played_and_seeds_are_apart(subject, monkeypatch)
     monkeypatch.setattr(
         subject, "play", lambda scheme, seeds: played.append((scheme.name, seeds)) or play(scheme, seeds)
     )
-    attempts = search(subject, subject.stored.policy, INT8, told.append)
+    attempts = search(subject, INT8, told.append)
     assert [a.regret for a in attempts] == sorted(a.regret for a in attempts)
     finalists = [a.scheme.name for a in attempts if a.validation is not None]
     assert {"int8", *(a.scheme.name for a in attempts[: searching.FINALISTS])} == set(finalists)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_seeds
-from quarl_bench.cli.printing import format_table, print_result, say
+from quarl_bench.cli.opening import name_task
+from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import MOST_STEPS, read_episodes, read_positive
 from quarl_bench.system.extras import needing
+from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
     from quarl_bench.actorq.comparison import RunComparison
@@ -30,7 +32,7 @@ def add_command(commands: Any) -> None:
         "Train with quantized actors and a full-precision learner.",
         "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
-    command.add_argument("environment", help="environment, for example cartpole")
+    command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")
     command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
     swept = command.add_argument_group("what is swept: a list makes a run of every combination")
     swept.add_argument("--precision", type=_read_words, default=("int8",), metavar="LIST",
@@ -84,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     with needing("actorq", "ActorQ"):
         import quarl_bench.training.sb3.run  # noqa: F401
 
+    options.environment = name_task(options.environment)
     runs = _list_settings(options)
     open_folder(options.output)
     if options.plot:

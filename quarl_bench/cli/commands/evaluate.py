@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
-from quarl_bench.cli.printing import describe_returns, print_result
+from quarl_bench.cli.printing import print_result
 from quarl_bench.system.counts import read_episodes, read_natural
+from quarl_bench.views.text import describe_returns
 
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment

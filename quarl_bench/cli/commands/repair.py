@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
-from quarl_bench.cli.commands.check import CODES, COLUMNS, describe_line, format_line
+from quarl_bench.cli.commands.check import CODES
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import format_table, print_result
+from quarl_bench.cli.printing import print_result
 from quarl_bench.system.atomic import check_replaceable
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
-    from quarl_bench.policies.policy import PolicyNet
-    from quarl_bench.repairing.search import Attempt, Repair
+    from quarl_bench.repairing.search import Attempt
 
-TRIED = ("scheme", "same action", "regret", "validation return")
 EXIT_CODES = (
     "exit codes: 0 what was chosen is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on stderr), "
     "130 interrupted"
@@ -43,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Try every remedy, choose on validation seeds, test once on fresh ones, write what was chosen."""
     from tqdm import tqdm
 
-    from quarl_bench.checking.answer import Subject
+    from quarl_bench.checking.subject import Subject
     from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths
     from quarl_bench.policies.policy import PolicyNet
@@ -68,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
             bar.set_postfix_str(attempt.scheme.name)
             bar.update()
 
-        attempts = search(subject, policy, scheme, tell)
+        attempts = search(subject, scheme, tell)
     found = confirm(subject, attempts, scheme, options.episodes, options.margin, options.floor)
-    result, lines = describe_repair(found), print_repair(found, policy, environment.id)
+    result, lines = found.as_dict(), [str(found)]
     if options.output is not None:
         from quarl_bench.cli.commands.quantize import write_quantized
         from quarl_bench.experiments.measurement_key import count_calibration
@@ -83,57 +81,3 @@ def run(options: argparse.Namespace) -> int:
         lines.append(line)
     print_result(options, result, "\n".join(lines))
     return CODES[str(found.chosen.verdict.outcome)]
-
-
-def describe_repair(found: "Repair") -> dict[str, Any]:
-    """All that `quarl repair --json` prints, but for what is written."""
-    return {
-        "kind": "repair",
-        "asked": found.plain.scheme.name,
-        "chosen": found.chosen.scheme.name,
-        "attempts": [
-            {
-                "scheme": attempt.scheme.name,
-                "agreement": attempt.agreement,
-                "regret": attempt.regret,
-                "validation_return": attempt.validation,
-            }
-            for attempt in found.attempts
-        ],
-        "reference_return": found.chosen.reference.mean,
-        "plain": describe_line(found.plain),
-        "test": describe_line(found.chosen),
-    }
-
-
-def print_repair(found: "Repair", policy: "PolicyNet", environment: str) -> list[str]:
-    """What was tried, what has no use here, and the test."""
-    from quarl_bench.repairing.ladder import list_remedies
-    from quarl_bench.repairing.search import EPISODES
-
-    rows = [TRIED, *map(_format_attempt, found.attempts)]
-    tests = [COLUMNS, format_line(found.plain)]
-    tests += [format_line(found.chosen)] if found.changed else []
-    told = [f"  {remedy.option}: {remedy.reason}" for remedy in list_remedies(policy) if remedy.reason]
-    episodes = len(found.chosen.reference.environment_seeds)
-    chosen = found.chosen.scheme.name
-    choice = f"{chosen} returns most there" if found.changed else f"no other form returns more there than {chosen}"
-    return [
-        f"{environment}: {len(found.attempts)} forms of one policy, the same fp32 function, nothing trained",
-        (
-            "decisions in states that calibrated nothing, and the return over "
-            f"{EPISODES} validation episodes of those that decide best:"
-        ),
-        *format_table(rows),
-        *(["not tried:", *told] if told else []),
-        (
-            f"{choice}. The one test, on {episodes} episodes that chose nothing, against fp32's "
-            f"{found.chosen.reference.mean:.4g}:"
-        ),
-        *format_table(tests),
-    ]
-
-
-def _format_attempt(attempt: "Attempt") -> tuple[str, ...]:
-    played = "" if attempt.validation is None else f"{attempt.validation:.4g}"
-    return attempt.scheme.name, f"{attempt.agreement:.2%}", f"{attempt.regret:.3g}", played

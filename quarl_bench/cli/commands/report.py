@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.commands.compare import CHANGED, compare_results
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.extras import needing
 
 MERGE = "merge"
-CHANGED = 1  # exit code
 EXIT_CODES = (
     f"exit codes: 0 done, 2 wrong input (one line on stderr), {CHANGED} a verdict is another one than in --compare, "
     "130 interrupted"
@@ -64,7 +64,6 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
 
 
 def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
-    from quarl_bench.report.compare import compare_rows, list_changes, list_conditions
     from quarl_bench.report.documents import Document, read_results
     from quarl_bench.report.merge import merge_results
     from quarl_bench.report.results import write_results
@@ -77,10 +76,9 @@ def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
     code = 0
     if options.compare is not None:
         last = read_results(options.compare)
-        found = compare_rows(last.rows, Document("merged", results).rows)
-        results["changes"] = summary["changes"] = found.as_dicts()
-        lines += [*list_changes(found, verbose=True), *list_conditions(last.data, results)]
-        code = CHANGED if found.changed else 0
+        changes, moved, code = compare_results(last, Document("merged", results))
+        results["changes"] = summary["changes"] = changes
+        lines += moved
     write_results(output, results)
     print_result(options, summary, "\n".join(lines))
     return code

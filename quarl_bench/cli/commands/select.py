@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.errors import Interrupted, SpecError
@@ -26,7 +27,7 @@ def add_command(commands: Any) -> None:
         "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
         "quarl select sac hopperv4 --seeds 0..9 --output hopper", STOPPING)  # fmt: skip
     command.add_argument("algo", choices=("sac", "ddpg"))
-    command.add_argument("environment", help="environment, for example hopperv4")
+    command.add_argument("environment", help="environment, for example hopperv4 or Hopper-v4")
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--seeds", type=read_seeds, metavar="LIST",
                         help="train these seeds, as 0..9, where missing. Default: none.")  # fmt: skip
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     with needing("sb3", "training"):
         import quarl_bench.training.sb3.run  # noqa: F401
 
+    options.environment = name_task(options.environment)
     paper = list_providers("selection")[0]
     rule = paper.open("parity").Parity(two_sided=options.two_sided, sample=not options.population)
     grid = {name: getattr(options, name) for name in ("core", "widths", "inputs") if getattr(options, name)}

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import collect, format_csv, format_table, print_result, say
+from quarl_bench.cli.printing import collect, format_csv, print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
+from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
     from quarl_bench.checking.answer import SchemeResult
@@ -43,7 +44,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure what is missing, judge every width, and name the sweet spot."""
-    from quarl_bench.checking.answer import MARGIN, Subject, play_schemes
+    from quarl_bench.checking.answer import MARGIN, play_schemes
+    from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store, StorePaths
     from quarl_bench.system.atomic import write_file
 

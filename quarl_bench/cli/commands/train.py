@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.system.atomic import check_replaceable
@@ -30,7 +31,7 @@ def add_command(commands: Any) -> None:
         commands, "train", run, "Train one policy by its recipe.", "quarl train ppo cartpole --seed 0", STOPPING
     )
     command.add_argument("algo", help="algorithm, for example ppo")
-    command.add_argument("environment", help="environment, for example cartpole")
+    command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")
     command.add_argument("--seed", type=partial(read_natural, most=MOST_SEED), help="training seed. Default: 0.")
     command.add_argument(
         "--origin", default="", help="another arm: control, layernorm, or a precision as below. Default: none."
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     settings = TrainingOptions(options.resume, sys.stderr.isatty(), listen_for_stop(signal.SIGTERM), options.workers)
     if options.seed is not None and options.seeds is not None:
         raise SpecError("--seed, --seeds: two answers to one question; leave one out")
-    options.seed = options.seed or 0
+    options.seed, options.environment = options.seed or 0, name_task(options.environment)
     several = "," in options.scheme
     learned = options.scheme and not several and Scheme.parse(options.scheme).family is Family.LEARNED
     if not several and (options.seeds is not None or learned):

@@ -6,11 +6,12 @@ from typing import Any
 
 from quarl_bench.cli.arguments import WIDEST, add_policy, new_command
 from quarl_bench.cli.opening import open_policy, use_one_thread
-from quarl_bench.cli.printing import format_csv, format_table, print_result
+from quarl_bench.cli.printing import format_csv, print_result
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_positive
 from quarl_bench.system.extras import needing
+from quarl_bench.views.text import format_table
 
 BITS = 8  # no default of argparse: it would not notice `--bits 8 --scheme fp16`
 COLUMNS = ("tensor", "weights", "min", "max", "range", "std", "p99.9 |w|", "rel. RMSE", "levels", "KL")

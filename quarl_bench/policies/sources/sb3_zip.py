@@ -29,6 +29,7 @@ from quarl_bench.quantization.net import Activation, Net
 
 FROM_FOLDER: Final = "from the folder beside the zip"
 STATISTICS = "vecnormalize.pkl"
+ORIGINAL = "_last_original_obs"  # None where no VecNormalize was there in training
 LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**24
 MEAN_LIMIT = 2.0  # SAC's clip_mean unless policy_kwargs says otherwise
 BARE = frozenset(bytes([first]) for first in b"\x80(]}c")  # what a pickle begins with, and no zip
@@ -80,9 +81,10 @@ def read_zip(
     """The deterministic policy in a .zip of stable-baselines3, without executing anything of it.
 
     Observation statistics come from the folder called like the zip: `config.yml` says whether there are any, and
-    `vecnormalize.pkl` has them. A zip without that folder cannot tell: pass its Normalization, the path of a saved
-    VecNormalize, or None for raw observations. `find_bounds` gives the action bounds of an environment id; it is asked
-    where the zip prints them rounded. PolicyError for whatever has no portable form or is not to be trusted.
+    `vecnormalize.pkl` has them. A zip without that folder was trained on raw observations unless something shows
+    otherwise: then pass its Normalization, the path of a saved VecNormalize, or None for raw observations.
+    `find_bounds` gives the action bounds of an environment id; it is asked where the zip prints them rounded.
+    PolicyError for whatever has no portable form or is not to be trusted.
     """
     data = read_file(path, LIMIT, follow=True)
     where = str(path)
@@ -95,7 +97,8 @@ def read_zip(
     found = _find_algo(settings, algo, training, where)
     environment = training.environment or _guess_environment(path)
     observations = read_observations(settings.get("observation_space"), where)
-    statistics = _find_statistics(path.with_suffix(""), training, normalization, where, environment)
+    signs = _list_signs(path.with_suffix(""), settings)
+    statistics = _find_statistics(path.with_suffix(""), training, normalization, where, signs)
     if training.frames > 1 and not observations.image:
         raise PolicyError(
             f"{where}: trained on {training.frames} stacked observations, which no environment here gives"
@@ -210,7 +213,7 @@ def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training,
 
 
 def _find_statistics(
-    folder: Path, training: Training, given: Normalization | Path | str | None, where: str, environment: str | None
+    folder: Path, training: Training, given: Normalization | Path | str | None, where: str, signs: str
 ) -> Normalization | None:
     if isinstance(given, Path):
         return read_statistics(given)
@@ -219,14 +222,10 @@ def _find_statistics(
     if given != FROM_FOLDER:
         raise PolicyError(f"normalization={given[:40]!r} is neither statistics nor a path nor None")
     present = os.path.lexists(folder / STATISTICS)
-    if training.normalized is None and not present:
-        near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
-        hint = f" ({', '.join(near)} beside it?)" if near else ""
-        homeless = "; to play, pass --environment too, which no args.yml and no name as CartPole-v1.zip says here"
+    if training.normalized is None and not present and signs:
         raise PolicyError(
-            f"{where}: no {folder.name}/{CONFIG} tells whether it was trained on normalized observations: pass "
-            '--normalization none (in a test normalization="none", to read_zip None) for raw ones, or the path of its '
-            f"saved VecNormalize{hint}{'' if environment else homeless}"
+            f"{where}: trained on normalized observations, it seems ({signs}), and its statistics are not in it: pass "
+            "--normalization FILE, the saved VecNormalize (in Python normalization=), or --normalization none"
         )
     if training.normalized and not present:
         raise PolicyError(
@@ -239,6 +238,19 @@ def _find_statistics(
             "normalization"
         )
     return read_statistics(folder / STATISTICS) if present else None
+
+
+def _list_signs(folder: Path, settings: dict[str, Any]) -> str:
+    """What shows that a zip without the folder beside it had statistics; empty where nothing does.
+
+    stable-baselines3 keeps an observation beside its normalized form while a VecNormalize is around the environment.
+    """
+    near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
+    signs = [f"{', '.join(near)} beside it"] if near else []
+    kept = settings.get(ORIGINAL, "missing")
+    if kept is not None:
+        signs.insert(0, f"its {ORIGINAL} is {'missing' if kept == 'missing' else 'there'}")
+    return " and ".join(signs)
 
 
 def _ask_bounds(find_bounds: FindBounds | None, environment: str | None, where: str) -> Bounds:

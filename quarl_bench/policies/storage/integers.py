@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.policy import IntegerPolicy
@@ -111,6 +112,12 @@ def check_integers(net: IntegerNet) -> None:
             raise PolicyError(f"layer {index}: a second format belongs behind a tanh, and behind nothing else")
         floats.append(layer.dequantized(source.scale))
     Net(net.input_shape, tuple(floats))  # what the integers stand for: shapes that fit, finite numbers
+
+
+def hash_integers(policy: IntegerPolicy) -> str:
+    """The content hash of an integer policy, the same as that of a folder of it."""
+    numbers = hashlib.sha256(save(integer_tensors(policy))).hexdigest()
+    return _hash({"sha256": numbers, "architecture": describe_integers(policy)})
 
 
 def _hash(manifest: dict[str, Any]) -> str:

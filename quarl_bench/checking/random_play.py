@@ -1,0 +1,60 @@
+"""Whether a policy does better than random actions: where it does not, what a scheme keeps of it proves nothing."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from quarl_bench.environments.registry import Environment
+from quarl_bench.evaluation.rollouts import measure
+from quarl_bench.judging.outcomes import PROVES_NOTHING
+from quarl_bench.judging.statistics import find_t_quantile
+from quarl_bench.policies.policy import Actions, Observations, Policy
+from quarl_bench.quantization.net import Floats
+from quarl_bench.spec import Measurement
+
+EPISODES = 10  # enough to tell a trained policy from none
+SEED = 17
+
+
+@dataclass(frozen=True, eq=False)
+class RandomPolicy(Policy):
+    """Uniform actions in the place of a policy's own; discrete ones are drawn where it is played `sampled`."""
+
+    draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
+
+    def outputs(self, observations: Observations) -> Floats:
+        """Equal logits (n, outputs): a draw from their softmax is uniform."""
+        return np.zeros((len(observations), self.net.outputs), dtype=np.float32)
+
+    def act(self, observations: Observations) -> Actions:
+        """Uniform values (n, actions) within the bounds."""
+        low, high = self.head.low, self.head.high
+        if low is None or high is None:
+            return self.draws.integers(self.net.outputs, size=len(observations))
+        return self.draws.uniform(low, high, size=(len(observations), len(low))).astype(np.float32)
+
+
+def play_randomly(policy: Policy, environment: Environment, seeds: Sequence[int]) -> Measurement:
+    """Returns of random actions on the first environment seeds, `EPISODES` of them at most."""
+    random: Any = RandomPolicy(policy.transform, policy.net, policy.head)
+    return measure([("random", random)], environment, seeds[:EPISODES], sampled=policy.head.discrete)
+
+
+def find_doubt(reference: Measurement, random: Measurement) -> str:
+    """Why a verdict on `reference` proves nothing; empty where it beats `random` play of the same seeds.
+
+    It does where the lower limit of the paired difference lies above 0, which is wrong in 5% of cases.
+    """
+    played = len(random.returns[0])
+    ours, others = np.array(reference.returns[0][:played]), np.array(random.returns[0])
+    gained = ours - others
+    spread = float(gained.std(ddof=1)) / math.sqrt(played) if played > 1 else 0.0
+    if gained.mean() > find_t_quantile(max(played - 1, 1)) * spread:
+        return ""
+    return (
+        f"fp32 does not beat random play (mean return {ours.mean():.4g} against {others.mean():.4g} on the same "
+        f"{played} environment seeds), so a verdict on it {PROVES_NOTHING}; train it first"
+    )

@@ -1,0 +1,107 @@
+"""What to ship: the scheme of fewest bits that is known to do, and what it saves."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from quarl_bench.spec import Outcome
+
+if TYPE_CHECKING:
+    from quarl_bench.checking.answer import Answer, SchemeResult
+    from quarl_bench.checking.costs import ArtefactCost
+    from quarl_bench.quantization.scheme import Scheme
+
+FP32, INT8, WEIGHTS, PER_CHANNEL = "fp32", "int8", "w8", "int8pc"
+DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
+
+
+def choose_schemes(lines: "Sequence[SchemeResult]", asked: str) -> tuple[str, ...]:
+    """What is worth pricing and exporting: the scheme that was asked for, and the fewest bits that are known to do."""
+    best = find_fewest(lines)
+    return tuple(dict.fromkeys((asked, *(() if best is None else (best.scheme.name,)))))
+
+
+def find_fewest(lines: "Sequence[SchemeResult]") -> "SchemeResult | None":
+    """The integer scheme of fewest bits that holds, else the weight-only or half-precision one; or None."""
+    kept = [line for line in lines if _holds(line, lines)]
+    return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.widest), default=None)
+
+
+def _holds(line: "SchemeResult", lines: "Sequence[SchemeResult]") -> bool:
+    """Supported; of integer schemes of its kind all wider ones have to be, too.
+
+    One of many that does well where more bits do not is likely to owe it to chance.
+    """
+    kind, bits = _name_kind(line.scheme), line.scheme.widest
+    wider = [
+        one for one in lines if line.scheme.integer and _name_kind(one.scheme) == kind and one.scheme.widest > bits
+    ]
+    return all(one.verdict.outcome is Outcome.SUPPORTED for one in (line, *wider))
+
+
+def _name_kind(scheme: "Scheme") -> str:
+    """Its name without bits: `intpc` of int8pc."""
+    return "".join(letter for letter in scheme.name if not letter.isdigit())
+
+
+def recommend(check: "Answer") -> str:
+    """What to ship, in a sentence, and what might change it in others."""
+    kept = find_fewest(check.lines)
+    if kept is None:
+        found = f"Keep fp32: no scheme is known to keep {check.share}."
+    elif kept.scheme.integer:
+        found = _recommend_integers(check, kept)
+    else:
+        found = f"Ship {kept.scheme.name}: it keeps {check.share}; no integer scheme is known to."
+        found += _recommend_floats(check, kept)
+    doubt = [f"{check.doubt}."] if check.doubt else []
+    return " ".join((*doubt, found, *_list_remarks(check, kept)))
+
+
+def _recommend_integers(check: "Answer", kept: "SchemeResult") -> str:
+    """The smallest of the integer schemes that do, beside fp32: runtimes store fewer bits than eight in bytes."""
+    known = {line.scheme.name: line.scheme for line in check.lines if _holds(line, check.lines) and line.scheme.integer}
+    least, own, full = (_find_least(check.costs, names) for names in (known, {kept.scheme.name}, {FP32}))
+    smaller = least is not None and own is not None and least.bytes < own.bytes
+    scheme, cost = (known[least.scheme], least) if least and smaller else (kept.scheme, own)
+    size = f", in {cost.bytes:,} bytes as {cost.backend}" if cost else ""
+    found = f"Ship {scheme.name}: weights and activations in {scheme.widest} bits keep {check.share}{size}."
+    if smaller and own:
+        found += f" {kept.scheme.name} does too, but takes {own.bytes:,} here: its bits are worth it on hardware alone."
+    if cost and full and full.bytes <= cost.bytes:
+        found += f" fp32 takes no more, {full.bytes:,} as {full.backend}: integers are for where floats are slow."
+    return found
+
+
+def _recommend_floats(check: "Answer", kept: "SchemeResult") -> str:
+    """What weights that are rounded and stored as floats do not save."""
+    own, full = (_find_least(check.costs, {name}) for name in (kept.scheme.name, FP32))
+    if own is None or full is None or own.bytes < full.bytes:
+        return ""
+    return (
+        f" Stored here it saves nothing ({own.bytes:,} bytes, fp32 {full.bytes:,}): `quarl deploy --scheme {DYNAMIC} "
+        "--backend litert-dynamic` keeps weights in bytes."
+    )
+
+
+def _find_least(costs: "Sequence[ArtefactCost]", schemes: Collection[str]) -> "ArtefactCost | None":
+    """The fewest bytes of these schemes' artefacts."""
+    return min((c for c in costs if c.scheme in schemes and c.bytes), key=lambda cost: cost.bytes, default=None)
+
+
+def _list_remarks(check: "Answer", kept: "SchemeResult | None") -> Iterator[str]:
+    """What is open, what is not to be trusted, and what to try."""
+    outcomes = {line.scheme.name: line.verdict.outcome for line in check.lines}
+    open_ = [name for name, outcome in outcomes.items() if outcome is Outcome.INCONCLUSIVE]
+    if open_:
+        yield f"{', '.join(open_)}: not decided; more episodes may."
+    for line in check.lines:
+        if line.verdict.outcome is Outcome.SUPPORTED and not _holds(line, check.lines):
+            yield f"{line.scheme.name} may owe it to chance: more bits are not known to do."
+    if (kept is not None and kept.scheme.integer) or outcomes.get(INT8) is not Outcome.REFUTED:
+        return
+    yield "`quarl repair` looks for a form that keeps it in 8 bits, without training."
+    touchy, tried = check.most_sensitive_layer, outcomes.keys() | check.refused.keys()
+    if outcomes.get(WEIGHTS) is Outcome.SUPPORTED:
+        yield f"Its weights do with 8 bits ({WEIGHTS}), its activations do not: train with them, as qat8."
+    elif touchy is not None and PER_CHANNEL not in tried:
+        yield f"One scale per tensor is what {touchy.name} suffers from: try --scheme {PER_CHANNEL}."

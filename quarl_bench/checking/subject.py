@@ -1,0 +1,122 @@
+"""The policy that is checked: quantized, played and exported on demand."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from quarl_bench.backends.deployed import DeployedPolicy
+from quarl_bench.backends.export import export_policy
+from quarl_bench.environments.registry import Environment
+from quarl_bench.errors import QuantizationError, SpecError
+from quarl_bench.evaluation.rollouts import measure
+from quarl_bench.experiments.cells import FP32, LazyPolicy, calibrate, measure_member
+from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySource, open_task
+from quarl_bench.experiments.store import Store, StorePaths
+from quarl_bench.policies.policy import Observations, Policy, deployable
+from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.spec import Measurement
+from quarl_bench.system.places import default_cache
+
+
+class Subject:
+    """A policy to be checked, quantized on demand and calibrated once; `store` keeps what was measured, if given."""
+
+    def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
+        self.stored, self.environment = stored, environment
+        self._store = None if environment.custom else store  # a user's environment may change between two runs
+        self._calibration: Observations | None = None
+        self._quantized: dict[str, Policy] = {}
+
+    @property
+    def calibration(self) -> Observations:
+        """States that the fp32 policy visits, on seeds that never score it."""
+        if self._calibration is None:
+            self._calibration = calibrate(self.stored.policy, self.environment)
+        return self._calibration
+
+    def quantize(self, scheme: Scheme | str) -> Policy:
+        """The policy under `scheme`, as integers for int<n>.
+
+        QuantizationError where it has no form in that scheme, SpecError for a scheme that does not exist.
+        """
+        scheme = read_scheme(scheme)
+        if scheme.name not in self._quantized:
+            calibrated = scheme.integer and scheme.calibrated
+            quantized = self.stored.policy.quantize(scheme, self.calibration if calibrated else None)
+            self._quantized[scheme.name] = deployable(quantized)
+        return self._quantized[scheme.name]
+
+    def find_refused(self, schemes: Sequence[Scheme]) -> dict[str, str]:
+        """Those in which the policy has no form, and why; found out before anything is played."""
+        refused = {}
+        for scheme in schemes:
+            try:
+                self.quantize(scheme)
+            except QuantizationError as error:
+                refused[scheme.name] = str(error)
+        return refused
+
+    def play(self, scheme: Scheme | str, seeds: Sequence[int]) -> Measurement:
+        """Its returns under `scheme`, one episode per environment seed."""
+        scheme = read_scheme(scheme)
+        if self._store is not None:
+            member = LazyPolicy(self.stored, lambda: self.quantize(scheme))
+            return measure_member(self._store, member, self.environment, seeds, scheme=scheme.name)
+        references = None if scheme.name == FP32 else [self.stored.policy]
+        return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
+
+    def export(self, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
+        """Write the artefact of one scheme to `folder`, and run its golden pairs again.
+
+        A folder that holds an artefact is replaced. Raises DeploymentError where the backend has no form of the scheme,
+        or gives another action than the quantized policy; MissingExtra where its runtime is not installed.
+        """
+        policy, sha256 = self.quantize(scheme), self.stored.sha256
+        return export_policy(policy, folder, self.calibration, scheme=scheme, source_sha256=sha256, backend=backend)
+
+
+def open_subject(
+    policy: Any,
+    env: Any = None,
+    *,
+    store: Store | None = None,
+    algo: str | None = None,
+    normalization: Any = None,
+    arch: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    baselines: Path = BASELINES,
+) -> Subject:
+    """A policy and its task as `quarl_bench.check` takes them; QuarlError for what cannot be checked.
+
+    `store` keeps what was measured; None is the user's own cache.
+    """
+    stored, environment = open_task(name_source(policy, env, algo, normalization, arch, env_kwargs, baselines))
+    return Subject(stored, environment, store or Store(StorePaths(default_cache())))
+
+
+def name_source(
+    policy: Any,
+    env: Any = None,
+    algo: str | None = None,
+    normalization: Any = None,
+    arch: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    baselines: Path = BASELINES,
+) -> PolicySource:
+    """What a caller holds or names as the source of a policy, whichever it is; nothing is read yet."""
+    live = None if isinstance(policy, str | Path) else policy
+    if policy is None:
+        raise SpecError(NO_POLICY.format("None"))
+    named = Path(policy if live is None else name_policy(policy))
+    return PolicySource(named, env, algo, normalization, arch, baselines, live, env_kwargs)
+
+
+def name_policy(policy: Any) -> str:
+    """What messages call a policy: the last part of a path, or the class of a live one."""
+    return Path(policy).name if isinstance(policy, str | Path) else type(policy).__name__
+
+
+def read_scheme(scheme: Scheme | str) -> Scheme:
+    """The scheme that a caller names or holds; SpecError with the known names when there is none."""
+    return Scheme.parse(scheme) if isinstance(scheme, str) else scheme
