@@ -45,10 +45,7 @@ def print_repair(found: "Repair") -> str:
     choice = f"{chosen} returns most there" if found.changed else f"no other form returns more there than {chosen}"
     lines = [
         f"{found.environment}: {len(found.attempts)} forms of one policy, the same fp32 function, nothing trained",
-        (
-            f"decisions in states that calibrated nothing, and the return over {played} validation episodes of those that "
-            "decide best:"
-        ),
+        f"decisions in states that calibrated nothing, and {played} validation episodes of what decides best:",
         *format_table([TRIED, *map(_format_attempt, found.attempts)]),
         *(["not tried:", *told] if told else []),
         f"{choice}. The one test, on {episodes} episodes that chose nothing, against fp32's {reference:.4g}:",
