@@ -103,6 +103,8 @@ def test_a_run_in_parts_merges_to_the_whole(project, capsys):
     merged = str(project.path / "merged.json")
     assert main(["report", "merge", *files, "--output", merged, "--compare", str(project.path / "whole.json")]) == 0
     assert "0 verdicts changed; 0 numbers moved" in capsys.readouterr().out
+    assert main(["compare", str(project.path / "whole.json"), merged]) == 0
+    assert "0 verdicts changed; 0 numbers moved" in capsys.readouterr().out
     whole = read(project, "whole.json")
     for key in ("rows", "skipped", "notes", "settings", "machine", "commit"):
         assert read(project, "merged.json")[key] == whole[key]
