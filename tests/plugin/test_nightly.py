@@ -120,6 +120,8 @@ def test_a_run_in_parts_merges_to_the_whole(project, capsys):
     merged = str(project.path / "merged.json")
     assert main(["report", "merge", *files, "--output", merged, "--compare", str(project.path / "whole.json")]) == 0
     assert "0 verdicts changed; 0 numbers moved" in capsys.readouterr().out
+    assert main(["compare", str(project.path / "whole.json"), merged]) == 0
+    assert "0 verdicts changed; 0 numbers moved" in capsys.readouterr().out
     whole = read(project, "whole.json")
     assert forget_seconds(read(project, "merged.json")) == forget_seconds(whole)
     for key in ("skipped", "notes", "settings", "machine", "commit"):
