@@ -17,7 +17,6 @@ from quarl_bench.cli.commands import (
     actorq,
     board,
     check,
-    compare,
     deploy,
     evaluate,
     fpga,
@@ -26,12 +25,12 @@ from quarl_bench.cli.commands import (
     prove,
     quantize,
     repair,
-    report,
     select,
     sweep,
     train,
     weights,
 )
+from quarl_bench.cli.commands.results import compare, report
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import Interrupted, QuarlError
 from quarl_bench.version import __version__

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.cli.arguments import new_command
-from quarl_bench.cli.commands.compare import CHANGED, compare_results
+from quarl_bench.cli.commands.results.compare import CHANGED, compare_results
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.extras import needing
 

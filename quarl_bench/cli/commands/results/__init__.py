@@ -1,0 +1,1 @@
+"""Commands on results files: one page, one file, what moved."""
