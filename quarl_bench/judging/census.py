@@ -41,7 +41,8 @@ def judge_most_cells(
         outcome = Outcome.SUPPORTED
     elif found is not None and found[1] < share:
         outcome = Outcome.REFUTED
-    return _count_cells(cells, weights, found, Outcome.PARTIAL if missing else outcome, share, missing)
+    verdict = _count_cells(cells, weights, found, Outcome.PARTIAL if missing else outcome, share, missing)
+    return replace(verdict, scope=f"{verdict.scope}, cells that keep {1 - margin:g}")
 
 
 def judge_some_cells(
@@ -220,7 +221,7 @@ def judge_tracks(
         estimate=rho,
         low=None,
         high=None,
-        threshold=0.0,
+        threshold=threshold,
         scope="tasks like these",
         policies=policies,
         episodes=0,

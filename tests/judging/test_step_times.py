@@ -34,25 +34,10 @@ from quarl_bench.training.sb3.step_times import (
     make_timed_model,
     measure_step_times,
 )
+from tests.support.mixed_precision import NOISE, make_step_times
 from tests.support.rows import ROWS
 
-NOISE = (0.99, 1.0, 1.01, 1.0)
 GLANCE = StepPlan(blocks=2, seconds=0.0, calls=1, steps=0, sizes=("a", "c"), divisor=64)
-
-
-def make_step_times(gains, *, stock=2.0, others=0.0, scatter=NOISE):
-    """Steps of bf16 take 10 ms; `gains` over the good fp32, which is `stock` times as fast as the stock one."""
-    steps = {}
-    for size, gain in zip("abc", gains, strict=True):
-        steps[f"{size}-bf16"] = [0.01] * len(scatter)
-        steps[f"{size}-lean"] = [0.01 * gain * factor for factor in scatter]
-        steps[f"{size}-fp32"] = [0.01 * gain * stock * factor for factor in scatter]
-    kernels = {
-        f"{n}-{kernel}": [s]
-        for n in (64, 256, 1024)
-        for kernel, s in (("stock", 4e-3), ("onednn", 3e-3), ("bf16", 2e-3))
-    }
-    return StepTimes("cpu", "a machine", 2, {"torch": "2"}, 8, steps, {}, kernels, others)
 
 
 def test_a_gain_is_over_the_faster_fp32():

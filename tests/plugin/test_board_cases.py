@@ -14,12 +14,12 @@ from quarl_bench.boards.speedup import (
     judge_size,
     judge_speed,
 )
-from quarl_bench.boards.timing import BoardComparison, Timing, TimingPlan
+from quarl_bench.boards.timing import TimingPlan
 from quarl_bench.errors import SpecError
 from quarl_bench.papers.quarl.navigation import HIDDEN, find_random_policy
 from quarl_bench.plugin.board_fixtures import find_plan
 from quarl_bench.spec import Outcome
-from tests.support.boards import CHECK, PI, STATE, make_block
+from tests.support.boards import compare_boards
 from tests.support.inner import run_inside
 
 pytestmark = pytest.mark.needs("litert", "claims")
@@ -157,15 +157,6 @@ def write(frame, file):
 # --- the verdicts ---------------------------------------------------------------------------------------------------
 
 
-def compare(fp32, int8, **state):
-    from dataclasses import replace
-
-    blocks = [tuple(make_block(ns * (1 + 0.01 * (k % 2))) for k in range(4)) for ns in (fp32, int8)]
-    checks = (replace(CHECK, scheme="fp32", bytes=40_000, parameters=10_000), replace(CHECK, bytes=10_000))
-    first, second = (Timing(check, found) for check, found in zip(checks, blocks, strict=True))
-    return BoardComparison(PI, STATE, replace(STATE, **state), first, second)
-
-
 @pytest.mark.parametrize(
     ("fp32", "int8", "state", "outcome"),
     [
@@ -177,7 +168,7 @@ def compare(fp32, int8, **state):
     ],
 )
 def test_an_interval_decides_about_speed_unless_the_times_are_void(fp32, int8, state, outcome):
-    compared = compare(fp32, int8, **state)
+    compared = compare_boards(fp32, int8, **state)
     verdict = judge_speed(compared, 1.0)
     assert verdict.outcome is outcome
     assert verdict.needed.startswith("void: ") is bool(state)
@@ -185,18 +176,18 @@ def test_an_interval_decides_about_speed_unless_the_times_are_void(fp32, int8, s
 
 
 def test_the_explanation_names_size_instructions_runtime_and_threads():
-    line = explain_speed(compare(1.0, 2.0))
+    line = explain_speed(compare_boards(1.0, 2.0))
     assert line == (
         "10,000 parameters; Raspberry Pi 3 (aarch64), no int8 dot product instruction; fp32 by r in k kernels, int8 by "
         "r in k kernels; 1 thread"
     )
-    assert "int8 dot product (asimddp)" in explain_speed(compare(1.0, 2.0, features=("asimd", "asimddp")))
-    assert "40,000 -> 10,000 bytes" in explain_size(compare(1.0, 2.0))
+    assert "int8 dot product (asimddp)" in explain_speed(compare_boards(1.0, 2.0, features=("asimd", "asimddp")))
+    assert "40,000 -> 10,000 bytes" in explain_size(compare_boards(1.0, 2.0))
 
 
 def test_size_is_known_exactly():
-    assert judge_size(compare(1.0, 1.0), 4.0).outcome is Outcome.SUPPORTED
-    assert judge_size(compare(1.0, 1.0), 4.1).outcome is Outcome.REFUTED
+    assert judge_size(compare_boards(1.0, 1.0), 4.0).outcome is Outcome.SUPPORTED
+    assert judge_size(compare_boards(1.0, 1.0), 4.1).outcome is Outcome.REFUTED
 
 
 def test_memory_is_judged_by_the_peaks_of_paired_blocks():
@@ -205,7 +196,7 @@ def test_memory_is_judged_by_the_peaks_of_paired_blocks():
     def take(timing, mebibytes):
         return replace(timing, blocks=tuple(replace(block, peak_rss=mebibytes << 20) for block in timing.blocks))
 
-    compared = compare(1.0, 1.0, others=1.0)  # void as times
+    compared = compare_boards(1.0, 1.0, others=1.0)  # void as times
     half = replace(compared, first=take(compared.first, 50), second=take(compared.second, 25))
     assert judge_memory(half, 1.9).outcome is Outcome.SUPPORTED
     assert judge_memory(half, 2.1).outcome is Outcome.REFUTED

@@ -1,7 +1,9 @@
 """What a board may have said."""
 
+from dataclasses import replace
+
 from quarl_bench.boards.board import Board
-from quarl_bench.boards.timing import Block, GoldenCheck, State
+from quarl_bench.boards.timing import Block, BoardComparison, GoldenCheck, State, Timing
 
 STATE = State("aarch64", "Raspberry Pi 3", ("asimd",), 4, "6", "3.11", {"numpy": "1.26.4"}, "cc", 0.0, 0.0,
               "performance", 1_200_000, 45.0, 0, 1 << 30, 1 << 29, 0, 1 << 30)  # fmt: skip
@@ -18,3 +20,10 @@ def make_block(p50=1000.0, *, khz=1_200_000, others=0.0):
     ns = {"p50": p50, "p90": p50, "p99": p50, "max": p50}
     return Block(0, 1.0, 1.0, 1, 100, 1.0, ns, {"steady": 0.0, "end": 1.0}, "r", "k", 0.0, 1.0, others, 1, 0, 0, khz,
                  ((0.0, 1, 0),), ())  # fmt: skip
+
+
+def compare_boards(fp32, int8, **state):
+    blocks = [tuple(make_block(ns * (1 + 0.01 * (k % 2))) for k in range(4)) for ns in (fp32, int8)]
+    checks = (replace(CHECK, scheme="fp32", bytes=40_000, parameters=10_000), replace(CHECK, bytes=10_000))
+    first, second = (Timing(check, found) for check, found in zip(checks, blocks, strict=True))
+    return BoardComparison(PI, STATE, replace(STATE, **state), first, second)
