@@ -191,7 +191,6 @@ PROBES = {
     "Smaller": board(9.0),
     "Leaner": board(0.5),
     "Grows": Probe(0.1, lambda _: [compare_boards(4000.0, 1000.0), compare_boards(2000.0, 1000.0)], "decide_boards"),
-    "MatchesShown": Probe(0.4, tasks(lambda c, *_: 100 if lowest(c) >= 6 else 50)),
     "Matches": Probe(0.4, tasks(lambda c, *_: 100 if lowest(c) >= 6 else 50)),
     "MatchesRaw": Probe(0.4, tasks(lambda c, *_: 100 if lowest(c) >= 6 else 50)),
     "Bottleneck": Probe(0.6, tasks(lambda c, *_: 50 if c.input < 8 else 80)),
