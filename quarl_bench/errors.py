@@ -75,10 +75,6 @@ class EngineError(QuarlError):
     """Ray cannot be started or reached, is too small, or lost a process that a run cannot do without."""
 
 
-class Interrupted(Exception):
-    """Training stopped at a checkpoint because it was asked to; the message says how it goes on. No user's error."""
-
-
 def first_line(error: BaseException) -> str:
     """Of what an error of other people's code says; its type where it says nothing."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -21,8 +21,9 @@ from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
 from quarl_bench.actorq.record import RECORD, describe_libraries
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
-from quarl_bench.errors import EngineError, Interrupted, QuarlError, StoreError, first_line
+from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
 from quarl_bench.system.atomic import lock_run, remove_folder, write_file
+from quarl_bench.system.interruption import Interrupted
 
 POLL_SECONDS = 0.5  # seconds between two looks at the processes
 MAX_DEATHS = 10  # of actors, per actor; then something else is wrong

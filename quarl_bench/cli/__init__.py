@@ -32,7 +32,8 @@ from quarl_bench.cli.commands import (
 )
 from quarl_bench.cli.commands.results import compare, report
 from quarl_bench.cli.stopping import STOPPED
-from quarl_bench.errors import Interrupted, QuarlError
+from quarl_bench.errors import QuarlError
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.version import __version__
 
 COMMANDS = (

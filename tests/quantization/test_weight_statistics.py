@@ -21,6 +21,7 @@ from quarl_bench.quantization.weight_statistics import (
 )
 from quarl_bench.report.page.plots import draw_weights, render_svg
 from quarl_bench.report.page.weight_histograms import view_spreads
+from tests.support.rows import make_row, to_rows
 from tests.support.strategies import convolutions, inputs_of, make_net, normal, perceptrons
 
 SCHEMES = st.sampled_from([*(f"w{bits}" for bits in (2, 3, 4, 8, 16, 32)), "w4floor", "w8sym", "w3pc", "fp16", "fp32"])
@@ -143,7 +144,8 @@ def test_integer_schemes_are_measured_on_their_own_levels():
 
 def test_rows_show_algorithms_per_task_and_tasks_per_algorithm():
     entry = {"low": -1.0, "high": 1.0, "counts": [1, 2, 1], "levels": []}
-    rows = [{"histograms": {task: {"dqn": entry, "ppo": entry} for task in ("pong", "breakout")}}, {"id": "x"}]
+    histograms = {task: {"dqn": entry, "ppo": entry} for task in ("pong", "breakout")}
+    rows = to_rows([make_row("fp32", 1.0, "supported", histograms=histograms), make_row("w8", 1.0, "supported")])
     views = {view.title: [bins.title for bins in view.bins] for view in view_spreads(rows)}
     assert views == {
         "weights on breakout": ["dqn", "ppo"],

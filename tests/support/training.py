@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from quarl_bench.errors import Interrupted
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.spec import PolicySpec
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3 import checkpoints
 from quarl_bench.training.sb3 import run as rl_run

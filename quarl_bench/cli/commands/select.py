@@ -11,9 +11,10 @@ from quarl_bench.cli.arguments import new_command, read_seeds
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
-from quarl_bench.errors import Interrupted, SpecError
+from quarl_bench.errors import SpecError
 from quarl_bench.system.counts import MOST_STEPS, read_natural, read_positive
 from quarl_bench.system.extras import needing
+from quarl_bench.system.interruption import Interrupted
 
 if TYPE_CHECKING:
     from quarl_bench.papers.registry import Paper

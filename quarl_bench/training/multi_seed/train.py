@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from quarl_bench.environments.registry import Environment, make_environment
-from quarl_bench.errors import Interrupted, SpecError
+from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, VALIDATION_SEEDS, collect_observations, roll_out
 from quarl_bench.policies.clipping import count_clipped
 from quarl_bench.policies.head import ActionHead, HeadKind
@@ -32,6 +32,7 @@ from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import lock_run, remove_folder, write_file
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.system.machine import describe_run, describe_versions
 from quarl_bench.training.multi_seed.agents import AGENTS, SeedAgents
 from quarl_bench.training.multi_seed.recipe import SOURCE, MultiSeedRecipe, find_published

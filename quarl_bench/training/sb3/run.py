@@ -22,7 +22,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.errors import Interrupted, StoreError
+from quarl_bench.errors import StoreError
 from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
 from quarl_bench.policies.algorithm import is_sampled
@@ -31,6 +31,7 @@ from quarl_bench.policies.sources.sb3_model import install
 from quarl_bench.policies.storage.folder import load_stored, save_stored
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import new_folder
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.system.machine import describe_run, describe_versions
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3.atari_workers import WorkerVector

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from quarl_bench.cli import main
-from quarl_bench.errors import Interrupted, QuarlError, SpecError, StoreError
+from quarl_bench.errors import QuarlError, SpecError, StoreError
 from quarl_bench.papers.lqcc import selection
 from quarl_bench.papers.lqcc.parity import VARIANTS, Parity, average_differences, band_p_values, compare
 from quarl_bench.papers.lqcc.runs.published import TASKS, read_published
@@ -44,6 +44,7 @@ from quarl_bench.papers.lqcc.sentences import (
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Outcome
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.training.multi_seed import train
 from quarl_bench.training.multi_seed.recipe import find_recipe
 from quarl_bench.training.sb3 import run as rl_run

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from quarl_bench.cli import main
-from quarl_bench.errors import Interrupted, SpecError, StoreError
+from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.evaluation import rollouts as evaluate
 from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.policies.storage.folder import load_stored
@@ -22,6 +22,7 @@ from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.policies.storage.integers import StoredIntegers
 from quarl_bench.quantization.learned import WARM_UP
 from quarl_bench.quantization.requantize import Requantization
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.training.multi_seed import train
 from quarl_bench.training.multi_seed.agents import AGENTS
 from quarl_bench.training.multi_seed.recipe import find_recipe, list_options, name_policy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.errors import Interrupted, MissingBaseline, SpecError, StoreError
+from quarl_bench.errors import MissingBaseline, SpecError, StoreError
 from quarl_bench.evaluation.exploration import collect_random_states, measure_variance
 from quarl_bench.experiments.cells import Cells, Protocol
 from quarl_bench.experiments.store import Store, StorePaths, Train
@@ -15,6 +15,7 @@ from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.policies.storage.integers import StoredIntegers
 from quarl_bench.spec import Case, PolicySpec
+from quarl_bench.system.interruption import Interrupted
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.run import TrainingOptions
 from quarl_bench.training.schemes import train_schemes
