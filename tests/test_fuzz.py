@@ -1,6 +1,6 @@
 """Files of users and strangers, mutated: each is read, or refused in one line, in no time.
 
-Zips and pickles are fuzzed in test_hostile.py, fp32 policies in test_policy_files.py, claims in test_catalog.py, scheme
+Zips and pickles are fuzzed in test_hostile.py, fp32 policies in test_policy_files.py, claims in test_claim.py, scheme
 names in test_scheme.py; here is the rest of what a command line or a test run reads.
 """
 
