@@ -10,6 +10,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.judging.outcomes import RECORD, STRICT, Undecided
 
 if TYPE_CHECKING:
+    from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.spec import Verdict
@@ -60,19 +61,13 @@ def assert_quantizable(
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
     from quarl_bench.checking.random_play import find_doubt, play_randomly
-    from quarl_bench.checking.subject import name_policy, open_subject, read_scheme
+    from quarl_bench.checking.subject import name_policy, read_scheme
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
     from quarl_bench.report.check_rows import build_check_row, name_check
     from quarl_bench.spec import Outcome
 
-    try:
-        subject = open_subject(policy, env, store=store, **named)
-    except TypeError as error:
-        raise SpecError(
-            f"assert_quantizable takes env_kwargs, algo, normalization and arch beside what it names ({error})"
-        ) from error
-    name = name_policy(policy)
+    subject, name = _open(policy, env, store, named), name_policy(policy)
     (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)
     random = play_randomly(subject.stored.policy, subject.environment, line.reference.environment_seeds)
     if doubt := find_doubt(line.reference, random):
@@ -86,6 +81,17 @@ def assert_quantizable(
     if line.verdict.outcome is Outcome.INCONCLUSIVE and STRICT.get(_is_strict)(strict):
         raise Undecided(message)
     return line.verdict
+
+
+def _open(policy: Any, env: Any, store: "Store | None", named: dict[str, Any]) -> "Subject":
+    from quarl_bench.checking.subject import open_subject
+
+    try:
+        return open_subject(policy, env, store=store, **named)
+    except TypeError as error:
+        raise SpecError(
+            f"assert_quantizable takes env_kwargs, algo, normalization and arch beside what it names ({error})"
+        ) from error
 
 
 def _is_strict(strict: bool | None) -> bool:

@@ -92,11 +92,6 @@ PAPERS = Registry(
 )
 
 
-def find_paper(name: str) -> Paper:
-    """The paper called `name`; SpecError with the known ones otherwise."""
-    return PAPERS.find(name)
-
-
 def list_providers(what: str) -> tuple[Paper, ...]:
     """The papers that provide `what`, ours first; SpecError where none does."""
     found = tuple(paper for paper in PAPERS.values() if what in paper.provides)
