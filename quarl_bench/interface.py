@@ -5,9 +5,10 @@ from typing import Any
 
 from quarl_bench.checking.answer import EPISODES, MARGIN, Answer, build_answer, play_schemes, select_schemes
 from quarl_bench.checking.recommendation import FP32, INT8
-from quarl_bench.checking.subject import name_policy, name_source, open_subject, read_scheme
+from quarl_bench.checking.subject import name_policy, name_source, open_subject
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, measure
+from quarl_bench.evaluation.protocol import list_test_seeds
+from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.experiments.environment_source import resolve_environment
 from quarl_bench.experiments.policy_source import open_stored, open_task
 from quarl_bench.experiments.store import Store
@@ -23,7 +24,7 @@ from quarl_bench.policies.policy import (
     require_integer,
 )
 from quarl_bench.policies.storage.integers import hash_integers
-from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.repairing.search import Repair, confirm, search
 from quarl_bench.spec import Measurement
 
@@ -124,7 +125,7 @@ def evaluate(
     Raises:
         QuarlError: The policy does not fit the environment, or one of them is not what it has to be.
     """
-    seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
+    seeds = list_test_seeds(episodes)
     if not isinstance(policy, IntegerPolicy | QuantizedPolicy):
         subject = open_subject(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)
         return subject.play(FP32, seeds)

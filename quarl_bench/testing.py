@@ -61,9 +61,10 @@ def assert_quantizable(
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
     from quarl_bench.checking.random_play import find_doubt, play_randomly
-    from quarl_bench.checking.subject import name_policy, read_scheme
+    from quarl_bench.checking.subject import name_policy
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
+    from quarl_bench.quantization.scheme import read_scheme
     from quarl_bench.report.check_rows import build_check_row, name_check
     from quarl_bench.spec import Outcome
 

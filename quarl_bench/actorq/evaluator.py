@@ -11,7 +11,8 @@ from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.learning.learner import CURVE
 from quarl_bench.actorq.message import quantize
 from quarl_bench.actorq.settings import RunSettings
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
 
@@ -69,7 +70,7 @@ def find_time(curve: list[dict[str, Any]], target: float, clock: str = "elapsed"
 
 
 def _score(policy: Policy, task: ActorTask, episodes: int) -> dict[str, Any]:
-    returns = roll_out(policy, task.environment, range(TEST_SEEDS, TEST_SEEDS + episodes)).returns
+    returns = roll_out(policy, task.environment, list_test_seeds(episodes)).returns
     return {
         "mean": float(returns.mean()),
         "sd": float(returns.std(ddof=1)) if episodes > 1 else 0.0,

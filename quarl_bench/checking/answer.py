@@ -15,7 +15,7 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.text import LAYER_BITS, describe_answer, list_lines, name_share, write_html
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS
+from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.evaluation.sensitivity import Sensitivity, measure_sensitivity
 from quarl_bench.judging.pairs import align
 from quarl_bench.judging.retention import judge_retention
@@ -165,7 +165,7 @@ def play_schemes(
     """
     if not 0 < margin < 1:
         raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
-    seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
+    seeds = list_test_seeds(episodes)
     reference = subject.play(Scheme.parse(FP32), seeds)
     for scheme in schemes:
         measured = subject.play(scheme, seeds)

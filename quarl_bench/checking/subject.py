@@ -8,13 +8,14 @@ from quarl_bench.backends.deployed import DeployedPolicy
 from quarl_bench.backends.export import export_policy
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuantizationError, SpecError
+from quarl_bench.evaluation.calibration import calibrate
 from quarl_bench.evaluation.rollouts import measure
-from quarl_bench.experiments.cells import FP32, LazyPolicy, calibrate, measure_member
+from quarl_bench.experiments.cells import FP32, LazyPolicy, measure_member
 from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySource, open_task
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.policy import Observations, Policy, deployable
 from quarl_bench.policies.storage.fp32 import StoredPolicy
-from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import Measurement
 from quarl_bench.system.places import default_cache
 
@@ -62,7 +63,7 @@ class Subject:
         scheme = read_scheme(scheme)
         if self._store is not None:
             member = LazyPolicy(self.stored, lambda: self.quantize(scheme))
-            return measure_member(self._store, member, self.environment, seeds, scheme=scheme.name)
+            return measure_member(self._store, member, self.environment, seeds, scheme=scheme)
         references = None if scheme.name == FP32 else [self.stored.policy]
         return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
 
@@ -115,8 +116,3 @@ def name_source(
 def name_policy(policy: Any) -> str:
     """What messages call a policy: the last part of a path, or the class of a live one."""
     return Path(policy).name if isinstance(policy, str | Path) else type(policy).__name__
-
-
-def read_scheme(scheme: Scheme | str) -> Scheme:
-    """The scheme that a caller names or holds; SpecError with the known names when there is none."""
-    return Scheme.parse(scheme) if isinstance(scheme, str) else scheme

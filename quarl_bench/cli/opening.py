@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # torch takes seconds to import; `--help` and usage errors do without
     from quarl_bench.environments.registry import Environment
     from quarl_bench.experiments.policy_source import PolicySource
-    from quarl_bench.policies.policy import IntegerPolicy, Policy
+    from quarl_bench.policies.policy import IntegerPolicy
     from quarl_bench.policies.storage.fp32 import StoredPolicy
     from quarl_bench.policies.storage.integers import StoredIntegers
-    from quarl_bench.quantization.scheme import Scheme
 
 
 def open_policy(options: argparse.Namespace) -> "StoredPolicy":
@@ -81,18 +80,10 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
     return kept, scheme, environment
 
 
-def quantize_policy(stored: "StoredPolicy", environment: "Environment", scheme: "Scheme") -> "Policy":
-    """The policy under `scheme`, as integers for int<n>, calibrated as the papers' cases are."""
-    from quarl_bench.experiments.cells import calibrate
-    from quarl_bench.policies.policy import deployable
-
-    observations = calibrate(stored.policy, environment) if scheme.integer and scheme.calibrated else None
-    return deployable(stored.policy.quantize(scheme, observations))
-
-
 def quantize_to_integers(options: argparse.Namespace, why: str) -> "tuple[IntegerPolicy, str, str, Environment]":
     """The policy under --scheme as integers, their scheme, the policy's hash, its environment; `why` no other does."""
     from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.calibration import quantize_calibrated
     from quarl_bench.policies.policy import require_integer
     from quarl_bench.quantization.scheme import Scheme
 
@@ -100,7 +91,8 @@ def quantize_to_integers(options: argparse.Namespace, why: str) -> "tuple[Intege
     if not scheme.integer:
         raise SpecError(f"--scheme {scheme.name}: {why}; use int<bits>, 2 to 8")
     stored, environment = open_task(options)
-    return require_integer(quantize_policy(stored, environment, scheme)), scheme.name, stored.sha256, environment
+    policy = require_integer(quantize_calibrated(stored.policy, scheme, environment))
+    return policy, scheme.name, stored.sha256, environment
 
 
 def name_task(environment: str) -> str:

@@ -17,8 +17,8 @@ from tqdm import tqdm
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
-from quarl_bench.evaluation.rollouts import TEST_SEEDS
-from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, Protocol, environment_for, measure_member
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, environment_for, measure_member
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy
@@ -198,16 +198,16 @@ def _measure(store: Store, plan: GridPlan, task: GridTask, spec: PolicySpec, sto
     """The mean return of a policy under every scheme of its task, through the store."""
     protocol = Protocol(1, plan.episodes, plan.games)
     environment = find_environment(spec.environment)
-    seeds = range(TEST_SEEDS, TEST_SEEDS + (plan.games if environment.atari else plan.episodes))
-    for name in task.schemes:
-        case = Case(spec.algo, spec.environment, Scheme.parse(name).name, spec.origin)
+    seeds = protocol.list_seeds(environment)
+    for scheme in map(Scheme.parse, task.schemes):
+        case = Case(spec.algo, spec.environment, scheme.name, spec.origin)
         member = LazyPolicy(stored, partial(_return, stored.policy))
-        if name != FP32 and not spec.scheme:
+        if scheme.name != FP32 and not spec.scheme:
             cells = Cells(store, protocol, plan.cache)
-            (member,) = cells.quantize(PolicySet(case, (member,)), name).members
+            (member,) = cells.quantize(PolicySet(case, (member,)), scheme).members
         home = environment_for(stored, case)
         for sampled in (False, True) if is_sampled(spec.algo, atari=environment.atari) else (False,):
-            measured = measure_member(store, member, home, seeds, scheme=case.scheme, sampled=sampled)
+            measured = measure_member(store, member, home, seeds, scheme=scheme, sampled=sampled)
             yield spec.name, case.scheme + (" sampled" if sampled else ""), measured.mean
 
 

@@ -68,6 +68,15 @@ def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[
     return name_seeds(seeds) if apart else starts
 
 
+def find_distinct(names: Sequence[str] | None, seeds: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The first seed of every name, and for each seed its place among them; without names all seeds are distinct."""
+    if names is None:
+        return list(seeds), list(range(len(seeds)))
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    order = [places[name] for name in names]
+    return [seeds[order.index(place)] for place in places.values()], order
+
+
 @cache
 def _part(environment: Environment, maker: Any, seeds: tuple[int, ...]) -> bool:  # noqa: ARG001 (a key of the cache)
     """Whether the episodes of `seeds` show different things when all of them get the same random actions.

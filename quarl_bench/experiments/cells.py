@@ -10,15 +10,17 @@ from typing import Any
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import QuarlError, StoreError
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, measure
+from quarl_bench.evaluation.calibration import calibrate
+from quarl_bench.evaluation.measurement_key import DEPLOYED, build_key
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
-from quarl_bench.experiments.measurement_key import DEPLOYED, build_key, count_calibration
 from quarl_bench.experiments.store import Store, Train
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
-from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, agree_on_episodes
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
@@ -26,18 +28,6 @@ EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compare
 FP32 = "fp32"
 MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
 LOCAL = "local"  # the board that every machine has: this one
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How cells are evaluated: episodes per policy, and how many policies are trained where training is allowed.
-
-    Where it is not, a cell has all the policies that are there (training seeds 0, 1, ...), at least one.
-    """
-
-    policies: int
-    episodes: int
-    games: int | None = None  # episodes on Atari, where that is another number
 
 
 @dataclass(frozen=True)
@@ -93,21 +83,21 @@ class Cells:
             members.append(LazyPolicy(stored, _returning(stored.policy)))
         return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
 
-    def quantize(self, policies: PolicySet, scheme: str) -> PolicySet:
+    def quantize(self, policies: PolicySet, scheme: Scheme | str) -> PolicySet:
         """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>.
 
         StoreError where policies that were trained under it were trained longer, or less long, than those in fp32.
         """
-        parsed = Scheme.parse(scheme)
-        case = Case(policies.case.algo, policies.case.environment, parsed.name, policies.case.origin)
-        if parsed.trained:
+        scheme = read_scheme(scheme)
+        case = Case(policies.case.algo, policies.case.environment, scheme.name, policies.case.origin)
+        if scheme.trained:
             seeds = tuple(member.stored.metadata.get("seed", index) for index, member in enumerate(policies.members))
             trained = self.find_trained(case, seeds)
             check_budgets((policies, trained))
             return trained
 
         def quantizing(stored: Stored) -> Callable[[], Policy]:
-            return lambda: deployable(self._quantize(stored, parsed, environment_for(stored, case)))
+            return lambda: self._quantize(stored, scheme, environment_for(stored, case))
 
         return PolicySet(
             case, tuple(LazyPolicy(member.stored, quantizing(member.stored)) for member in policies.members)
@@ -153,26 +143,25 @@ class Cells:
             return argmax
         return replace(argmax, sampled=self._measure(policies, sampled=True))
 
-    def explain(self, policies: PolicySet, scheme: str) -> list[str]:
+    def explain(self, policies: PolicySet, scheme: Scheme | str) -> list[str]:
         """Which layers of the first policy lose what at the scheme's bits, a line each; `policies` are fp32 ones."""
         stored = policies.members[0].stored
         if not isinstance(stored.policy, PolicyNet):
             return []
-        bits = Scheme.parse(scheme).bit_width
+        bits = read_scheme(scheme).bit_width
         states = self._calibration(stored, environment_for(stored, policies.case))[:EXPLAINED_STATES]
         return [describe_sensitivity(found, bits) for found in measure_sensitivity(stored.policy, bits, states)]
 
     def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
-        case, protocol = policies.case, self.protocol
-        atari = find_environment(case.environment).atari
-        seeds = range(TEST_SEEDS, TEST_SEEDS + (protocol.games or protocol.episodes if atari else protocol.episodes))
+        case, scheme = policies.case, Scheme.parse(policies.case.scheme)
+        seeds = self.protocol.list_seeds(find_environment(case.environment))
         single = [
             measure_member(
                 self.store,
                 member,
                 environment_for(member.stored, case),
                 seeds,
-                scheme=case.scheme,
+                scheme=scheme,
                 board=case.board,
                 backend=policies.backend,
                 sampled=sampled,
@@ -215,7 +204,7 @@ class Cells:
         if not isinstance(stored.policy, PolicyNet):
             raise QuarlError(f"{stored.sha256[:12]} holds integers already; quantize an fp32 policy")
         observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
-        return stored.policy.quantize(scheme, observations)
+        return deployable(stored.policy.quantize(scheme, observations))
 
     def _calibration(self, stored: Stored, environment: Environment) -> Any:
         if stored.sha256 not in self._calibrations:
@@ -234,31 +223,32 @@ def measure_member(
     environment: Environment,
     seeds: Sequence[int],
     *,
-    scheme: str,
+    scheme: Scheme,
     board: str = "",
     backend: str = "",
     sampled: bool = False,
+    sigma: float = 0.0,
 ) -> Measurement:
     """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it.
 
+    `sigma` is the SD of noise on the net's inputs, in which nothing is asked to agree.
     A backend from outside this package is measured each time: nothing says when its code has changed.
     """
     # What is not an fp32 policy's own has no fp32 action to agree with.
-    own = isinstance(member.stored, StoredPolicy) and (scheme != FP32 or board)
+    own = isinstance(member.stored, StoredPolicy) and (scheme.name != FP32 or board) and not sigma
     references = [member.stored.policy] if own else None
 
     def play() -> Measurement:
-        return measure([(member.stored.sha256, member.policy)], environment, seeds, references, sampled=sampled)
+        playing = [(member.stored.sha256, member.policy)]
+        return measure(playing, environment, seeds, references, sampled=sampled, sigma=sigma)
 
     if backend and backend not in BACKENDS.own:
         return play()
-    key = build_key(member.stored.sha256, environment, seeds, scheme=scheme, board=board, backend=backend)
-    return store.measurement(key | {"sampled": sampled}, play)
-
-
-def calibrate(policy: Policy, environment: Environment) -> Any:
-    """The states on which every integer form of `policy` is calibrated."""
-    return collect_observations(policy, environment, count_calibration(environment), CALIBRATION_SEEDS)
+    sha256 = member.stored.sha256
+    key = build_key(
+        sha256, environment, seeds, scheme=scheme, board=board, backend=backend, sampled=sampled, sigma=sigma
+    )
+    return store.measurement(key, play)
 
 
 def _returning(policy: Policy) -> Callable[[], Policy]:

@@ -5,14 +5,12 @@ whole or not at all; a damaged one is reported and made again.
 """
 
 import hashlib
-import importlib.resources
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.policies.storage.integers import StoredIntegers
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
 from quarl_bench.system.atomic import write_file
+from quarl_bench.system.code_epoch import hash_code
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 from quarl_bench.training.multi_seed.recipe import list_options
 from quarl_bench.training.recipes import Recipe, find_recipe
@@ -46,13 +45,15 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "environments/classic_control.py",
     "environments/registry.py",
     "environments/environments.toml",
+    "evaluation/acting.py",
     "evaluation/episodes.py",
+    "evaluation/noise.py",
+    "evaluation/protocol.py",
     "evaluation/rollouts.py",
     "evaluation/exploration.py",
     "training/algorithms.py",
     "training/sb3/mixed_precision.py",
     "training/sb3/models.py",
-    "evaluation/gumbel.py",
     "training/sb3/layer_norm.py",
     "training/recipes/__init__.py",
     "training/sb3/run.py",
@@ -83,24 +84,6 @@ class StorePaths:
     cache: Path
     baselines: Path | None = None
     zoo: Path | None = None
-
-
-@cache
-def code_epoch(*parts: str) -> str:
-    """Hash of the package's source files under `parts` (files or folders): what a stored number was made with.
-
-    A part that is not there raises FileNotFoundError: a module that moved would leave the hash unnoticed.
-    """
-    root = Path(str(importlib.resources.files("quarl_bench")))
-    digest = hashlib.sha256()
-    for part in parts:
-        path = root / part
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: named as code that decides stored numbers, and not there")
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.suffix in (".py", ".toml", ".in"):
-                digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class Store:
@@ -207,7 +190,7 @@ class Store:
             return stored
 
     def _cached_policy(self, spec: PolicySpec, recipe: Recipe) -> Path:
-        epoch = code_epoch(*TRAINING_CODE, *(AWARE_CODE if spec.scheme else ()))
+        epoch = hash_code(*TRAINING_CODE, *(AWARE_CODE if spec.scheme else ()))
         return self.places.cache / "policies" / f"{spec.name}-{recipe.sha256[:12]}-{epoch}"
 
     def _is_current(self, folder: Path) -> bool:

@@ -74,7 +74,8 @@ def policy_store(
 @pytest.fixture(scope="session")
 def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_factory: pytest.TempPathFactory) -> "Cells":
     """Measures cells with this run's numbers of policies, episodes and games; artefacts go to a temporary folder."""
-    from quarl_bench.experiments.cells import Cells, Protocol
+    from quarl_bench.evaluation.protocol import Protocol
+    from quarl_bench.experiments.cells import Cells
 
     protocol = Protocol(quarl_settings.policies, quarl_settings.episodes, quarl_settings.games)
     return Cells(policy_store, protocol, tmp_path_factory.mktemp("artefacts"))

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
 
-from quarl_bench.experiments.measurement_key import runtime_versions
+from quarl_bench.evaluation.measurement_key import runtime_versions
 from quarl_bench.plugin.state import DATADIRS, REGRESSION
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement

@@ -208,6 +208,11 @@ class Scheme:
         return self.granularity or (Granularity.PER_CHANNEL if convolution else Granularity.PER_TENSOR)
 
 
+def read_scheme(scheme: Scheme | str) -> Scheme:
+    """The scheme that a caller names or holds; SpecError with the known names when there is none."""
+    return Scheme.parse(scheme) if isinstance(scheme, str) else scheme
+
+
 def _suggest(name: str) -> str:
     """A plain scheme that may have been meant."""
     import difflib  # a misspelling is rare

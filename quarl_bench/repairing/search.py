@@ -12,7 +12,9 @@ import numpy as np
 
 from quarl_bench.checking.answer import SchemeResult, play_schemes
 from quarl_bench.checking.subject import Subject
-from quarl_bench.evaluation.rollouts import VALIDATION_SEEDS, collect_observations, count_agreement
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
+from quarl_bench.evaluation.rollouts import count_agreement
 from quarl_bench.policies.policy import Observations, Policy, PolicyNet
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.ladder import Remedy, list_candidates, list_remedies

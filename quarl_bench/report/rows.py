@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.experiments.measurement_key import evaluation_epoch, name_preprocessing, runtime_versions
+from quarl_bench.evaluation.measurement_key import evaluation_epoch, name_preprocessing, runtime_versions
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.modes import describe

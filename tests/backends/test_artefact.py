@@ -19,7 +19,9 @@ from quarl_bench.backends.litert.flatbuffer import write_integer_net
 from quarl_bench.backends.litert.runtime import Kernel, runtime_version
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import DeploymentError, PolicyError, StoreError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, collect_observations, roll_out
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import TEST_SEEDS
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Policy, PolicyNet, QuantizedPolicy, deployable, require_integer

@@ -26,7 +26,8 @@ from quarl_bench.backends.litert.runtime import LiteRTRunner
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import identify_environment
 from quarl_bench.errors import DeploymentError, QuantizationError
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
 from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy

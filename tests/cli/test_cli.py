@@ -282,10 +282,10 @@ class TestQuantize:
 
 
 def quantize_again(path, scheme):
-    from quarl_bench.cli.opening import quantize_policy
     from quarl_bench.environments.registry import find_environment
+    from quarl_bench.evaluation.calibration import quantize_calibrated
 
-    return quantize_policy(load_policy(path), find_environment("cartpole"), Scheme.parse(scheme))
+    return quantize_calibrated(load_policy(path).policy, Scheme.parse(scheme), find_environment("cartpole"))
 
 
 class TestEvaluate:
@@ -388,7 +388,8 @@ class TestSweep:
         assert [line.split()[0] for line in out.splitlines()[2:6]] == ["fp32", "fp16", "int8", "int3"]
 
     def test_measurements_are_those_of_evaluate_and_of_pytest(self, folder, quarl_json):
-        from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet, Protocol
+        from quarl_bench.evaluation.protocol import Protocol
+        from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet
         from quarl_bench.experiments.store import Store, StorePaths
         from quarl_bench.spec import Case
 
@@ -586,7 +587,7 @@ def test_many_seeds_options_are_refused_for_several_schemes(folder, quarl):
 def test_a_missing_compiler_is_said_before_anything_is_played(folder, quarl, monkeypatch):
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(cli.deploy, "quantize_policy", lambda *_: pytest.fail("played"))
+    monkeypatch.setattr("quarl_bench.evaluation.calibration.quantize_calibrated", lambda *_: pytest.fail("played"))
     code, _, error = quarl("deploy", "policy", "--backend", "c", "--output", "o")
     assert (code, error) == (2, "quarl deploy: c: no C compiler (cc, gcc); install one, or name it in CC\n")
 

@@ -10,7 +10,8 @@ import pytest
 from quarl_bench.cli import main
 from quarl_bench.distributed import engine, grid
 from quarl_bench.errors import SpecError, StoreError
-from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.papers.lqcc.runs.own import Runs, average
 from quarl_bench.spec import Case

@@ -7,9 +7,9 @@ import pytest
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, QuarlError, SpecError
-from quarl_bench.evaluation.input_noise import play_noisy
+from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet, Protocol
+from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.papers.lqcc.noise_robustness import NoiseCurve, compare_points, measure_noise
@@ -48,7 +48,7 @@ def make_curve(*rows, sigmas=(0.0, 0.5)):
 
 def test_without_noise_it_is_the_usual_evaluation():
     policy, seeds = make_policy(), range(5)
-    quiet = play_noisy(policy, PENDULUM, seeds, 0.0)
+    quiet = roll_out(policy, PENDULUM, seeds, sigma=0.0)
     usual = roll_out(policy, PENDULUM, seeds)
     np.testing.assert_allclose(quiet.returns, usual.returns)
     assert np.array_equal(quiet.lengths, usual.lengths)
@@ -56,10 +56,10 @@ def test_without_noise_it_is_the_usual_evaluation():
 
 def test_noise_belongs_to_its_seed():
     policy = make_policy()
-    together = play_noisy(policy, PENDULUM, [3, 8, 5], 0.3).returns
-    alone = [play_noisy(policy, PENDULUM, [seed], 0.3).returns[0] for seed in (3, 8, 5)]
+    together = roll_out(policy, PENDULUM, [3, 8, 5], sigma=0.3).returns
+    alone = [roll_out(policy, PENDULUM, [seed], sigma=0.3).returns[0] for seed in (3, 8, 5)]
     np.testing.assert_allclose(together, alone, rtol=1e-5)
-    assert not np.allclose(together, play_noisy(policy, PENDULUM, [3, 8, 5], 0.2).returns)
+    assert not np.allclose(together, roll_out(policy, PENDULUM, [3, 8, 5], sigma=0.2).returns)
 
 
 def test_what_lies_beyond_the_clip_is_counted():
@@ -77,9 +77,9 @@ def test_what_lies_beyond_the_clip_is_counted():
 
 def test_noise_has_a_standard_deviation():
     with pytest.raises(PolicyError, match="at least 0"):
-        play_noisy(make_policy(), PENDULUM, [0], -0.1)
+        roll_out(make_policy(), PENDULUM, [0], sigma=-0.1)
     with pytest.raises(PolicyError, match="one episode"):
-        play_noisy(make_policy(), PENDULUM, [], 0.1)
+        roll_out(make_policy(), PENDULUM, [], sigma=0.1)
 
 
 def test_areas_are_trapezoids_and_shares_of_the_own_clean_return():

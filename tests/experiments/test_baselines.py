@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from quarl_bench.environments.registry import identify_environment
+from quarl_bench.evaluation.measurement_key import runtime_versions
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.cells import MOST
-from quarl_bench.experiments.measurement_key import runtime_versions
 from quarl_bench.judging.claim import expand_cases
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.policies.storage.folder import load_stored

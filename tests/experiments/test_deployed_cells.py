@@ -5,10 +5,12 @@ import pytest
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import DeploymentError
-from quarl_bench.experiments.cells import Cells, Protocol
-from quarl_bench.experiments.measurement_key import build_key
+from quarl_bench.evaluation.measurement_key import build_key
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.storage.fp32 import save_policy
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case
 from tests.support.stores import make_policy
 
@@ -39,7 +41,9 @@ def test_any_backend_plays_a_cell(cells, tmp_path):
 
 def test_the_key_names_a_backend_that_is_not_the_usual_one():
     def key(**named):
-        return build_key("0", find_environment("cartpole"), range(4), scheme="int8", board="local", **named)
+        return build_key(
+            "0", find_environment("cartpole"), range(4), scheme=Scheme.parse("int8"), board="local", **named
+        )
 
     assert key() == key(backend="litert")
     assert "backend" not in key()

@@ -13,10 +13,11 @@ import tomllib
 import pytest
 
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
-from quarl_bench.experiments.measurement_key import EVALUATION_CODE, EVALUATION_LOOP, LIBRARIES
-from quarl_bench.experiments.store import AWARE_CODE, TRAINING_CODE, Store, StorePaths, Train, code_epoch
+from quarl_bench.evaluation.measurement_key import EVALUATION_CODE, EVALUATION_LOOP, LIBRARIES
+from quarl_bench.experiments.store import AWARE_CODE, TRAINING_CODE, Store, StorePaths, Train
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.spec import PolicySpec
+from quarl_bench.system.code_epoch import hash_code
 from tests.support.places import POLICIES, ROOT
 from tests.support.stores import MEASUREMENT, FakeTrainer, make_policy
 
@@ -182,13 +183,13 @@ def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
 
 def test_the_epoch_depends_on_the_code_it_names():
     net = "quantization/net.py"
-    assert code_epoch("quantization") == code_epoch("quantization") != code_epoch("policies")
-    assert len({code_epoch("quantization"), code_epoch("quantization", net), code_epoch(net)}) == 3
+    assert hash_code("quantization") == hash_code("quantization") != hash_code("policies")
+    assert len({hash_code("quantization"), hash_code("quantization", net), hash_code(net)}) == 3
 
 
 def test_code_that_moved_is_missed():
     with pytest.raises(FileNotFoundError, match=r"quant.*not there"):
-        code_epoch("quant")
+        hash_code("quant")
 
 
 def list_loaded(module):

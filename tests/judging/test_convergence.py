@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import SpecError
-from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.judging.claim import expand_claims
 from quarl_bench.judging.convergence import (

@@ -8,8 +8,9 @@ import pytest
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import QuantizationError, SpecError
+from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.judging.claim import over
 from quarl_bench.judging.exploration import compare_arms, order_arms, read_arm

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim, over
 from quarl_bench.judging.evidence import Evidence

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from quarl_bench.experiments.measurement_key import evaluation_epoch
+from quarl_bench.evaluation.measurement_key import evaluation_epoch
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import BoardError, SpecError
-from quarl_bench.evaluation.rollouts import collect_observations
+from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.experiments.environment_source import resolve_environment
 from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.prove import executors

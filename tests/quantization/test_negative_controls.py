@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations, roll_out
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import deployable
 from quarl_bench.policies.storage.fp32 import load_policy
 from quarl_bench.quantization.net import Conv2d

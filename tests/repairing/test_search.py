@@ -9,7 +9,7 @@ import pytest
 from quarl_bench.checking.subject import Subject
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet

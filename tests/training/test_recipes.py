@@ -9,7 +9,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from quarl_bench.environments.registry import find_environment, make_environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, roll_out
+from quarl_bench.evaluation.protocol import TEST_SEEDS
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.cells import environment_for
 from quarl_bench.spec import Case, PolicySpec
 from quarl_bench.training import recipes

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
-from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.backends.deployed import TOLERANCE, load_artefact, verify
     from quarl_bench.backends.export import export_policy
     from quarl_bench.backends.registry import find_backend
-    from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, collect_observations
+    from quarl_bench.evaluation.calibration import collect_observations, quantize_calibrated
+    from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -53,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if integers is None:
         stored, environment = open_task(options)
         backend.identify()  # so does a missing runtime or compiler
-        player, quantized, sha256 = stored.policy, quantize_policy(stored, environment, scheme), stored.sha256
+        player, sha256 = stored.policy, stored.sha256
+        quantized = quantize_calibrated(player, scheme, environment)
     else:
         kept, name, environment = integers
         refuse_other_scheme(options, name)

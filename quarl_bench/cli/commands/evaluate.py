@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
-from quarl_bench.cli.opening import find_integers, open_task, quantize_policy, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.counts import read_episodes, read_natural
 from quarl_bench.views.text import describe_returns
@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
     from quarl_bench.backends.registry import find_backend
     from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.calibration import quantize_calibrated
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             raise SpecError("--states: compares fp32 with another scheme; name one by --scheme")
         return play_alone(options, stored.policy, stored.sha256, own, environment)
     notes = [f"{options.policy} is rounded to {own} already"] if own != "fp32" else []
-    policy = quantize_policy(stored, environment, scheme)
+    policy = quantize_calibrated(stored.policy, scheme, environment)
     quantized = deploy(options, policy, stored, scheme.name, environment), stored.sha256, scheme.name
     return compare(options, environment, (stored, own), quantized, notes)
 
@@ -88,7 +89,8 @@ def deploy(
 ) -> "Policy":
     """The policy as an artefact of --backend that runs, its golden pairs re-run; itself where none is asked for."""
     from quarl_bench.backends.export import export_policy
-    from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, collect_observations
+    from quarl_bench.evaluation.calibration import collect_observations
+    from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
 
     if options.backend is None:
         return policy
@@ -131,7 +133,9 @@ def compare(
     notes: list[str],
 ) -> int:
     """Judge the `other` policy (itself, its hash, its scheme) against the `base` one (itself, its scheme)."""
-    from quarl_bench.evaluation.rollouts import TEST_SEEDS, collect_observations, measure
+    from quarl_bench.evaluation.calibration import collect_observations
+    from quarl_bench.evaluation.protocol import TEST_SEEDS, list_test_seeds
+    from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.evaluation.state_agreement import compare_states
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.retention import judge_retention
@@ -139,7 +143,7 @@ def compare(
     from quarl_bench.report.rows import summarise
 
     (stored, own), (policy, sha256, scheme) = base, other
-    seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
+    seeds = list_test_seeds(options.episodes)
     reference = measure([(stored.sha256, stored.policy)], environment, seeds, sampled=options.sampled)
     counted, counter = count_clipped(policy)
     measured = measure([(sha256, counted)], environment, seeds, [stored.policy], sampled=options.sampled)
@@ -217,12 +221,13 @@ def play_alone(
     options: argparse.Namespace, policy: "Policy", sha256: str, scheme: str, environment: "Environment"
 ) -> int:
     """Play a policy that is compared with none."""
-    from quarl_bench.evaluation.rollouts import TEST_SEEDS, measure
+    from quarl_bench.evaluation.protocol import list_test_seeds
+    from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.policies.clipping import count_clipped
     from quarl_bench.report.rows import summarise
 
     counted, counter = count_clipped(policy)
-    seeds = range(TEST_SEEDS, TEST_SEEDS + options.episodes)
+    seeds = list_test_seeds(options.episodes)
     measured = measure([(sha256, counted)], environment, seeds, sampled=options.sampled)
     how = "sampled actions" if options.sampled else "deterministic"
     player, told = describe_player(policy, scheme)

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     result, lines = found.as_dict(), [str(found)]
     if options.output is not None:
         from quarl_bench.cli.commands.quantize import write_quantized
-        from quarl_bench.experiments.measurement_key import count_calibration
+        from quarl_bench.evaluation.calibration import count_calibration
 
         chosen = found.chosen.scheme
         states = count_calibration(environment)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from quarl_bench.errors import MissingBaseline
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, collect_observations
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
 from quarl_bench.experiments.cells import FP32, Cells, environment_for
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.evidence import Evidence

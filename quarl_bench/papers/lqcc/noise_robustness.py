@@ -5,18 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.input_noise import SIGMAS, play_noisy
-from quarl_bench.evaluation.rollouts import TEST_SEEDS
-from quarl_bench.experiments.cells import Cells, PolicySet, environment_for
-from quarl_bench.experiments.measurement_key import build_key
-from quarl_bench.experiments.store import code_epoch
+from quarl_bench.experiments.cells import Cells, PolicySet, environment_for, measure_member
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.judging.statistics import Floats
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement, name_seeds
 
 HIGH = 0.3  # of the sigmas; the paper sees quantized policies above fp32 "at higher noise levels"
-CODE = "evaluation/input_noise.py"  # that plays, instead of the loop without noise
+SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 @dataclass(frozen=True)
@@ -73,32 +71,20 @@ def compare_points(reference: NoiseCurve, measured: NoiseCurve) -> list[str]:
 
 def measure_noise(cells: Cells, policies: PolicySet, sigmas: Sequence[float] = SIGMAS) -> NoiseCurve:
     """The curve of a cell's policies on the protocol's environment seeds, through the store."""
-    seeds = range(TEST_SEEDS, TEST_SEEDS + cells.protocol.episodes)
-    return NoiseCurve(tuple(sigmas), tuple(_measure(cells, policies, seeds, sigma) for sigma in sigmas))
+    return NoiseCurve(tuple(sigmas), tuple(_measure(cells, policies, sigma) for sigma in sigmas))
 
 
-def _measure(cells: Cells, policies: PolicySet, seeds: range, sigma: float) -> Measurement:
-    case = policies.case
-    rows = []
-    for member in policies.members:
-        environment = environment_for(member.stored, case)
-        key = build_key(member.stored.sha256, environment, seeds, scheme=case.scheme)
-        key["noise"] = [sigma, code_epoch(CODE)]
-
-        def play() -> Measurement:
-            played = play_noisy(member.policy, environment, seeds, sigma)  # noqa: B023 (called at once)
-            return Measurement(
-                policies=(member.stored.sha256,),  # noqa: B023
-                environment_seeds=tuple(seeds),
-                episodes=name_seeds(seeds),
-                returns=(tuple(played.returns.tolist()),),
-                lengths=(tuple(played.lengths.tolist()),),
-            )
-
-        rows.append(cells.store.measurement(key, play))
-    return replace(
-        rows[0],
+def _measure(cells: Cells, policies: PolicySet, sigma: float) -> Measurement:
+    case, scheme = policies.case, Scheme.parse(policies.case.scheme)
+    seeds = cells.protocol.list_seeds(find_environment(case.environment))
+    rows = [
+        measure_member(cells.store, member, environment_for(member.stored, case), seeds, scheme=scheme, sigma=sigma)
+        for member in policies.members
+    ]
+    return Measurement(
         policies=tuple(row.policies[0] for row in rows),
+        environment_seeds=tuple(seeds),
+        episodes=name_seeds(seeds),  # with noise on them, starts that are alike lead apart
         returns=tuple(row.returns[0] for row in rows),
         lengths=tuple(row.lengths[0] for row in rows),
     )

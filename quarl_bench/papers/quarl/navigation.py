@@ -11,7 +11,8 @@ import numpy as np
 
 from quarl_bench.backends.export import export_policy
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
-from quarl_bench.experiments.cells import Cells, calibrate, environment_for
+from quarl_bench.evaluation.calibration import calibrate
+from quarl_bench.experiments.cells import Cells, environment_for
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Observations, PolicyNet, deployable

@@ -21,7 +21,9 @@ from tqdm import tqdm
 
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, VALIDATION_SEEDS, collect_observations, roll_out
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, VALIDATION_SEEDS
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.clipping import count_clipped
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform

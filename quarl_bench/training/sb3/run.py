@@ -24,7 +24,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import StoreError
 from quarl_bench.evaluation.episodes import start_episodes
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet
 from quarl_bench.policies.sources.sb3_model import install
@@ -219,7 +220,7 @@ def read_seconds(checkpoint: Path) -> float:
 
 def score_policy(policy: Policy, environment: Environment, *, sampled: bool = False) -> dict[str, Any]:
     """The return on test seeds, as a manifest states it."""
-    seeds = range(TEST_SEEDS, TEST_SEEDS + SCORE_EPISODES)
+    seeds = list_test_seeds(SCORE_EPISODES)
     rollouts = roll_out(policy, environment, seeds, sampled=sampled)
     return {
         "mean": float(rollouts.returns.mean()),

@@ -24,7 +24,8 @@ from quarl_bench.backends.litert.flatbuffer import (
 from quarl_bench.backends.litert.runtime import LARGEST_BATCH, Kernel, LiteRTRunner, load_schema, runtime_version
 from quarl_bench.environments.registry import Environment, identify_environment
 from quarl_bench.errors import DeploymentError, QuantizationError
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS, TEST_SEEDS, collect_observations
+from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
 from quarl_bench.policies.policy import IntegerPolicy, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy
 from quarl_bench.policies.storage.integers import load_integers

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from quarl_bench.errors import MissingBaseline, StoreError
-from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.papers.lqcc.arms import average_curves
 from quarl_bench.papers.lqcc.runs.own import Runs, read_curves

@@ -14,7 +14,8 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, roll_out
+from quarl_bench.evaluation.protocol import TEST_SEEDS
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet

@@ -6,7 +6,8 @@ import pytest
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, SpecError, StoreError
 from quarl_bench.evaluation.exploration import collect_random_states, measure_variance
-from quarl_bench.experiments.cells import Cells, Protocol
+from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.papers.registry import read_catalog

@@ -11,7 +11,8 @@ import stable_baselines3 as sb3
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, StoreError
-from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS, roll_out
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.sources.sb3_model import install
 from quarl_bench.policies.storage.fp32 import load_policy
 from quarl_bench.spec import PolicySpec

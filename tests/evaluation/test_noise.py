@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quarl_bench.evaluation.gumbel import GumbelNoise
+from quarl_bench.evaluation.noise import GumbelNoise
 
 LOGITS = np.array([2.0, 0.0, -1.0, 1.0])
 

@@ -6,9 +6,11 @@ from typing import Any
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.environments.atari import PRESET
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.evaluation.rollouts import CALIBRATION_SEEDS
-from quarl_bench.experiments.store import code_epoch
+from quarl_bench.evaluation.calibration import count_calibration
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case
+from quarl_bench.system.code_epoch import hash_code
 from quarl_bench.system.extras import read_version
 
 EVALUATION_CODE = (
@@ -30,19 +32,18 @@ EVALUATION_CODE = (
     "environments/registry.py",
     "environments/environments.toml",
 )
-
-
 EVALUATION_LOOP = (
     "environments/atari.py",
     "environments/catch.py",
     "environments/classic_control.py",
+    "evaluation/acting.py",
+    "evaluation/calibration.py",
     "evaluation/episodes.py",
+    "evaluation/noise.py",
+    "evaluation/protocol.py",
     "evaluation/rollouts.py",
-    "evaluation/gumbel.py",
     "environments/wrappers.py",
 )
-
-
 LIBRARIES = {  # that decide what an environment does, by the extra that brings it
     "atari": ("ale-py", "opencv-python-headless"),
     "box2d": ("box2d",),
@@ -51,19 +52,19 @@ LIBRARIES = {  # that decide what an environment does, by the extra that brings 
     "mujoco": ("mujoco",),
     "navigation": ("PyFlyt", "pybullet", "numba"),
 }
-
-
 DEPLOYED = "litert"  # the backend of a cell on a board, where none is named
 
 
-CALIBRATION_IMAGES = 2_000  # the same for Atari: four episodes, or the beginnings of them
-
-
-CALIBRATION_STATES = 10_000  # visited by the fp32 policy itself, over several episodes
-
-
 def build_key(
-    sha256: str, environment: Environment, seeds: Sequence[int], *, scheme: str, board: str = "", backend: str = ""
+    sha256: str,
+    environment: Environment,
+    seeds: Sequence[int],
+    *,
+    scheme: Scheme,
+    board: str = "",
+    backend: str = "",
+    sampled: bool = False,
+    sigma: float = 0.0,
 ) -> dict[str, Any]:
     """All that decides what a policy under `scheme` returns on consecutive environment seeds."""
     named = {"backend": backend} if backend not in ("", DEPLOYED) else {}
@@ -71,7 +72,9 @@ def build_key(
         "policy": sha256,
         "environment": environment.id,
         "time_feature": environment.time_feature,
-        "scheme": scheme,
+        "scheme": scheme.name,
+        "sampled": sampled,
+        "sigma": sigma,
         "board": board,
         "seeds": [seeds[0], len(seeds)],
         "preprocessing": name_preprocessing(environment),
@@ -83,12 +86,7 @@ def build_key(
 
 def evaluation_epoch(board: str = "") -> str:
     """The hash of all code that decides a measurement, here or on a board."""
-    return code_epoch(*EVALUATION_CODE, *EVALUATION_LOOP, "experiments/cells.py", *(("backends",) if board else ()))
-
-
-def count_calibration(environment: Environment) -> int:
-    """How many states calibrate a policy here."""
-    return CALIBRATION_IMAGES if environment.atari else CALIBRATION_STATES
+    return hash_code(*EVALUATION_CODE, *EVALUATION_LOOP, *(("backends",) if board else ()))
 
 
 def name_preprocessing(environment: Environment) -> str:

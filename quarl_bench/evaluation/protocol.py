@@ -1,0 +1,31 @@
+"""On which environment seeds a policy is scored, chosen and calibrated, and on how many of them."""
+
+from dataclasses import dataclass
+
+from quarl_bench.environments.registry import Environment
+
+# Disjoint ranges: what selects or calibrates a policy never scores it.
+TEST_SEEDS = 10_000
+VALIDATION_SEEDS = 20_000
+CALIBRATION_SEEDS = 30_000
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How cells are evaluated: episodes per policy, and how many policies are trained where training is allowed.
+
+    Where it is not, a cell has all the policies that are there (training seeds 0, 1, ...), at least one.
+    """
+
+    policies: int
+    episodes: int
+    games: int | None = None  # episodes on Atari, where that is another number
+
+    def list_seeds(self, environment: Environment) -> range:
+        """The environment seeds that score a policy here."""
+        return list_test_seeds(self.games or self.episodes if environment.atari else self.episodes)
+
+
+def list_test_seeds(episodes: int) -> range:
+    """The first environment seeds of those that score policies; every scheme of a cell plays the same."""
+    return range(TEST_SEEDS, TEST_SEEDS + episodes)
