@@ -107,7 +107,7 @@ class Designs:
 
     def simulates(self, name):
         """Whether this profile has the time."""
-        return name in SMALL or self._settings.profile != "smoke"
+        return name in SMALL or self._settings.profile != "quick"
 
     def simulate(self, name, q):
         """A run of a selected policy in which no action differs from the golden model's."""
@@ -139,7 +139,7 @@ def name_file(kind, name, weights):
 @pytest.mark.parametrize("name", FOLDINGS)
 def test_actions_equal_the_golden_model_in_few_cycles(name, designs, quarl_settings, data_regression):
     net, weights = designs.find_net(name)
-    q = draw_inputs(split(net), 500 if quarl_settings.profile == "smoke" else 10_000)
+    q = draw_inputs(split(net), 500 if quarl_settings.profile == "quick" else 10_000)
     run = designs.simulate(name, q)
     assert run.latency[0] <= MOST_CYCLES.get(name, run.latency[0])
     row = {"source": "simulated", "weights": weights, "cycles": run.latency[0], "interval": run.interval}
@@ -227,7 +227,7 @@ def test_a_clock_on_another_part(designs, quarl_settings, data_regression):
 
 
 def prepare_synthesis(name, designs, settings):
-    if settings.profile == "smoke":
+    if settings.profile == "quick":
         pytest.skip("synthesis takes minutes; use --quarl-profile nightly")
     return designs.write(name)
 
@@ -294,7 +294,7 @@ def test_in_our_designs_eight_bits_do_not_fit_and_a_core_of_four_does(claim, des
 
 @pytest.mark.needs("verilator", "fpga")
 def test_a_simulated_board_answers_as_the_golden_model(designs, quarl_settings):
-    if quarl_settings.profile == "smoke":
+    if quarl_settings.profile == "quick":
         pytest.skip("compiling a board takes longer; use --quarl-profile nightly")
     with simulate_board(designs.write("hopper"), designs.cache) as port:
         drive(designs, port)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from quarl_bench.environments.classic_control import DYNAMICS
 from quarl_bench.environments.registry import Environment
 
 # Disjoint ranges: what selects or calibrates a policy never scores it.
@@ -20,10 +21,12 @@ class Protocol:
     policies: int
     episodes: int
     games: int | None = None  # episodes on Atari, where that is another number
+    cheap: int | None = None  # the same on classic control, whose dynamics are our own
 
     def list_seeds(self, environment: Environment) -> range:
         """The environment seeds that score a policy here."""
-        return list_test_seeds(self.games or self.episodes if environment.atari else self.episodes)
+        other = self.games if environment.atari else self.cheap if environment.id in DYNAMICS else None
+        return list_test_seeds(other or self.episodes)
 
 
 def list_test_seeds(episodes: int) -> range:

@@ -89,7 +89,7 @@ def board_verdict(
 
 
 def find_plan(profile: str) -> "TimingPlan":
-    """A profile's plan: 1,000 calls and 10 s per artefact, or a glance in `smoke`."""
+    """A profile's plan: 1,000 calls and 10 s per artefact, or a glance in `quick`."""
     from quarl_bench.boards.timing import TimingPlan
 
-    return TimingPlan(blocks=2, calls=100, seconds=0.25, warmup=0.1) if profile == "smoke" else TimingPlan()
+    return TimingPlan(blocks=2, calls=100, seconds=0.25, warmup=0.1) if profile == "quick" else TimingPlan()

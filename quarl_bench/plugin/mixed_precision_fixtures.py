@@ -79,9 +79,9 @@ def step_time_verdict(
 
 
 def find_plan(profile: str, device: str) -> "StepPlan":
-    """A profile's plan; in `smoke` a glance at smaller networks, end to end left out."""
+    """A profile's plan; in `quick` a glance at smaller networks, end to end left out."""
     from quarl_bench.training.sb3.step_times import DIVISORS, StepPlan
 
-    if profile == "smoke":
+    if profile == "quick":
         return StepPlan(blocks=2, seconds=0.02, calls=2, steps=0, divisor=32)
     return StepPlan(divisor=DIVISORS[device])

@@ -18,7 +18,9 @@ from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 
-GAMES = {"smoke": 4}  # episodes per policy on Atari, where they differ: one takes seconds
+EPISODES = 100  # per policy
+QUICK = {"episodes": 20, "games": 4}  # fewer of what takes seconds; on Atari one does
+COUNTS = ("episodes", "games", "cheap")  # settings
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 PATH_OPTIONS = (
@@ -30,7 +32,7 @@ PATH_OPTIONS = (
     "--quarl-html",
     "--quarl-compare",
 )
-CHANGE_NUMBERS = ("profile", "train", "episodes", "games", "policies", "strict")  # settings
+CHANGE_NUMBERS = ("profile", "train", "episodes", "games", "cheap", "policies", "strict")  # settings
 NAME_SIMILARITY = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 
@@ -41,7 +43,8 @@ class Settings:
     profile: str
     train: str
     episodes: int
-    games: int
+    games: int  # on Atari
+    cheap: int  # on classic control, and of one policy of a user's
     policies: int
     cache: Path
     baselines: Path | None
@@ -65,14 +68,14 @@ class Settings:
 def read_settings(config: pytest.Config) -> Settings:
     """The settings of this run; pytest.UsageError, in one line, for values that cannot work."""
     _refuse_misread_paths(config)
-    profile = _choose(config, "profile") or "nightly"
+    profile = _choose(config, "profile") or "quick"
     train = _choose(config, "train") or ("missing" if profile == "paper" else "never")
-    for name, value, known in (("profile", profile, tuple(PROFILES)), ("train", train, TRAIN)):
+    for name, value, known in (("profile", profile, PROFILES), ("train", train, TRAIN)):
         if value not in known:
             raise pytest.UsageError(f"quarl_{name} {value!r} is not one of {', '.join(known)}")
     episodes = _choose(config, "episodes")
     try:
-        count = PROFILES[profile] if episodes is None else read_episodes(str(episodes))
+        counts = dict.fromkeys(COUNTS, EPISODES if episodes is None else read_episodes(str(episodes)))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
     named = _choose_place(config, "baselines")
@@ -85,8 +88,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         profile=profile,
         train=train,
-        episodes=count,
-        games=GAMES.get(profile, count) if episodes is None else count,
+        **counts | (QUICK if profile == "quick" and episodes is None else {}),
         policies=POLICIES,
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.

@@ -53,7 +53,7 @@ def project(pytester, monkeypatch):
 
 
 def run(project, *arguments):
-    return run_inside(project, "--quarl-profile", "smoke", *arguments)
+    return run_inside(project, "--quarl-profile", "quick", *arguments)
 
 
 def test_without_a_board_file_hardware_is_skipped_or_required(project):
@@ -134,7 +134,7 @@ def test_a_board_gives_rows_regression_files_and_leaves_nothing(project):
     assert list((project.path / "board").iterdir()) == []
     assert "ppo-quadx1-int8-desk" in (project.path / "page.html").read_text()
 
-    file = project.path / "test_bench" / "ppo-quadx1-int8-desk.smoke.csv"
+    file = project.path / "test_bench" / "ppo-quadx1-int8-desk.quick.csv"
     good = pd.read_csv(file)
     write(good.assign(machine="another", p50_us=0.001), file)
     run(project, *options, "test_speed and quadx1")
@@ -217,4 +217,4 @@ def test_plans_of_the_profiles():
     assert find_plan("nightly") == TimingPlan()
     assert TimingPlan().blocks * TimingPlan().calls >= 1000
     assert TimingPlan().blocks * TimingPlan().seconds >= 10
-    assert find_plan("smoke").seconds < TimingPlan().seconds
+    assert find_plan("quick").seconds < TimingPlan().seconds

@@ -123,7 +123,7 @@ def test_it_may_be_named_twice(pytester):
 
 def test_options_are_one_group_with_defaults(pytester):
     result = pytester.runpytest_subprocess("--help")
-    result.stdout.fnmatch_lines(["quantized reinforcement learning:", "*--quarl-profile=*", "*Default: nightly*"])
+    result.stdout.fnmatch_lines(["quantized reinforcement learning:", "*--quarl-profile=*", "*Default: quick*"])
     result.stdout.fnmatch_lines(["*quarl_cache_dir (string):*"])
     assert "claim(id, ...)" in pytester.runpytest_subprocess("--markers").stdout.str()
 
@@ -339,7 +339,7 @@ def test_required_baselines_fail_instead_of_skipping(project):
         (("--quarl-zoo", "."), "*--quarl-zoo .: no agents in it; name one with <algo>/<Environment>_1/*.zip*"),
         (("--quarl-claims", "no_such:CLAIMS"), "*'no_such:CLAIMS': importing 'no_such' failed (ModuleNotFoundError*"),
         (("--quarl-claims", "bad.toml"), "*claims 'bad.toml': claims are Python values now*add_claim.md shows how*"),
-        (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of smoke, nightly, paper*"),
+        (("-o", "quarl_profile=hourly"), "*quarl_profile 'hourly' is not one of quick, nightly, paper*"),
         (("-o", "quarl_episodes=-3"), "*quarl_episodes: '-3' is not a whole number above 0*"),
     ],
 )
