@@ -15,7 +15,7 @@ from quarl_bench.distributed import engine
 from quarl_bench.distributed.engine import check_address
 from quarl_bench.errors import EngineError, StoreError
 from tests.support.engine import run_alone
-from tests.support.sizes import takes_minutes
+from tests.support.sizes import exhaustive
 
 RUN = """
 from quarl_bench.actorq.settings import choose_settings
@@ -42,7 +42,7 @@ print("left:", left)
 
 
 @pytest.mark.needs("actorq")
-@takes_minutes
+@exhaustive
 def test_a_killed_actor_is_counted_and_replaced(tmp_path):
     code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::ActorProcess.play", 0, 5_000)
     assert code == 0, err
@@ -57,7 +57,7 @@ def test_a_killed_actor_is_counted_and_replaced(tmp_path):
 
 
 @pytest.mark.needs("actorq")
-@takes_minutes
+@exhaustive
 def test_without_its_learner_a_run_ends_in_one_line(tmp_path):
     code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::LearnerProcess", 0, 10_000_000)
     assert code == 0, err

@@ -17,7 +17,7 @@ from quarl_bench.papers.lqcc.runs.own import Runs, average
 from quarl_bench.spec import Case
 from tests.support.engine import run_alone
 from tests.support.places import ROOT
-from tests.support.sizes import takes_minutes
+from tests.support.sizes import exhaustive
 
 BASELINES = ROOT / "baselines"
 SPEC = """
@@ -198,7 +198,7 @@ for done in grid.run_grid(tasks, plan, workers=2, note=lambda line: print(line, 
 
 
 @pytest.mark.needs("actorq")
-@takes_minutes
+@exhaustive
 def test_a_killed_worker_is_tried_again_and_counted(tmp_path):
     code, out, err = run_alone(WORKERS, tmp_path / "cache", tmp_path)
     assert code == 0, err

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
@@ -31,31 +32,64 @@ def project(tmp_path, monkeypatch):
     return make
 
 
-def quarl(folder, *arguments, code=(0,)):
-    command = [sys.executable, "-m", "quarl_bench.cli", *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode in code, done.stderr
-    return done
+# One process for the commands of a test: each is as it would be alone, and torch is imported once.
+COMMANDS = """
+import contextlib, io, json, sys
+from quarl_bench.cli import main
+done = []
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+    done.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(done))
+"""
 
 
-def quarl_json(folder, *arguments, **options):
-    return json.loads(quarl(folder, *arguments, "--json", **options).stdout)
+@dataclass(frozen=True)
+class Done:
+    """What a command left."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def result(self):
+        """Of --json."""
+        assert self.code in JUDGED, self.stderr
+        return json.loads(self.stdout)
+
+
+def quarl(folder, *commands):
+    """What `quarl ...` does in the folder, command by command."""
+    lines = json.dumps([[str(word) for word in command] for command in commands])
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, lines], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return [Done(*each) for each in json.loads(done.stdout.splitlines()[-1])]
 
 
 JUDGED = (0, 1, 3)  # exit codes of `quarl check`
 
 
 def test_an_algorithm_is_trained_with_quantizers_and_proven(project):
-    folder = project("algorithm")
-    trained = quarl_json(folder, "train", "twin", "pendulum", "--scheme", "qat4", "--output", "policy")
-    assert trained["policy"] == "twin-pendulum-qat4-seed0"
-    proven = quarl_json(folder, "prove", "policy", "--episodes", 1, "--backends", "integer,qat")
-    assert proven["equal"]
-    assert [row["reason"] for row in proven["rows"]] == ["", ""]
-    quarl(folder, "train", "twin", "pendulum", "--output", "fp32")
-    checked = quarl_json(folder, "check", "fp32", "--episodes", 2, code=JUDGED)
-    assert checked["environment"] == "Pendulum-v1"
-    unknown = quarl(folder, "train", "twinn", "pendulum", code=(2,))
+    trained, proven, _, checked, unknown = quarl(
+        project("algorithm"),
+        ("train", "twin", "pendulum", "--scheme", "qat4", "--output", "policy", "--json"),
+        ("prove", "policy", "--episodes", 1, "--backends", "integer,qat", "--json"),
+        ("train", "twin", "pendulum", "--output", "fp32"),
+        ("check", "fp32", "--episodes", 2, "--json"),
+        ("train", "twinn", "pendulum"),
+    )
+    assert trained.result["policy"] == "twin-pendulum-qat4-seed0"
+    assert proven.result["equal"]
+    assert [row["reason"] for row in proven.result["rows"]] == ["", ""]
+    assert checked.result["environment"] == "Pendulum-v1"
+    assert unknown.code == 2
     assert "unknown algorithm 'twinn'; did you mean 'twin'?" in unknown.stderr
 
 
@@ -71,33 +105,37 @@ def test_a_live_model_of_it_is_known_by_its_name(project):
 
 
 def test_a_backend_is_checked_proven_and_played(project):
-    folder = project("backend")
     policy = ("controller:make", "--environment", "CartPole-v1")
-    checked = quarl_json(folder, "check", *policy, "--episodes", 2, code=JUDGED)
-    costs = {(cost["backend"], cost["scheme"]): cost for cost in checked["costs"]}
+    checked, proven, played, refused = quarl(
+        project("backend"),
+        ("check", *policy, "--episodes", 2, "--json"),
+        ("prove", *policy, "--episodes", 1, "--backends", "plain", "--json"),
+        ("evaluate", *policy, "--scheme", "int8", "--backend", "json", "--episodes", 2, "--json"),
+        ("deploy", *policy, "--scheme", "w8", "--backend", "plain", "--output", "x"),
+    )
+    costs = {(cost["backend"], cost["scheme"]): cost for cost in checked.result["costs"]}
     assert costs["plain", "int8"]["bytes"] > 0
     assert costs["plain", "fp32"]["reason"] == "plain: perceptrons in integers only; use an int<bits> scheme"
-    proven = quarl_json(folder, "prove", *policy, "--episodes", 1, "--backends", "plain")
-    assert [row["executor"] for row in proven["rows"]] == ["integer", "plain"]
-    assert proven["equal"]
-    played = quarl_json(folder, "evaluate", *policy, "--scheme", "int8", "--backend", "json", "--episodes", 2)
-    assert played["backend"]["name"] == "plain"
-    refused = quarl(folder, "deploy", *policy, "--scheme", "w8", "--backend", "plain", "--output", "x", code=(2,))
+    assert [row["executor"] for row in proven.result["rows"]] == ["integer", "plain"]
+    assert proven.result["equal"]
+    assert played.result["backend"]["name"] == "plain"
+    assert refused.code == 2
     assert refused.stderr.startswith("quarl deploy: plain: perceptrons in integers only")
 
 
 @pytest.mark.needs("litert")
 def test_a_transport_reaches_a_board(project):
-    state = quarl_json(project("board"), "board", "quiet", "--boards", "quiet.toml")
-    assert (state["board"], state["source"]) == ("quiet", "measured")
+    (state,) = quarl(project("board"), ("board", "quiet", "--boards", "quiet.toml", "--json"))
+    assert (state.result["board"], state.result["source"]) == ("quiet", "measured")
 
 
 def test_a_source_is_checked(project):
     folder = project("source")
-    checked = quarl_json(folder, "check", "balance.gains", "--episodes", 2, code=JUDGED)
-    assert (checked["environment"], checked["return"]) == ("CartPole-v1", 500.0)
     (folder / "bad.gains").write_text("a b")
-    assert quarl(folder, "check", "bad.gains", code=(2,)).stderr.count("\n") == 1
+    checked, bad = quarl(folder, ("check", "balance.gains", "--episodes", 2, "--json"), ("check", "bad.gains"))
+    assert (checked.result["environment"], checked.result["return"]) == ("CartPole-v1", 500.0)
+    assert bad.code == 2
+    assert bad.stderr.count("\n") == 1
 
 
 def test_a_paper_brings_cases(project):
@@ -117,23 +155,26 @@ def test_what_does_not_load_is_one_line_in_every_command(project, tmp_path):
     folder = project("source")
     groups = ("algorithms", "backends", "transports", "sources", "papers")
     install(tmp_path, "glue", {f"quarl_bench.{group}": {"glue": "no_such_module:X"} for group in groups})
-    played = quarl(folder, "evaluate", "balance.gains", "--episodes", 2)
+    (played,) = quarl(folder, ("evaluate", "balance.gains", "--episodes", 2))
     assert "return 500" in played.stdout
     line = "note: source 'glue' of glue 1.0 does not load (ModuleNotFoundError: No module named 'no_such_module'); "
     assert played.stderr.splitlines() == [line + "mend or uninstall it"]
-    priced = quarl(folder, "check", "balance.gains", "--episodes", 2, code=JUDGED)
+    (priced,) = quarl(folder, ("check", "balance.gains", "--episodes", 2))
     assert [line.split(" of ")[0] for line in priced.stderr.splitlines() if line.startswith("note")] == [
         "note: source 'glue'",
         "note: backend 'glue'",
     ]
-    named = quarl(folder, "deploy", "balance.gains", "--backend", "glue", "--output", "x", code=(2,))
+    (named,) = quarl(folder, ("deploy", "balance.gains", "--backend", "glue", "--output", "x"))
+    assert named.code == 2
     assert "quarl deploy: backend 'glue' of glue 1.0 does not load" in named.stderr
 
 
 def test_two_distributions_with_one_name_are_named(project, tmp_path):
     folder = project("backend")
     install(tmp_path, "other", {"quarl_bench.backends": {"plain": "plain:PLAIN"}})
-    done = quarl(folder, "deploy", "controller:make", "--environment", "cartpole", "--output", "x", code=(2,))
+    policy = ("controller:make", "--environment", "cartpole")
+    (done,) = quarl(folder, ("deploy", *policy, "--output", "x"))
+    assert done.code == 2
     assert done.stderr.count("\n") == 1
     assert "backend 'plain' is given twice, by " in done.stderr
     assert "other 1.0" in done.stderr

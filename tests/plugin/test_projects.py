@@ -19,6 +19,7 @@ from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.testing import Undecided, assert_quantizable
 from tests.support.inner import run_apart, run_inside
 from tests.support.places import POLICIES, ROOT
+from tests.support.sizes import exhaustive
 
 EXAMPLE = ROOT / "docs" / "example_project"
 BAD = """
@@ -113,6 +114,7 @@ def test_a_gate_that_was_opened_says_what_is_undecided(undecided, how):
     assert run_inside(undecided, "--quarl-strict").parseoutcomes() == {"failed": 2}
 
 
+@exhaustive
 def test_undecided_rows_of_workers_are_named_too(undecided):
     undecided.makeini("[pytest]\npythonpath = .\nquarl_strict = false\n")
     result = run_apart(undecided, "-n", "2")

@@ -28,6 +28,7 @@ from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.places import POLICIES
+from tests.support.sizes import choose
 from tests.support.strategies import convolutions, inputs_of, perceptrons
 
 CARTPOLE = find_environment("cartpole")
@@ -55,8 +56,9 @@ def list_present() -> list[str]:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ppo-cartpole-qat8-seed0", "ppo-cartpole-qat2-seed0"])
-def test_all_hashes_are_equal(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("bits", choose([2], [8, 2]))
+def test_all_hashes_are_equal(bits: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"ppo-cartpole-qat{bits}-seed0"
     if not (POLICIES / name).is_dir():
         pytest.skip(f"no baseline {name} in {POLICIES}")
     pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install 'quarl_bench[litert]'")

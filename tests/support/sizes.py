@@ -21,6 +21,15 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a part that was interrupted says so | with two workers, without results with none | both with both |
 | killed trainings and benches | one kill each | two |
 | Ray loses a process | not run | three runs |
+| the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
+| Yosys sizes a design | a small net | tables and a clock too |
+| designs are simulated | five foldings | seven |
+| one policy has one hash in every backend | at 2 bits | at 8 too |
+| a recipe trains | of PyBullet and of MuJoCo one | all four |
+| games in training are those of the wrappers | of Breakout | of Pong too |
+| a saved model in bf16 goes on | of one algorithm | of three |
+| a run of many seeds survives kill -9 | its checkpoints are loaded | a process is killed |
+| agents of the zoo play as published | two | all |
 
 A cell is an algorithm in an environment, trained in one way; widths of quantization-aware training are one cell.
 """
@@ -36,9 +45,7 @@ EXHAUSTIVE = bool(os.environ.get("QUARL_EXHAUSTIVE"))
 Size = TypeVar("Size")
 SHARE = 4  # of the examples that hypothesis draws
 
-takes_minutes = pytest.mark.skipif(
-    not EXHAUSTIVE, reason="a whole Ray starts and loses a process; set QUARL_EXHAUSTIVE"
-)
+exhaustive = pytest.mark.skipif(not EXHAUSTIVE, reason="takes long; set QUARL_EXHAUSTIVE")
 
 
 def choose(default: Size, exhaustive: Size) -> Size:

@@ -19,6 +19,7 @@ from quarl_bench.training.sb3 import checkpoints
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.models import NOISE, load_class
 from quarl_bench.training.schemes import train_policy
+from tests.support.sizes import exhaustive
 
 KNOWN = [(algo, environment) for algo in ALGORITHMS for environment in _read_recipes(algo)]
 RECIPE = Recipe("ppo", "cartpole", "a page", 1000, 8, {"gamma": 0.9, "n_steps": 32})
@@ -135,14 +136,17 @@ def test_bullet_agents_see_the_remaining_time(algo: str, robot: str) -> None:
     assert find_recipe(algo, f"{robot}bullet").time_feature
 
 
+OFF_POLICY = {"learning_starts": 450, "buffer_size": 500}
+
+
 # As the recipe says, except that learning begins early and ends soon.
 @pytest.mark.parametrize(
     "algo, slug, extra, changes",
     [
         ("a2c", "hopperbullet", "bullet", {}),
-        ("ppo", "antbullet", "bullet", {"n_steps": 64, "n_epochs": 1}),
-        ("ddpg", "walker2dbullet", "bullet", {"learning_starts": 450, "buffer_size": 500}),
-        ("sac", "hopperv4", "mujoco", {"learning_starts": 450, "buffer_size": 500}),
+        pytest.param("ppo", "antbullet", "bullet", {"n_steps": 64, "n_epochs": 1}, marks=exhaustive),
+        pytest.param("ddpg", "walker2dbullet", "bullet", OFF_POLICY, marks=exhaustive),
+        ("sac", "hopperv4", "mujoco", OFF_POLICY),
     ],
 )
 def test_a_recipe_trains(

@@ -35,6 +35,7 @@ from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.designs import quantize_tanh_outputs, write_reports
 from tests.support.places import POLICIES
+from tests.support.sizes import choose, exhaustive
 from tests.support.strategies import inputs_of, make_net
 
 verilator = pytest.mark.needs("verilator")
@@ -85,7 +86,7 @@ FOLDINGS = {
 
 
 @verilator
-@pytest.mark.parametrize("name", FOLDINGS)
+@pytest.mark.parametrize("name", choose(list(FOLDINGS)[:5], list(FOLDINGS)))
 def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) -> None:
     net, lanes, options = FOLDINGS[name]
     design = make_design(net, lanes, tmp_path / "design", **options)
@@ -298,6 +299,7 @@ def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None
         synthesize(design, cache)
 
 
+@exhaustive
 @pytest.mark.needs("fpga")
 def test_a_table_is_sized_apart(cache: Path, tmp_path: Path) -> None:
     policy = draw_policy(STREAMED)

@@ -30,7 +30,7 @@ from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.run import TrainingOptions
-from tests.support.sizes import choose
+from tests.support.sizes import choose, exhaustive
 
 UPDATES, TOLERANCE = choose(60, 200), 1e-6  # of parameters, which are of order one
 OBSERVATION, ACTION, ROWS = 11, 3, 400
@@ -341,6 +341,7 @@ def test_checkpoints_come_by_the_clock_too(tmp_path, few_episodes, monkeypatch):
         seen.clear()
 
 
+@exhaustive
 def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
     checkpoint = tmp_path / "policies" / "sac-pendulum-i8c3o8-lqcc-seeds0-1.checkpoint" / train.STATE
     process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})

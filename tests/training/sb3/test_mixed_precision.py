@@ -17,6 +17,7 @@ from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3.mixed_precision import MixedNatureCNN, MixedQNetwork
 from quarl_bench.training.sb3.models import make_model
 from tests.support.mixed_precision import SETTINGS, make_images
+from tests.support.sizes import choose
 
 EPS = 2.0**-7  # of bfloat16: the distance from 1 to the next number
 everywhere = pytest.mark.parametrize("algo", SETTINGS)
@@ -126,7 +127,7 @@ def test_the_extracted_policy_acts_as_the_fp32_model(algo: str) -> None:
     assert agreed > 0.9  # the same policy, but for close calls
 
 
-@everywhere
+@pytest.mark.parametrize("algo", choose(["ppo"], list(SETTINGS)))
 def test_a_saved_model_goes_on(algo: str) -> None:
     model = make(algo, "bf16")
     model.learn(32)

@@ -23,6 +23,7 @@ from quarl_bench.environments.atari import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.training.sb3 import vector
 from quarl_bench.training.sb3.vector import make_vector
+from tests.support.sizes import exhaustive
 
 SEED, NOOPS = 5, 11
 pytestmark = [
@@ -50,7 +51,7 @@ def step(environments: VecEnv, actions: NDArray[np.int64]) -> tuple[Any, ...]:
 
 
 # Long enough for a game of Pong, of one life, and several of Breakout, of five, in both environments.
-@pytest.mark.parametrize("slug, steps, lives", [("breakout", 700, 5), ("pong", 1200, 1)])
+@pytest.mark.parametrize("slug, steps, lives", [("breakout", 700, 5), pytest.param("pong", 1200, 1, marks=exhaustive)])
 def test_training_sees_what_the_wrappers_show(
     slug: str, steps: int, lives: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
