@@ -156,7 +156,7 @@ class SteppedEpisodes:
         for index, one in zip(active, found, strict=True):
             if np.shape(one) != space.shape:
                 raise self._refuse(index, f"an observation has the shape {np.shape(one)}, not {space.shape}", remedy)
-        observations = np.stack(found)
+        observations: NDArray[Any] = np.stack(found)
         wanted, kind = space.dtype, observations.dtype
         if kind.kind not in "fiu" or (wanted == np.uint8 and kind != wanted):
             raise self._refuse(active[0], f"an observation has the dtype {kind}, not {wanted}", remedy)
