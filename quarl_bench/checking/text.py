@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.checking.recommendation import find_fewest, recommend
 from quarl_bench.evaluation.sensitivity import describe_sensitivity
 from quarl_bench.judging.statistics import ERROR
+from quarl_bench.views.rows import SCHEMA_VERSION
 from quarl_bench.views.text import describe_returns, format_table
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def describe_answer(found: "Answer") -> dict[str, Any]:
     fewest = find_fewest(found.lines)
     return {
         "kind": "check",
+        "schema_version": SCHEMA_VERSION,
         "policy": found.name,
         "policy_sha256": found.stored.sha256,
         "environment": found.environment.id,
