@@ -63,6 +63,9 @@ def write_api() -> str:
     lines = [API_HEAD]
     for name, value in functions.items():
         lines += ["", f"## {name}", "", "```python", _write_signature(name, value), "```", "", *_read_docstring(value)]
+    watch = quarl_bench.QuantizationCallback
+    signature = _write_signature(watch.__name__, watch)
+    lines += ["", f"## {watch.__name__}", "", "```python", signature, "```", "", *_read_docstring(watch)]
     for name, value in (classes | returned).items():
         lines += ["", f"## {name}", "", *_read_docstring(value), *_list_members(value)]
     return "\n".join([*lines, ""])
@@ -76,8 +79,9 @@ def _write_signature(name: str, function: Any) -> str:
             texts.append("*")
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
         texts.append(f"{parameter.name}: {_name_type(parameter.annotation)}{default}")
-    end = _name_type(signature.return_annotation)
-    return "\n".join([f"quarl_bench.{name}(", *(f"    {text}," for text in texts), f") -> {end}"])
+    returned = signature.return_annotation
+    end = "" if returned is signature.empty else f" -> {_name_type(returned)}"
+    return "\n".join([f"quarl_bench.{name}(", *(f"    {text}," for text in texts), f"){end}"])
 
 
 def _name_type(annotation: Any) -> str:

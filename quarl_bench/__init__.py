@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.version import __version__
 
 if TYPE_CHECKING:
+    from quarl_bench.checking.callback import QuantizationCallback as QuantizationCallback
     from quarl_bench.errors import QuarlError
     from quarl_bench.interface import check, evaluate, load_policy, quantize, repair
     from quarl_bench.policies.policy import Policy
@@ -36,6 +37,7 @@ __all__ = [
 
 _HOMES = {  # the module that has each name
     "Policy": "policies.policy",
+    "QuantizationCallback": "checking.callback",  # not in __all__: it is there with stable-baselines3 alone
     "QuarlError": "errors",
     "Scheme": "quantization.scheme",
     "Verdict": "spec",

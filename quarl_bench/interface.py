@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from quarl_bench.checking.answer import EPISODES, MARGIN, Answer, build_answer, play_schemes, select_schemes
-from quarl_bench.checking.recommendation import FP32, INT8
+from quarl_bench.checking.recommendation import INT8
 from quarl_bench.checking.subject import name_policy, name_source, open_subject
+from quarl_bench.checking.worth import FP32
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.evaluation.rollouts import measure

@@ -29,6 +29,7 @@ def assert_quantizable(
     episodes: int = EPISODES,
     strict: bool | None = None,
     store: "Store | None" = None,
+    name: str | None = None,
     **named: Any,
 ) -> "Verdict":
     """Assert that a policy under a scheme keeps more than 1 - `margin` of its fp32 return.
@@ -48,6 +49,7 @@ def assert_quantizable(
         strict: Whether an undecided verdict fails. The default is what `quarl_strict` of pytest's ini file says, else
             True; `--quarl-strict` on the command line always fails. With False it is returned.
         store: Keeps what was measured. The default is the user's cache.
+        name: What ids and sentences call the policy. The default is its file's name, or the class of a live one.
         named: `env_kwargs`, `algo`, `normalization`, `arch`, as `load_policy` takes them.
 
     Returns:
@@ -65,17 +67,17 @@ def assert_quantizable(
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
     from quarl_bench.quantization.scheme import read_scheme
-    from quarl_bench.report.check_rows import build_check_row, name_check
+    from quarl_bench.report.check_rows import build_check_row
     from quarl_bench.spec import Outcome
 
-    subject, name = _open(policy, env, store, named), name_policy(policy)
+    subject, name = _open(policy, env, store, named), name or name_policy(policy)
     (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)
     random = play_randomly(subject.stored.policy, subject.environment, line.reference.environment_seeds)
     if doubt := find_doubt(line.reference, random):
         line = replace(line, verdict=replace(line.verdict, caveats=(*line.verdict.caveats, doubt)))
     row = build_check_row(name, subject, line, margin)
     RECORD.get(_ignore)(row)
-    message = f"{name_check(name, subject, line)}: {row.sentence}: {describe(line.verdict)}"
+    message = f"{row.id}: {row.sentence}: {describe(line.verdict)}"
     message += f"; {doubt}" if doubt else ""
     if line.verdict.outcome is Outcome.REFUTED:
         raise ClaimRefuted(message)

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
+from quarl_bench.backends.c.microcontroller import PROGRAMS as ON_MICROCONTROLLER
 from quarl_bench.backends.fpga.tools.simulation import VERILATOR
 from quarl_bench.boards.emulated import PROGRAMS as ON_ARM
 from quarl_bench.errors import BoardError, DeploymentError
-from quarl_bench.prove.served import PROGRAMS as ON_MICROCONTROLLER
 from quarl_bench.system.programs import Program
 from tests.support.places import ROOT
 

@@ -115,6 +115,7 @@ def test_the_page_of_policies_is_current(generator):
     assert generator.POLICIES.read_text() == page, "run python docs/generate.py"
 
 
+@pytest.mark.needs("sb3")
 def test_the_page_of_the_interface_is_current(generator):
     assert generator.API.read_text() == generator.write_api(), "run python docs/generate.py"
 
@@ -147,8 +148,16 @@ def test_the_floors_on_the_page_are_those_that_are_enforced(generator):
 
 
 def test_the_example_on_the_page_is_that_of_the_project():
-    block = re.search(r"```python\n(.*?)```", (DOCS / "check.md").read_text(), re.DOTALL)[1]
-    assert block in (DOCS / "example_project" / "test_release.py").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "check.md").read_text(), re.DOTALL)
+    for block, name in zip(blocks, ("test_release.py", "train.py"), strict=True):
+        assert block in (DOCS / "example_project" / name).read_text()
+
+
+@pytest.mark.needs("sb3")
+def test_the_training_of_the_project_runs():
+    command = [sys.executable, "train.py"]
+    done = subprocess.run(command, cwd=DOCS / "example_project", capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"(\d+ steps: int8 keeps \d+%, int4 \d+%\n){2}", done.stdout)
 
 
 def test_options_on_the_pages_exist(pytester):

@@ -57,6 +57,14 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
+class MachineCode:
+    """What an artefact's source comes to on this machine, in a kernel; DeploymentError where nothing compiles it."""
+
+    count_bytes: Callable[[Path, str], int]  # code and constants of the policy alone
+    time_call: Callable[[Path, str, int], float]  # nanoseconds of one inference, the mean of so many calls
+
+
+@dataclass(frozen=True)
 class Backend:
     """One way to deploy, declared whole: every command that deploys, plays, times or proves reads it here.
 
@@ -78,7 +86,7 @@ class Backend:
     scheme: str = "int8"  # of an export that names none
     refuse: Callable[[IntegerPolicy | PolicyNet], None] = lambda _: None  # formats that it has no form for
     timed: bool = True  # False where a call's time means nothing: files that only hold the numbers
-    count_code: Callable[[Path, str], int] | None = None  # bytes of an artefact's code in a kernel, if it is code
+    code: MachineCode | None = None  # of artefacts that are compiled; None of files that a runtime reads
     distributions: tuple[str, ...] = ()  # whose versions decide what it computes
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
     compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy

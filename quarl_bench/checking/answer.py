@@ -10,9 +10,11 @@ from typing import Any
 
 from quarl_bench.checking.costs import ArtefactCost, benchmark_artefacts
 from quarl_bench.checking.random_play import find_doubt, play_randomly
-from quarl_bench.checking.recommendation import FP32, INT8, WEIGHTS, choose_schemes, recommend
+from quarl_bench.checking.recommendation import INT8, WEIGHTS, choose_schemes, recommend
 from quarl_bench.checking.subject import Subject
+from quarl_bench.checking.targets import TargetCost, estimate_targets
 from quarl_bench.checking.text import LAYER_BITS, describe_answer, list_lines, name_share, write_html
+from quarl_bench.checking.worth import FP32
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_test_seeds
@@ -83,6 +85,7 @@ class Answer:
     margin: float
     floor: float | None = None
     refused: Mapping[str, str] = field(default_factory=dict)  # schemes that this policy has no form in, and why
+    targets: tuple[TargetCost, ...] = ()  # beside this machine
 
     @property
     def share(self) -> str:
@@ -182,7 +185,7 @@ def build_answer(
     floor: float | None = None,
 ) -> Answer:
     """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now."""
-    chosen = choose_schemes(lines, selection.asked)
+    priced = [*dict.fromkeys((FP32, *choose_schemes(lines, selection.asked)))]
     return Answer(
         name=name,
         asked=selection.asked,
@@ -192,8 +195,9 @@ def build_answer(
         random=play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds),
         lines=tuple(lines),
         layers=measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES]),
-        costs=tuple(benchmark_artefacts(subject, [*dict.fromkeys((FP32, *chosen))])),
+        costs=tuple(benchmark_artefacts(subject, priced)),
         margin=margin,
         floor=floor,
         refused=selection.refused,
+        targets=tuple(estimate_targets(subject, priced)),
     )

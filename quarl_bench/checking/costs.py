@@ -1,4 +1,4 @@
-"""What an artefact costs on this machine: its bytes, and the microseconds of one call from Python."""
+"""What an artefact costs on this machine: its bytes, and the time of one call from Python and of its own code."""
 
 import statistics
 import tempfile
@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quarl_bench.backends.deployed import DeployedPolicy, time_calls
-from quarl_bench.backends.registry import list_timed
+from quarl_bench.backends.registry import find_backend, list_timed
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import DeploymentError, MissingExtra
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 
 CALLS = 500
+SECONDS = 0.1  # of calls, roughly, where a policy's own code is timed
+FILE, CODE = "file", "machine code"  # what the bytes are of
 
 
 @dataclass(frozen=True)
 class ArtefactCost:
-    """One artefact: bytes of its model, and microseconds of one call from Python, or why there is none."""
+    """One artefact: its bytes and microseconds of one call from Python, or why there is none.
+
+    `counted` says what the bytes are of: the model's file, or, of source, `.text + .rodata + .data` as compiled here.
+    `own` is the mean time of an inference in such code alone, without Python.
+    """
 
     backend: str
     scheme: str
@@ -24,6 +31,13 @@ class ArtefactCost:
     median: float = 0.0  # microseconds
     p90: float = 0.0
     reason: str = ""
+    counted: str = FILE
+    own: float | None = None  # nanoseconds
+
+    @property
+    def microseconds(self) -> float:
+        """What decides which of two artefacts of one backend is slower: the code's own time where it is known."""
+        return self.median if self.own is None else self.own / 1e3
 
 
 def benchmark_artefacts(
@@ -33,11 +47,11 @@ def benchmark_artefacts(
     for backend in list_backends() if backends is None else backends:
         for scheme in schemes:
             try:
-                with tempfile.TemporaryDirectory() as folder:
-                    deployed = subject.export(scheme, backend, Path(folder) / "artefact")
-                    yield _benchmark(deployed, backend, scheme, subject)
+                with tempfile.TemporaryDirectory() as scratch:
+                    folder = Path(scratch) / "artefact"
+                    yield _benchmark(subject.export(scheme, backend, folder), folder, scheme, subject)
             except (DeploymentError, MissingExtra) as error:
-                yield ArtefactCost(backend, scheme, reason=str(error))
+                yield ArtefactCost(backend, scheme, reason=f"{error}{_size_source(subject, scheme, backend)}")
 
 
 def list_backends() -> list[str]:
@@ -45,9 +59,27 @@ def list_backends() -> list[str]:
     return [backend.name for backend in list_timed()]
 
 
-def _benchmark(deployed: DeployedPolicy, backend: str, scheme: str, subject: Subject) -> ArtefactCost:
-    one = subject.calibration[:1]
-    size = sum(len(content) for content in deployed.artefact.files.values())
+def _benchmark(deployed: DeployedPolicy, folder: Path, scheme: str, subject: Subject) -> ArtefactCost:
+    one, backend = subject.calibration[:1], deployed.artefact.backend
     time_calls(deployed, one, CALLS // 10)
     times = time_calls(deployed, one, CALLS)
-    return ArtefactCost(backend, scheme, size, statistics.median(times), statistics.quantiles(times, n=10)[-1])
+    median, p90 = statistics.median(times), statistics.quantiles(times, n=10)[-1]
+    code, kernel = find_backend(backend).code, deployed.net.runner.kernel
+    if code is None:
+        size = sum(len(content) for content in deployed.artefact.files.values())
+        return ArtefactCost(backend, scheme, size, median, p90)
+    calls = max(10, min(10_000, round(SECONDS / median * 1e6)))
+    size, own = code.count_bytes(folder, kernel), code.time_call(folder, kernel, calls)
+    return ArtefactCost(backend, scheme, size, median, p90, counted=CODE, own=own)
+
+
+def _size_source(subject: Subject, scheme: str, backend: str) -> str:
+    """Of a policy that has source but no compiler here: how large that is, called by its name."""
+    found, policy = find_backend(backend), subject.quantize(scheme)
+    if found.code is None or not isinstance(policy, IntegerPolicy | PolicyNet):
+        return ""
+    try:
+        size = sum(map(len, found.make_files(policy).values()))
+    except DeploymentError:  # no form, as was said
+        return ""
+    return f"; its source, which is no measure of the code, has {size:,} bytes"

@@ -1,16 +1,16 @@
 """What to ship: the scheme of fewest bits that is known to do, and what it saves."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from quarl_bench.checking.worth import FP32, LITTLE, find_least, list_worth
 from quarl_bench.spec import Outcome
 
 if TYPE_CHECKING:
     from quarl_bench.checking.answer import Answer, SchemeResult
-    from quarl_bench.checking.costs import ArtefactCost
     from quarl_bench.quantization.scheme import Scheme
 
-FP32, INT8, WEIGHTS, PER_CHANNEL = "fp32", "int8", "w8", "int8pc"
+INT8, WEIGHTS, PER_CHANNEL = "int8", "w8", "int8pc"
 DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
 
 
@@ -60,32 +60,28 @@ def recommend(check: "Answer") -> str:
 def _recommend_integers(check: "Answer", kept: "SchemeResult") -> str:
     """The smallest of the integer schemes that do, beside fp32: runtimes store fewer bits than eight in bytes."""
     known = {line.scheme.name: line.scheme for line in check.lines if _holds(line, check.lines) and line.scheme.integer}
-    least, own, full = (_find_least(check.costs, names) for names in (known, {kept.scheme.name}, {FP32}))
+    least, own, full = (find_least(check.costs, names) for names in (known, {kept.scheme.name}, {FP32}))
     smaller = least is not None and own is not None and least.bytes < own.bytes
     scheme, cost = (known[least.scheme], least) if least and smaller else (kept.scheme, own)
     size = f", in {cost.bytes:,} bytes as {cost.backend}" if cost else ""
     found = f"Ship {scheme.name}: weights and activations in {scheme.widest} bits keep {check.share}{size}."
     if smaller and own:
-        found += f" {kept.scheme.name} does too, but takes {own.bytes:,} here: its bits are worth it on hardware alone."
+        found += f" {kept.scheme.name} does too, but takes {own.bytes:,} here: in fewer bits only circuits compute."
     if cost and full and full.bytes <= cost.bytes:
         found += f" fp32 takes no more, {full.bytes:,} as {full.backend}: integers are for where floats are slow."
-    return found
+    return " ".join((found, *list_worth(check.costs, check.targets, scheme.name)))
 
 
 def _recommend_floats(check: "Answer", kept: "SchemeResult") -> str:
     """What weights that are rounded and stored as floats do not save."""
-    own, full = (_find_least(check.costs, {name}) for name in (kept.scheme.name, FP32))
-    if own is None or full is None or own.bytes < full.bytes:
+    own, full = (find_least(check.costs, {name}) for name in (kept.scheme.name, FP32))
+    if own is None or full is None or own.bytes < (1 - LITTLE) * full.bytes:
         return ""
+    saved = f"{1 - own.bytes / full.bytes:.1%} of the bytes" if own.bytes < full.bytes else "nothing"
     return (
-        f" Stored here it saves nothing ({own.bytes:,} bytes, fp32 {full.bytes:,}): `quarl deploy --scheme {DYNAMIC} "
-        "--backend litert-dynamic` keeps weights in bytes."
+        f" Stored here it saves {saved} ({own.bytes:,} bytes, fp32 {full.bytes:,}), because it is stored as floats: "
+        f"`quarl deploy --scheme {DYNAMIC} --backend litert-dynamic` keeps weights in bytes."
     )
-
-
-def _find_least(costs: "Sequence[ArtefactCost]", schemes: Collection[str]) -> "ArtefactCost | None":
-    """The fewest bytes of these schemes' artefacts."""
-    return min((c for c in costs if c.scheme in schemes and c.bytes), key=lambda cost: cost.bytes, default=None)
 
 
 def _list_remarks(check: "Answer", kept: "SchemeResult | None") -> Iterator[str]:

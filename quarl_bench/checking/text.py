@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.checking.recommendation import find_fewest, recommend
 from quarl_bench.evaluation.sensitivity import describe_sensitivity
 from quarl_bench.judging.statistics import ERROR
+from quarl_bench.views.rows import SCHEMA_VERSION
 from quarl_bench.views.text import describe_returns, format_table
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from quarl_bench.checking.costs import ArtefactCost
 
 COLUMNS = ("scheme", "return", "against fp32", "keeps", "interval", "same action", "verdict")
-COSTS = ("artefact", "bytes", "us (p50)", "us (p90)")
+COSTS = ("artefact", "bytes", "us (p50)", "us (p90)", "its code alone")
+TARGETS = ("target", "scheme", "takes", "of", "source")
 CONFIDENCE = 1 - ERROR  # that a definite verdict is right, for either side
 LAYER_BITS = 4  # at which layers are compared
 
@@ -29,6 +31,7 @@ def describe_answer(found: "Answer") -> dict[str, Any]:
     fewest = find_fewest(found.lines)
     return {
         "kind": "check",
+        "schema_version": SCHEMA_VERSION,
         "policy": found.name,
         "policy_sha256": found.stored.sha256,
         "environment": found.environment.id,
@@ -49,6 +52,7 @@ def describe_answer(found: "Answer") -> dict[str, Any]:
         "layer_bits": LAYER_BITS,
         "layers": [asdict(layer) for layer in found.layers],
         "costs": [asdict(cost) for cost in found.costs],
+        "targets": [asdict(cost) for cost in found.targets],
         "recommendation": recommend(found),
     }
 
@@ -58,6 +62,7 @@ def list_lines(found: "Answer") -> list[str]:
     needs = [f"  {line.scheme.name}: {line.verdict.needed}" for line in found.lines if line.verdict.needed]
     missing = [f"  {reason}" for reason in found.refused.values()]
     missing += [f"  {cost.backend} {cost.scheme}: {cost.reason}" for cost in found.costs if cost.reason]
+    missing += dict.fromkeys(f"  {cost.reason}" for cost in found.targets if cost.reason)
     fewest = find_fewest(found.lines)
     best = "none" if fewest is None else fewest.scheme.name
     tried, random = len(found.random.environment_seeds), describe_returns(found.random.returns[0])
@@ -71,9 +76,10 @@ def list_lines(found: "Answer") -> list[str]:
         *(["what would decide:", *needs] if needs else []),
         "which layers are touchy:",
         *(f"  {describe_sensitivity(layer, LAYER_BITS)}" for layer in found.layers),
-        "what it costs: bytes (of c: of its source), and one call from Python, quantization of its input included;",
-        "of small nets that is Python's own time (`make test` of an exported c artefact times the code alone):",
+        "what it costs here: bytes of the model's file (of c: of its machine code and constants, compiled), and one",
+        "call from Python, quantization of its input included; of small nets that is Python's own time:",
         *format_table([COSTS, *(_format_cost(cost) for cost in found.costs if not cost.reason)]),
+        *_list_targets(found),
         *(["not there:", *missing] if missing else []),
         recommend(found),
     ]
@@ -120,5 +126,15 @@ def format_line(line: "SchemeResult") -> tuple[str, ...]:
     return line.scheme.name, returns, apart, keeps, interval, f"{line.agreement:.2%}", str(verdict.outcome)
 
 
+def _list_targets(found: "Answer") -> list[str]:
+    rows = [
+        (cost.target, cost.scheme, f"{cost.value:,.0f}", cost.unit, cost.source)
+        for cost in found.targets
+        if not cost.reason
+    ]
+    return ["what it costs elsewhere:", *format_table([TARGETS, *rows])] if rows else []
+
+
 def _format_cost(cost: "ArtefactCost") -> tuple[str, ...]:
-    return f"{cost.backend} {cost.scheme}", f"{cost.bytes:,}", f"{cost.median:.1f}", f"{cost.p90:.1f}"
+    own = "" if cost.own is None else f"{cost.own:,.0f} ns"
+    return f"{cost.backend} {cost.scheme}", f"{cost.bytes:,}", f"{cost.median:.1f}", f"{cost.p90:.1f}", own

@@ -31,6 +31,7 @@ from quarl_bench.cli.commands import (
     weights,
 )
 from quarl_bench.cli.commands.results import compare, report
+from quarl_bench.cli.completion import complete
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import QuarlError
 from quarl_bench.system.interruption import Interrupted
@@ -63,6 +64,7 @@ def _suggest(message: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is returned."""
     parser = _build_parser()
+    complete(parser)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()

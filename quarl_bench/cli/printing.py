@@ -6,14 +6,33 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from importlib.util import find_spec
+from typing import Any, TextIO, TypeVar
 
+COLOURS = {"supported": "green", "refuted": "red", "DIFFERENT": "red", "inconclusive": "yellow", "partial": "yellow"}
 Result = TypeVar("Result")
 
 
 def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:
-    """One JSON object under `--json`, else the text."""
-    print(json.dumps(result) if options.json else text, file=options.stdout)
+    """One JSON object under `--json`, else the text, its verdicts in colour on a terminal."""
+    if options.json:
+        print(json.dumps(result), file=options.stdout)
+    else:
+        print_text(text, options.stdout)
+
+
+def print_text(text: str, stream: TextIO) -> None:
+    """The text; on a terminal with the extra `terminal`, and without NO_COLOR, its verdicts are coloured."""
+    if stream.isatty() and find_spec("rich") is not None:
+        from rich.console import Console
+        from rich.text import Text
+
+        shown = Text(text)
+        for word, colour in COLOURS.items():
+            shown.highlight_regex(rf"\b{word}\b", colour)
+        Console(file=stream, highlight=False).print(shown, soft_wrap=True)
+    else:
+        print(text, file=stream)
 
 
 def say(line: str) -> None:

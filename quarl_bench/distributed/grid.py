@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
-from quarl_bench.environments.registry import find_environment
+from quarl_bench.environments.registry import find_environment, identify_environment
 from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, environment_for, measure_member
@@ -221,8 +221,8 @@ def _expand(entry: Any, where: str) -> Iterator[GridTask]:
     schemes = [Scheme.parse(name).name for name in entry.get("schemes", [FP32])]
     seeds = tuple(entry["seeds"])
     shared = {key: entry[key] for key in ("origin", "multi_seed", "steps", "cores", "memory") if key in entry}
-    for environment in entry["environments"]:
-        find_environment(environment)
+    for named in entry["environments"]:
+        environment = find_environment(identify_environment(named).slug).slug  # one of those that are trained on
         if entry.get("multi_seed"):
             for scheme in schemes:
                 find_shared_recipe(entry["algo"]).quantize(scheme)

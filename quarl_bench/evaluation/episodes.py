@@ -6,6 +6,7 @@ others run beside it.
 """
 
 import hashlib
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from quarl_bench.environments.atari import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.registry import ENVIRONMENTS, Environment, make_environment
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import QuarlError, SpecError, first_line
 from quarl_bench.spec import name_seeds
 
 COMPARED_STARTS = 16  # episodes of equal starts that are compared
+ANSWERS = {"reset": 2, "step": 5}  # how many things Gymnasium says that each returns
 PROBE_STEPS = 1000
 PROBE_SEED = 40_000  # of the actions with which they are compared
 
@@ -124,33 +126,73 @@ class SteppedEpisodes:
 
     def reset(self) -> NDArray[Any]:
         self._steps = np.zeros(len(self._seeds), dtype=np.int64)
-        pairs = zip(self._environments, self._seeds, strict=True)
-        return np.stack([environment.reset(seed=int(seed))[0] for environment, seed in pairs])
+        everyone = np.arange(len(self._seeds))
+        return self._read_observations(everyone, [self._ask(i, "reset", seed=int(self._seeds[i]))[0] for i in everyone])
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
-        results = [self._environments[i].step(action) for i, action in zip(active, actions, strict=True)]
-        observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         self._steps[active] += 1
+        results = [self._ask(i, "step", action) for i, action in zip(active, actions, strict=True)]
+        observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         ended = np.array(terminated, dtype=np.bool_) | np.array(truncated, dtype=np.bool_)
         done = ended | (self._steps[active] >= self._limit)
-        return np.stack(observations), self._read_rewards(rewards), done
+        return self._read_observations(active, observations, done), self._read_rewards(active, rewards), done
 
     def close(self) -> None:
         ENVIRONMENTS.give_back(self._environment, self._made)
         self._made, self._environments = [], []
 
-    def _read_rewards(self, rewards: Sequence[Any]) -> Rewards:
-        """A number each, or an array of one; SpecError for anything else."""
+    def _ask(self, index: int, method: str, *arguments: Any, **options: Any) -> tuple[Any, ...]:
+        """What an environment answers: as many things as Gymnasium says; SpecError for less, and where it raises."""
         try:
-            found = [np.asarray(reward, dtype=np.float64) for reward in rewards]
-        except (TypeError, ValueError) as error:
-            raise self._refuse(f"a reward is no number ({error})") from error
-        if strange := next((reward.shape for reward in found if reward.shape not in ((), (1,))), None):
-            raise self._refuse(f"a reward has the shape {strange}")
-        return np.array([reward.item() for reward in found])
+            answer: tuple[Any, ...] = getattr(self._environments[index], method)(*arguments, **options)
+        except QuarlError:
+            raise
+        except Exception as error:  # whatever the environment raises
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {first_line(error)} ({place.filename}:{place.lineno})"
+            raise self._refuse(index, f"{method}() raised {what}", "mend it there") from error
+        if not isinstance(answer, tuple) or len(answer) != ANSWERS[method]:
+            given = f"{len(answer)} things" if isinstance(answer, tuple) else type(answer).__name__
+            what = f"{method}() returned {given}, not the {ANSWERS[method]} of Gymnasium"
+            raise self._refuse(index, what, "return them, or wrap it")
+        return answer
 
-    def _refuse(self, what: str) -> SpecError:
-        return SpecError(f"environment {self._environment.id}: {what}; its step() has to return one number")
+    def _read_observations(
+        self, active: NDArray[np.intp], found: Sequence[Any], done: Bools | None = None
+    ) -> NDArray[Any]:
+        """One batch; SpecError where one is not of the environment's own space, or would show a policy NaN."""
+        space, remedy = self._environments[0].observation_space, "return one of its observation space"
+        for index, one in zip(active, found, strict=True):
+            if np.shape(one) != space.shape:
+                raise self._refuse(index, f"an observation has the shape {np.shape(one)}, not {space.shape}", remedy)
+        observations: NDArray[Any] = np.stack(found)
+        wanted, kind = space.dtype, observations.dtype
+        if kind.kind not in "fiu" or (wanted == np.uint8 and kind != wanted):
+            raise self._refuse(active[0], f"an observation has the dtype {kind}, not {wanted}", remedy)
+        if kind.kind == "f" and (strange := np.isnan(observations)).any():
+            running = np.ones(len(active), np.bool_) if done is None else ~done  # nobody is asked about the last one
+            if (bad := running & strange.reshape(len(active), -1).any(axis=1)).any():
+                raise self._refuse(active[bad][0], "an observation has NaN", "end the episode, or clip what overflows")
+        return observations
+
+    def _read_rewards(self, active: NDArray[np.intp], rewards: Sequence[Any]) -> Rewards:
+        """A finite number each, or an array of one; SpecError for anything else."""
+        found, remedy = np.empty(len(rewards), dtype=np.float64), "its step() has to return one finite number"
+        for place, (index, reward) in enumerate(zip(active, rewards, strict=True)):
+            try:
+                number = np.asarray(reward, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise self._refuse(index, f"a reward is no number ({error})", remedy) from error
+            if number.shape not in ((), (1,)):
+                raise self._refuse(index, f"a reward has the shape {number.shape}", remedy)
+            found[place] = number.item()
+        if (bad := ~np.isfinite(found)).any():
+            raise self._refuse(active[bad][0], f"a reward is {found[bad][0]}", remedy)
+        return found
+
+    def _refuse(self, index: int, what: str, remedy: str) -> SpecError:
+        where = f"seed {self._seeds[index]}, step {self._steps[index]}"
+        return SpecError(f"environment {self._environment.id}, {where}: {what}; {remedy}")
 
 
 class VectorEpisodes:

@@ -15,6 +15,7 @@ from quarl_bench.views.rows import Row
 if TYPE_CHECKING:
     from quarl_bench.report.compare import ResultsComparison
 
+QUANTIZABLE = "quantizable"  # the claim of rows that other projects' tests record
 FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -34,7 +35,7 @@ class Recorder:
         self._unjudged = 0  # items of the catalog that passed without a verdict
         self._stopped = False  # by Ctrl-C or `pytest.exit`, which may ask for any exit code
         self._basis = ""  # what the run was cut by
-        self._lost = ""  # why the results were not written
+        self._errors: list[str] = []  # why the results were not written, or are not to be trusted
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -87,6 +88,7 @@ class Recorder:
             if self.compared.changed and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         cut = self._note_unfinished(session)
+        self._judge_ids(session)
         if settings.json is None and settings.html is None:
             return
         from quarl_bench.report.results import build_results, write_results
@@ -109,8 +111,17 @@ class Recorder:
 
                 write_report(settings.html, [Document("this run", results)])
         except QuarlError as error:  # raised, it would take the summary along, all that is left of a night
-            self._lost = str(error)
+            self._errors.append(f"results were not written: {error}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def _judge_ids(self, session: pytest.Session) -> None:
+        """A row that is one of two policies' names nothing, in this run's results and beside another run's."""
+        if any(row.claim == QUANTIZABLE for row in self.rows):
+            from quarl_bench.report.check_rows import find_clash
+
+            if clash := find_clash(self.rows):
+                self._errors.append(clash)
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def _note_unfinished(self, session: pytest.Session) -> dict[str, bool]:
         """What results say of a run that ended early, and a note for the reader."""
@@ -128,7 +139,7 @@ class Recorder:
             changes = list_changes(self.compared, verbose=self._config.get_verbosity() > 0)
             for line in (*changes, *self.conditions):
                 terminalreporter.line(line)
-        if not (self.rows or self.skipped or self.notes or self._unjudged or self._lost):
+        if not (self.rows or self.skipped or self.notes or self._unjudged or self._errors):
             return
         from quarl_bench.report.terminal import list_hints, list_lines, list_skips
         from quarl_bench.report.undecided import list_undecided
@@ -146,8 +157,8 @@ class Recorder:
             terminalreporter.line(line)
         for note in (*sorted(set(self.notes)), *list_hints(self.rows, self._unjudged)):
             terminalreporter.line(f"note: {note}")
-        if self._lost:
-            terminalreporter.line(f"ERROR: results were not written: {self._lost}", red=True)
+        for error in self._errors:
+            terminalreporter.line(f"ERROR: {error}", red=True)
 
 
 def record_row(node: pytest.Item, row: Row | dict[str, Any]) -> None:

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends import export
-from quarl_bench.backends.base import Port, count_parameters, list_shapes
+from quarl_bench.backends.base import MachineCode, Port, count_parameters, list_shapes
 from quarl_bench.backends.c.backend import measure_code
+from quarl_bench.backends.c.microcontroller import count_instructions as count_on_microcontroller
+from quarl_bench.backends.c.microcontroller import measure_flash
 from quarl_bench.backends.deployed import DeployedNet, DeployedPolicy, time_calls
 from quarl_bench.backends.fpga.explore.explorer import explore, fits
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan
@@ -28,7 +30,7 @@ from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy
 from quarl_bench.policies.storage.integers import integer_tensors
 from quarl_bench.prove.aware import AwareNet
-from quarl_bench.prove.served import ARM, make_for_microcontroller, serve_on_arm, serve_on_microcontroller
+from quarl_bench.prove.served import ARM, serve_on_arm, serve_on_microcontroller
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.scheme import Family, Scheme
 from quarl_bench.spec import Source
@@ -102,13 +104,14 @@ def open_backend(backend: str, subject: ProofSubject, stack: ExitStack) -> Execu
     """An artefact in its runtime on this machine."""
     deployed, folder = _export(backend, subject, stack)
     runtime, kernel = deployed.artefact.runtime, deployed.net.runner.kernel
-    size = len(deployed.artefact.model)
-    count_code = find_backend(backend).count_code
-    if count_code is not None:
-        size = count_code(folder, kernel)
+    size, code = len(deployed.artefact.model), find_backend(backend).code
+    measure_cost = partial(_time, subject, deployed)
+    if code is not None:
+        size = code.count_bytes(folder, kernel)
+        measure_cost = partial(_time_code, code, folder, kernel)
     locate = partial(export.find_divergence, subject.policy.net, backend=backend)
     how = f"{runtime.name} {runtime.version}, {kernel}"
-    return Execution(deployed, how, size, partial(_time, subject, deployed), locate)
+    return Execution(deployed, how, size, measure_cost, locate)
 
 
 def open_arm(subject: ProofSubject, stack: ExitStack) -> Execution:
@@ -125,17 +128,13 @@ def open_arm(subject: ProofSubject, stack: ExitStack) -> Execution:
 
 def open_microcontroller(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The C policy on an emulated Cortex-M4."""
-    import json
-
     _, folder = _export("c", subject, stack)
     runner = stack.enter_context(serve_on_microcontroller(folder, _find_ports(subject.policy)))
-    text, data = map(int, make_for_microcontroller(folder, "size").splitlines()[-1].split()[:2])
 
     def measure_cost() -> InferenceCost:
-        report = json.loads(make_for_microcontroller(folder, "test", f"CALLS={INSTRUCTIONS}"))
-        return InferenceCost(float(report["mean_instructions"]), "instructions", Source.EMULATED)
+        return InferenceCost(count_on_microcontroller(folder, INSTRUCTIONS), "instructions", Source.EMULATED)
 
-    return _wrap(subject, runner, text + data, measure_cost)
+    return _wrap(subject, runner, measure_flash(folder), measure_cost)
 
 
 def open_design(subject: ProofSubject, stack: ExitStack) -> Execution:
@@ -233,6 +232,11 @@ def _choose_plan(subject: ProofSubject) -> tuple[FoldingPlan, str]:
             if fits(candidate.resources, part):
                 return candidate.plan, part.name
     raise DeploymentError(f"rtl: no folding fits {', '.join(PARTS)}; use fewer bits or a narrower policy")
+
+
+def _time_code(code: MachineCode, folder: Path, kernel: str) -> InferenceCost:
+    """Mean time of one inference in the code alone, as its own harness takes it."""
+    return InferenceCost(code.time_call(folder, kernel, CALLS), "ns", Source.MEASURED)
 
 
 def _time(subject: ProofSubject, policy: Policy) -> InferenceCost:

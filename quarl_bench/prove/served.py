@@ -19,23 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import Port, check_input
+from quarl_bench.backends.c.microcontroller import CORE, make_for_microcontroller
 from quarl_bench.backends.c.source import read_resource
-from quarl_bench.backends.fpga.tools.library import find_hardware
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.emulated import build_harness
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError
-from quarl_bench.system.programs import Program
 
 ARM = Board("aarch64", "emulated")
-CORE = "cortex-m4"
 MACHINE = ("qemu-system-arm", "-M", "mps2-an386", "-cpu", CORE, "-nographic", "-monitor", "none", "-serial", "none")
-PROGRAMS = (
-    Program("make", "make"),
-    Program("arm-none-eabi-gcc", "gcc-arm-none-eabi"),
-    Program("qemu-system-arm", "qemu-system-arm"),
-)
-SECONDS = 600.0  # for a compiler
 ANSWER = 60.0  # for one inference
 POLL_SECONDS = 1.0  # seconds between two looks at whether the emulator still runs
 
@@ -90,22 +82,6 @@ def serve_on_microcontroller(artefact: Path, ports: tuple[Port, Port]) -> Iterat
         hosting = ["-semihosting-config", "enable=on,target=native,arg=policy", "-kernel", program]
         with _start(f"qemu-system-arm {CORE}", ports, [*MACHINE, *hosting], folder, hosted=True) as runner:
             yield runner
-
-
-def make_for_microcontroller(artefact: Path, target: str, *settings: str) -> str:
-    """What a target of hw/mcu's Makefile prints; BoardError when a tool is missing or refuses."""
-    for program in PROGRAMS:
-        program.find(CORE, BoardError)
-    makefile = find_hardware("mcu") / "Makefile"
-    command = ["make", "-s", "-f", str(makefile), f"ARTEFACT={artefact}", f"CPU={CORE}", *settings, target]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise BoardError(f"{CORE}: make {target} took longer than {SECONDS:.0f} s; prove a smaller policy") from error
-    if done.returncode:
-        complaint = [line for line in done.stderr.splitlines() if "rror" in line or "region" in line] or ["no word"]
-        raise BoardError(f"{CORE}: make {target} failed: {complaint[0].strip()}; export again")
-    return done.stdout
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 import importlib.metadata
 import re
+from collections.abc import Iterable
 
-from quarl_bench.checking.answer import SchemeResult
+from quarl_bench.checking.answer import MARGIN, SchemeResult
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.text import name_share
 from quarl_bench.judging.retention import retention_p_values
@@ -14,10 +15,31 @@ CLAIM = "quantizable"
 LIBRARIES = ("torch", "numpy", "gymnasium")
 
 
-def name_check(name: str, subject: Subject, line: SchemeResult) -> str:
-    """An id like that of a case: policy, environment, scheme."""
+def name_check(name: str, subject: Subject, line: SchemeResult, margin: float) -> str:
+    """An id like that of a case: policy, environment, scheme; and what is asked, where that is not the usual."""
     slug = "".join(re.findall(r"[a-z0-9]+", name.lower()))
-    return f"{slug}-{subject.environment.slug}-{line.scheme.name}"
+    parts = [slug, subject.environment.slug, line.scheme.name]
+    parts += [] if margin == MARGIN else [f"margin{_write_number(100 * margin)}"]
+    parts += [] if line.floor is None else [f"floor{_write_number(line.floor)}"]
+    return "-".join(parts)
+
+
+def find_clash(rows: Iterable[Row]) -> str:
+    """Two tests that check different policies under one id, in one line; empty where there are none."""
+    seen: dict[str, Row] = {}
+    for row in rows:
+        first = seen.setdefault(row.id, row)
+        if row.claim == CLAIM and row.policy_sha256 != first.policy_sha256:
+            return (
+                f"{row.id}: {first.nodeid} and {row.nodeid} check different policies under this id "
+                f"({first.policy_sha256[0][:8]}, {row.policy_sha256[0][:8]}); pass name=... to one of them"
+            )
+    return ""
+
+
+def _write_number(value: float) -> str:
+    """In letters and digits, as ids are: 2p5 for 2.5, m21 for -21."""
+    return f"{value:g}".replace(".", "p").replace("-", "m").replace("+", "")
 
 
 def build_check_row(name: str, subject: Subject, line: SchemeResult, margin: float) -> Row:
@@ -25,7 +47,7 @@ def build_check_row(name: str, subject: Subject, line: SchemeResult, margin: flo
     environment = subject.environment
     p_values = retention_p_values(line.reference, line.measured, margin=margin, cap=environment.cap, floor=line.floor)
     about = {
-        "id": name_check(name, subject, line),
+        "id": name_check(name, subject, line, margin),
         "claim": CLAIM,
         "rule": "retention",
         "sentence": f"{line.scheme.name} costs {name} at most {name_share(margin, line.floor)} on {environment.id}",

@@ -143,6 +143,8 @@ def test_the_exit_code_is_the_verdict(scheme, code, tmp_path, monkeypatch, capsy
     assert worst["difference"] == pytest.approx(worst["return"] - found["return"])
     assert worst["difference_interval"][0] < worst["difference"] < worst["difference_interval"][1] < -25
     assert all(cost["bytes"] or cost["reason"] for cost in found["costs"])
+    assert all(target["unit"] or target["reason"] for target in found["targets"])
+    assert {target["scheme"] for target in found["targets"]} >= {"fp32", "int6"}
     assert "Ship int" in page.read_text()
     for name in {scheme, "int6"}:
         assert (tmp_path / "out" / f"{name}-c" / "manifest.json").exists()
@@ -178,6 +180,8 @@ def test_the_fewest_bits_need_all_wider_ones_to_do():
         ),
         ({"int8": "supported"}, {"fp32": 200, "int8": 300}, ["Ship int8", "fp32 takes no more, 200 as onnx"]),
         ({"w8": "supported", "int8": "refuted"}, {"fp32": 900, "w8": 900}, ["Ship w8", "it saves nothing", "as qat8"]),
+        ({"w8": "supported", "int8": "refuted"}, {"fp32": 1000, "w8": 995}, ["Ship w8", "it saves 0.5% of the bytes"]),
+        ({"int8": "supported"}, {"fp32": 1000, "int8": 980}, ["Ship int8", "next to nothing here: 2.0% of the bytes"]),
         ({"w8": "refuted", "int8": "refuted"}, {}, ["Keep fp32", "fc2 suffers from: try --scheme int8pc"]),
         ({"w8": "refuted", "int8": "inconclusive"}, {}, ["Keep fp32", "int8: not decided"]),
     ],

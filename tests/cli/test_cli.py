@@ -523,6 +523,44 @@ def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, ca
     assert error.endswith("quarl check: an error in an environment or policy of yours, or in quarl\n")
 
 
+BREAKS = """
+import gymnasium, numpy as np
+
+class Breaks(gymnasium.Env):
+    max_episode_steps = 20
+    observation_space = gymnasium.spaces.Box(-5, 5, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return {what}
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("1 / 0", "step() raised ZeroDivisionError: division by zero ("),
+        ("np.full(4, np.nan, np.float32), 1.0, False, False, {}", "an observation has NaN"),
+        ("np.zeros(4, np.float32), float('inf'), False, False, {}", "a reward is inf"),
+        ("np.zeros(3, np.float32), 1.0, False, False, {}", "an observation has the shape (3,), not (4,)"),
+        ("np.array(['a'] * 4), 1.0, False, False, {}", "an observation has the dtype <U1, not float32"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "evaluate"])
+def test_what_an_environment_does_wrong_is_one_line(command, what, message, folder, quarl):
+    name = f"breaks_{folder.name}".replace("-", "_")
+    (folder / f"{name}.py").write_text(BREAKS.replace("{what}", what))
+    code, out, err = quarl(command, "policy", "--environment", f"{name}:Breaks", "--episodes", "3")
+    (line,) = err.strip().splitlines()
+    assert (code, out) == (2, "")
+    assert line.startswith(f"quarl {command}: environment {name}.Breaks-v0, seed ")
+    assert message in line
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError("the simulator has gone"), SystemExit(0), SystemExit(1)])
 def test_neither_is_one_that_looks_like_an_end_of_ours(error, folder, monkeypatch, capsys):
     """A pipe of the user's own that breaks, and code that ends the process: 0 would be "supported"."""

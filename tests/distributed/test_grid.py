@@ -55,6 +55,15 @@ def test_a_file_expands_to_policies_and_to_lqcc_configurations(tmp_path):
     assert (tasks[0].cores, tasks[0].memory, tasks[-1].cores) == (2, 500_000_000, 1)
 
 
+def test_an_id_of_gymnasium_names_the_same_tasks(tmp_path):
+    tasks = grid.read_tasks(write(tmp_path, SPEC))
+    ids = SPEC.replace('"cartpole", "acrobot"', '"CartPole-v1", "Acrobot-v1"').replace('"hopperv4"', '"Hopper-v4"')
+    assert grid.read_tasks(write(tmp_path, ids)) == tasks
+    twice = SPEC.replace('"cartpole", "acrobot"', '"cartpole", "CartPole-v1"')
+    with pytest.raises(SpecError, match="ppo-cartpole-seed0 is listed twice"):
+        grid.read_tasks(write(tmp_path, twice))
+
+
 def test_a_grid_of_many_seeds_has_its_size(tmp_path):
     """240 configurations of 10 seeds, a task each."""
     names = [f'"i{bits}c{core}o8h{width}"' for bits in range(3, 9) for core in range(3, 7) for width in (16, 64)]

@@ -202,11 +202,72 @@ def test_a_reward_is_a_number_or_an_array_of_one(monkeypatch, reward):
 
 @pytest.mark.parametrize(
     ("reward", "message"),
-    [(np.ones(2), r"shape \(2,\)"), (np.ones((1, 1)), r"shape \(1, 1\)"), ("much", "no number")],
+    [
+        (np.ones(2), r"has the shape \(2,\)"),
+        (np.ones((1, 1)), r"has the shape \(1, 1\)"),
+        ("much", "is no number"),
+        (float("nan"), "is nan"),
+        (float("-inf"), "is -inf"),
+    ],
 )
 def test_another_reward_is_one_line(monkeypatch, reward, message):
     monkeypatch.setattr(Ledger, "rewards", reward)
-    with pytest.raises(SpecError, match=rf"environment Ledger-v0: a reward .*{message}.*; its step\(\) has to return"):
+    with pytest.raises(
+        SpecError, match=rf"environment Ledger-v0, seed 0, step 1: a reward {message}.*; its step\(\) has to"
+    ):
+        measure([("a", CHOOSES_0)], LEDGER, range(3))
+
+
+class Broken(Ledger):
+    """Fine until its second step, in which it does what a test says."""
+
+    answer: ClassVar = staticmethod(lambda: None)
+
+    def step(self, action):
+        found = super().step(action)
+        return type(self).answer(*found) if self.left == 1 else found
+
+
+gymnasium.register("Broken-v0", entry_point=Broken, max_episode_steps=10)
+
+
+def fail(*_):
+    raise ZeroDivisionError("no\nmore")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (fail, r"step\(\) raised ZeroDivisionError: no \(.*test_episodes.py:\d+\); mend it there"),
+        (lambda o, r, ended, *_: (o, r, ended, {}), r"step\(\) returned 4 things, not the 5 of Gymnasium"),
+        (lambda *_: None, r"step\(\) returned NoneType, not the 5 of Gymnasium"),
+        (lambda _, *rest: (np.full(1, np.nan, np.float32), *rest), "an observation has NaN; end the episode"),
+        (lambda _, *rest: (np.ones((1, 1)), *rest), r"an observation has the shape \(1, 1\), not \(1,\)"),
+        (lambda _, *rest: (np.float32(1), *rest), r"an observation has the shape \(\), not \(1,\)"),
+        (lambda _, *rest: (np.array(["a"]), *rest), "an observation has the dtype <U1, not float32"),
+        (lambda _, *rest: (np.array([None]), *rest), "an observation has the dtype object, not float32"),
+        (lambda _, *rest: (np.array([1j]), *rest), "an observation has the dtype complex128, not float32"),
+    ],
+)
+def test_what_an_environment_does_wrong_is_one_line(monkeypatch, answer, message):
+    monkeypatch.setattr(Broken, "answer", answer)
+    with pytest.raises(SpecError, match=rf"^environment Broken-v0, seed 0, step 2: {message}") as caught:
+        measure([("a", CHOOSES_0)], Environment("broken", "Broken-v0", custom=True), range(3))
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_other_widths_and_a_last_observation_of_nan_are_fine(monkeypatch):
+    monkeypatch.setattr(Broken, "answer", lambda o, *rest: (o.astype(np.float64), *rest))
+    broken = Environment("broken", "Broken-v0", custom=True)
+    assert measure([("a", CHOOSES_0)], broken, range(3)).mean == 3.0
+    monkeypatch.setattr(Broken, "answer", lambda o, r, *_: (o * np.nan, r, True, False, {}))
+    assert measure([("a", CHOOSES_0)], broken, range(3)).mean == 2.0
+
+
+@pytest.mark.parametrize("first", [lambda _: 0.5, lambda _: np.ones(2, np.float32)])
+def test_a_start_of_another_shape_is_one_line(monkeypatch, first):
+    monkeypatch.setattr(Ledger, "first", first)
+    with pytest.raises(SpecError, match="environment Ledger-v0, seed 0, step 0: an observation has the shape"):
         measure([("a", CHOOSES_0)], LEDGER, range(3))
 
 

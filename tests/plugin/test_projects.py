@@ -89,7 +89,7 @@ def test_a_gate_is_closed_while_undecided(undecided):
     result = run_inside(undecided, "--quarl-json", "rows.json", "--junitxml", "junit.xml")
     assert result.parseoutcomes() == {"failed": 2}
     assert result.ret == 1
-    needs = "INCONCLUSIVE test_release.py::test_f*: coinnet-coincoinv0-w4: needs * distinct episodes*"
+    needs = "INCONCLUSIVE test_release.py::test_f*: coinnet-coincoinv0-w4-margin2: needs * distinct episodes*"
     result.stdout.fnmatch_lines(["*quarl undecided*", needs, needs, "*short test summary*", "FAILED *Undecided: *"])
     rows = json.loads((undecided.path / "rows.json").read_text())["rows"]
     assert [(row["verdict"], row["outcome"]) for row in rows] == [("inconclusive", "failed")] * 2
@@ -109,9 +109,50 @@ def test_a_gate_that_was_opened_says_what_is_undecided(undecided, how):
     rows = json.loads((undecided.path / "rows.json").read_text())["rows"]
     assert [(row["verdict"], row["outcome"]) for row in rows] == [("inconclusive", "passed")] * 2
     shown = (undecided.path / "junit.xml").read_text()
-    assert shown.count('message="coinnet-coincoinv0-w4: inconclusive: ') == 2
+    assert shown.count('message="coinnet-coincoinv0-w4-margin2: inconclusive: ') == 2
     assert 'skipped="2"' in shown
     assert run_inside(undecided, "--quarl-strict").parseoutcomes() == {"failed": 2}
+
+
+CLASH = """
+import torch
+
+def make(shift):
+    net = torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[-0.02, -0.2, -1.0, -0.6], [0.02, 0.2, 1.0, 0.6 + shift]]))
+        net.bias.zero_()
+    return net
+
+def test_one(assert_quantizable):
+    assert_quantizable(make(0.0), "cartpole", "fp16", margin=0.5, episodes=8)
+
+def test_other(assert_quantizable):
+    assert_quantizable(make(0.1), "cartpole", "fp16", margin=0.5, episodes=8)
+
+def test_another_question(assert_quantizable):
+    assert_quantizable(make(0.0), "cartpole", "fp16", margin=0.6, floor=-2.5, episodes=8)
+"""
+
+
+def test_two_policies_under_one_id_are_a_usage_error(project):
+    project.makepyfile(test_release=CLASH)
+    result = run_apart(project, "--quarl-json", "rows.json", "-n", "2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.outlines if "different policies" in line]
+    assert line.startswith("ERROR: linear-cartpole-fp16-margin50: test_release.py::test_")
+    assert line.endswith("; pass name=... to one of them")
+    assert {"test_release.py::test_one", "test_release.py::test_other"} < set(line.split())
+    rows = json.loads((project.path / "rows.json").read_text())["rows"]
+    assert {row["id"] for row in rows} == {
+        "linear-cartpole-fp16-margin50", "linear-cartpole-fp16-margin60-floorm2p5"
+    }  # fmt: skip
+    project.makepyfile(
+        test_release=CLASH.replace('(0.1), "cartpole", "fp16"', '(0.1), "cartpole", "fp16", name="The other"')
+    )
+    assert run_inside(project, "--quarl-json", "rows.json").ret == 0
+    rows = {row["id"]: row for row in json.loads((project.path / "rows.json").read_text())["rows"]}
+    assert rows["theother-cartpole-fp16-margin50"]["sentence"].startswith("fp16 costs The other at most 50%")
 
 
 @exhaustive

@@ -160,8 +160,13 @@ CHECK = Document(
         ],
         "layers": [{"name": "layers.0", "shape": [64, 4], "reach": 5.7, "error": 0.068, "error_per_channel": 0.028,
                     "agreement": 0.986}],
-        "costs": [{"backend": "c", "scheme": "w8", "bytes": 12345, "median": 7.04, "p90": 9.1, "reason": ""},
+        "costs": [{"backend": "c", "scheme": "w8", "bytes": 12345, "median": 7.04, "p90": 9.1, "reason": "",
+                   "counted": "machine code", "own": 684.4},
                   {"backend": "litert", "scheme": "w8", "bytes": 0, "median": 0.0, "p90": 0.0, "reason": "no kernel"}],
+        "targets": [{"target": "cortex-m4", "scheme": "w8", "unit": "bytes of flash", "value": 8232.0,
+                     "source": "emulated", "reason": ""},
+                    {"target": "xc7a15t", "scheme": "w8", "unit": "", "value": 0.0, "source": "",
+                     "reason": "too wide"}],
     },
 )  # fmt: skip
 
@@ -172,7 +177,8 @@ def test_a_check_shows_layers_differences_the_fewest_bits_and_what_would_decide(
     for part in (
         "Ship w8.", "at 95.0% confidence: w8", "-50", "[-3, +1]", "99.5%", "[98.5%, 100.5%]", "no interval",
         "about 300 distinct episodes", "no gains", "Of all of them: one policy.", "layers.0", "64 x 4", "6.8%", "2.8%",
-        "98.6%", "12,345", "7.0", "no kernel", "mine on CartPole-v1", "59 distinct",
+        "98.6%", "12,345", "7.0", "684", "no kernel", "8,232", "bytes of flash", "too wide",
+        "mine on CartPole-v1", "59 distinct",
     ):  # fmt: skip
         assert part in text, part
     assert text.count("one policy,") == 1  # the figure's note; the caveat is said once, for all lines

@@ -4,20 +4,21 @@ An artefact holds source, not machine code: `make test` proves it again wherever
 """
 
 import ctypes
+import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.backends.base import Backend, Files, Port, check_input
+from quarl_bench.backends.base import Backend, Files, MachineCode, Port, check_input
 from quarl_bench.backends.c.source import read_resource, write_float_source, write_integer_source
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
@@ -33,7 +34,9 @@ INTEGER_KERNELS = UNSIGNED | SIGNED if X86 else SIGNED | UNSIGNED  # the first i
 REORDER = ("-fassociative-math", "-freciprocal-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
            "-ffinite-math-only")  # fmt: skip
 FLOAT_KERNELS: dict[str, tuple[str, ...]] = {"strict": (), "fast-math": REORDER}
+KERNELS = INTEGER_KERNELS | FLOAT_KERNELS
 SECONDS = 600  # for a compiler
+RUNS = 3  # of a harness, of which the fastest counts: whatever else the machine does makes one slower
 
 
 def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
@@ -119,21 +122,40 @@ def identify_compiler() -> tuple[str, str]:
 
 def count_code(artefact: Path, kernel: str) -> int:
     """Bytes of code and constants of the policy alone, compiled for this machine, without program and library."""
-    return measure_code([find_compiler(), *OPTIMIZE, *INTEGER_KERNELS[kernel]], "size", artefact)
+    return measure_code([find_compiler(), *OPTIMIZE, *KERNELS[kernel]], "size", artefact)
 
 
 def measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
-    """The same by any compiler and the `size` that belongs to it."""
-    sources = [str(path) for path in (artefact / MODEL, artefact / "weights.S") if path.exists()]
+    """The same by any compiler and the `size` that belongs to it: its sections .text, .rodata and .data."""
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            run = partial(subprocess.run, capture_output=True, text=True, check=True)
-            run([*compile, f"-Wa,-I{artefact.absolute()}", "-c", *sources], cwd=folder)
-            table = run([sizer, "-t", *map(str, Path(folder).glob("*.o"))]).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise DeploymentError(f"c: its size cannot be measured ({error}); install gcc and binutils") from error
-    text, data = map(int, table.splitlines()[-1].split()[:2])
-    return text + data
+        _run([*compile, f"-Wa,-I{artefact.absolute()}", "-c", *_list_sources(artefact, MODEL)], folder)
+        table = _run([sizer, "-A", *map(str, Path(folder).glob("*.o"))], folder)
+    return sum(int(size) for size in re.findall(r"^\.(?:text|rodata|data)\S*\s+(\d+)", table, re.MULTILINE))
+
+
+def time_code(artefact: Path, kernel: str, calls: int) -> float:
+    """Nanoseconds of one inference in the code alone: the mean of `calls`, of the fastest of `RUNS` runs.
+
+    Taken by the artefact's own harness, as `make test` does; neither Python nor the observation transform are in it.
+    """
+    command = [find_compiler(), *OPTIMIZE, *KERNELS[kernel], f"-Wa,-I{artefact.absolute()}", "-o", "harness"]
+    with tempfile.TemporaryDirectory() as folder:
+        _run([*command, *_list_sources(artefact, "harness.c", MODEL), "-lm"], folder)
+        run = [f"{folder}/harness", str(artefact.absolute() / "golden.safetensors"), str(calls)]
+        return min(float(json.loads(_run(run, folder))["mean_ns"]) for _ in range(RUNS))
+
+
+def _list_sources(artefact: Path, *names: str) -> list[str]:
+    return [str(path.absolute()) for name in (*names, "weights.S") if (path := artefact / name).exists()]
+
+
+def _run(command: Sequence[str], folder: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        what = f"c: the code cannot be measured ({error})"
+        raise DeploymentError(f"{what}; install gcc and binutils") from error
+    return done.stdout
 
 
 def _list_weight_types(files: Files) -> tuple[str, ...]:
@@ -150,5 +172,5 @@ C = Backend(
     write=write_model,
     start=CRunner,
     list_weight_types=_list_weight_types,
-    count_code=count_code,
+    code=MachineCode(count_code, time_code),
 )
