@@ -15,6 +15,8 @@ fp32 policy of whatever width. Options, each at most once, in any order:
     floor          round down (w<n>: QuaRL's formula as printed); default: to nearest, ties to even
     eq             every input is divided by its own range first, which the first layer takes back (int<n>)
     cle            cross-layer equalization: the weights on both sides of a ReLU get equal ranges, neuron by neuron
+    acc            wide outputs: the last layer returns its 32-bit sums, on one scale, so that close ones do not tie
+                   (int<n>)
 
 Standard library only: the plugin parses names at collection.
 """
@@ -67,13 +69,13 @@ BITS = {
     Family.LEARNED: range(2, 9),
 }
 # pct stands before pc, which is its beginning
-OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor|eq|cle")
+OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor|eq|cle|acc")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
 PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
-    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor eq cle), qat2..qat8, "
-    "i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
+    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor eq cle acc), "
+    "qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
@@ -93,6 +95,7 @@ class Scheme:
     rounding: Rounding = Rounding.NEAREST
     equalized_inputs: bool = False
     equalized_layers: bool = False
+    wide_outputs: bool = False
     input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
     output_bits: int = 0
     width: int = 0  # of its hidden layers; 0: the recipe's
@@ -136,6 +139,7 @@ class Scheme:
             rounding=Rounding.FLOOR if "floor" in options else Rounding.NEAREST,
             equalized_inputs="eq" in options,
             equalized_layers="cle" in options,
+            wide_outputs="acc" in options,
         )
 
     @classmethod
@@ -185,6 +189,7 @@ class Scheme:
             "floor" if self.rounding is Rounding.FLOOR else "",
             "eq" if self.equalized_inputs else "",
             "cle" if self.equalized_layers else "",
+            "acc" if self.wide_outputs else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
 
@@ -229,7 +234,7 @@ def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
             raise SpecError(f"scheme {name!r}: at most one of {' and '.join(group)}")
     if len(set(kinds)) != len(kinds):
         raise SpecError(f"scheme {name!r}: an option is given twice")
-    activation_options = {"ema", "pct", "uncal", "pow2", "eq"} & set(kinds)
+    activation_options = {"ema", "pct", "uncal", "pow2", "eq", "acc"} & set(kinds)
     if family is Family.WEIGHT_ONLY and activation_options:
         raise SpecError(f"scheme {name!r}: {min(activation_options)} needs quantized activations (int<bits>)")
     if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:

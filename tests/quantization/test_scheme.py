@@ -26,7 +26,7 @@ INTEGER = [
         ("", "uncal"),
         ("", "pow2"),
     )
-]
+] + [f"int{bits}{option}" for bits in (2, 8) for option in ("eq", "cle", "acc", "eqcle", "eqcleacc", "pcpct999cleacc")]
 AWARE = [f"qat{bits}" for bits in range(2, 9)]
 TOKENS = [
     "qat",
