@@ -13,7 +13,7 @@ from quarl_bench.quantization.equalization import find_input_ranges, scale_input
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Net, Outputs
-from quarl_bench.quantization.ptq import quantize_net
+from quarl_bench.quantization.ptq import quantize_net, rewrite
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 
@@ -75,6 +75,11 @@ class PolicyNet(Policy):
         if isinstance(net, QuantizedNet):
             return QuantizedPolicy(policy.transform, net, self.head)
         return PolicyNet(policy.transform, net, self.head)
+
+    def rewrite(self, scheme: Scheme, observations: Observations | None = None) -> "PolicyNet":
+        """This policy, the same fp32 function, in the form that `quantize` rounds."""
+        policy = self._equalize_inputs(scheme, observations) if scheme.equalized_inputs else self
+        return PolicyNet(policy.transform, rewrite(policy.net, scheme), policy.head)
 
     def _equalize_inputs(self, scheme: Scheme, observations: Observations | None) -> "PolicyNet":
         """The same policy with every feature divided by its range, which the first layer takes back."""

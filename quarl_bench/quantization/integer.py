@@ -73,7 +73,7 @@ class IntegerNet:
     def run_layer(self, index: int, q: Integers) -> Integers:
         """One layer: exact sums, and unless they are the output, requantization, clip, and the table of a Tanh."""
         layer, source = self.layers[index], self._sources[index]
-        acc = self._kernels[index].accumulate(q - source.zero_point)
+        acc = self.accumulate(index, q)
         if layer.output.wide:
             return acc
         highest = layer.output.format.maximum
@@ -86,6 +86,10 @@ class IntegerNet:
             )
             out = np.clip(rounded + layer.output.zero_point, layer.lowest, highest)
         return out if layer.tanh is None else layer.table[out - layer.output.format.minimum]
+
+    def accumulate(self, index: int, q: Integers) -> Integers:
+        """Exact sums (n, outputs, ...) of one layer, bias included, for the integers that it reads."""
+        return self._kernels[index].accumulate(q - self._sources[index].zero_point)
 
     @cached_property
     def _sources(self) -> tuple[ActivationFormat, ...]:

@@ -119,8 +119,8 @@ def _observe_activations(net: Net, scheme: Scheme, inputs: Floats) -> Ranges:
             values = APPLY[layer.activation](affine)
         # The range in front of a Tanh is its own; a ReLU is fused, so the range behind it counts.
         seen = affine if layer.activation is Activation.TANH else values
-        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile))
-    return Ranges(observe(inputs, scheme.observer, scheme.percentile), tuple(spans))
+        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
+    return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans))
 
 
 def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat) -> QuantizedLayer:

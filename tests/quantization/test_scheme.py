@@ -22,7 +22,7 @@ INTEGER = [
         ("", "sym"),
         ("", "wide"),
         GRANULARITIES,
-        ("", "ema", "pct50", "pct99", "pct999", "pct99999"),
+        ("", "ema", "mse", "pct50", "pct99", "pct999", "pct99999"),
         ("", "uncal"),
         ("", "pow2"),
     )
