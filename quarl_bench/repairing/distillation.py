@@ -21,7 +21,7 @@ from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation, Conv2d, Floats, Net
-from quarl_bench.quantization.ptq import quantize_net
+from quarl_bench.quantization.ptq import BIAS_LIMIT, quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, visit
 from quarl_bench.repairing.imitation import Loss, name_outputs
@@ -33,7 +33,7 @@ FORMS = 2  # that are distilled
 VISITED = 4_000  # states that a round adds; of images a quarter
 STEPS, BATCH = 500, 256  # of a round; a quarter of either for images
 LEARNING_RATE = 0.01  # of Adam, times the root mean square of the numbers that learn
-PATIENCE = 3  # rounds without a better loss, after which the learning rate is halved
+PATIENCE = 2  # rounds without a better loss, after which the learning rate is halved
 HALVINGS = 4  # after so many it ends
 LONGEST = 60  # rounds
 SHORTEST = 20.0  # seconds, below which it is not begun
@@ -80,6 +80,7 @@ def distill(subject: Subject, scheme: Scheme, seed: int, deadline: float) -> Dis
         student.learn()
         if student.loss < min(losses):
             best, since = student.policy, 0
+            student.remember()
         else:
             since += 1
         losses.append(student.loss)
@@ -120,6 +121,7 @@ class _Student:
         self._held_out = np.concatenate([fp32, own])
         self._answers = self._ask(self._held_out)
         self.loss = self._measure()
+        self.remember()
 
     @property
     def policy(self) -> IntegerPolicy:
@@ -146,8 +148,13 @@ class _Student:
         self._states = np.concatenate([self._states, states])
         self._wanted = torch.cat([self._wanted, self._ask(states)])
 
+    def remember(self) -> None:
+        """Keep the numbers as they are, for `slow_down`."""
+        self._kept = {name: tensor.clone() for name, tensor in self._modules.state_dict().items()}
+
     def slow_down(self) -> None:
-        """Halve the learning rate."""
+        """Go back to what was remembered, and halve the learning rate."""
+        self._modules.load_state_dict(self._kept)
         for group in self._optimizer.param_groups:
             group["lr"] /= 2
 
@@ -190,7 +197,7 @@ def make_modules(net: Net, scheme: Scheme) -> tuple[nn.Sequential, AwarePath]:
         )
         with torch.no_grad():
             affine.weight.copy_(torch.from_numpy(layer.weight))
-            affine.bias.copy_(torch.from_numpy(layer.bias))
+            affine.bias.copy_(torch.from_numpy(layer.bias))  # type: ignore[union-attr]
         leaves.append(affine)
         if layer.activation is not Activation.NONE:
             leaves.append(nn.ReLU() if layer.activation is Activation.RELU else nn.Tanh())
@@ -206,7 +213,8 @@ def refill(quantized: QuantizedNet, net: Net) -> QuantizedNet:
         scale: Floats = layer.weight_scale.reshape((-1,) + (1,) * (layer.weight.ndim - 1))
         integers = layer.weight_format
         weight = np.clip(np.rint(floats.weight / scale), integers.minimum, integers.maximum).astype(np.int8)
-        bias = np.rint(floats.bias / (source.scale * layer.weight_scale)).astype(np.int32)
+        step = (source.scale * layer.weight_scale).astype(np.float64)
+        bias = np.clip(np.rint(floats.bias / step), -BIAS_LIMIT, BIAS_LIMIT).astype(np.int32)
         layers.append(replace(layer, weight=weight, bias=bias))
         source = layer.result
     return QuantizedNet(quantized.input_shape, quantized.input, tuple(layers))

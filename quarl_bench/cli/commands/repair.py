@@ -78,19 +78,22 @@ def run(options: argparse.Namespace) -> int:
     found = repair_with_progress(subject, plan)
     result, lines = found.as_dict(), [str(found)]
     if options.output is not None:
-        from quarl_bench.cli.commands.quantize import write_quantized
-        from quarl_bench.experiments.measurement_key import count_calibration
-
-        chosen = found.chosen.candidate
-        states = count_calibration(environment)
-        home: dict[str, str | None] = {} if environment.custom else {"environment": environment.id}
-        written, line = write_quantized(
-            options.output, chosen.policy, stored, chosen.scheme, states, home, chosen.steps
-        )
+        written, line = write_repaired(options.output, subject, found)
         result |= {"written": written}
         lines.append(line)
     print_result(options, result, "\n".join(lines))
     return CODES[str(found.test.verdict.outcome)]
+
+
+def write_repaired(folder: Path, subject: "Subject", found: "Repair") -> tuple[dict[str, Any], str]:
+    """Write the chosen integers to `folder`; what was written in JSON types, and in a line."""
+    from quarl_bench.cli.commands.quantize import write_quantized
+    from quarl_bench.experiments.measurement_key import count_calibration
+
+    chosen, environment = found.chosen.candidate, subject.environment
+    home: dict[str, str | None] = {} if environment.custom else {"environment": environment.id}
+    states = count_calibration(environment)
+    return write_quantized(folder, chosen.policy, subject.stored, chosen.scheme, states, home, chosen.steps)
 
 
 def repair_with_progress(subject: "Subject", plan: "Plan") -> "Repair":
