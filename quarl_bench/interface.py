@@ -26,7 +26,7 @@ from quarl_bench.policies.policy import (
 )
 from quarl_bench.policies.storage.integers import hash_integers
 from quarl_bench.quantization.scheme import Scheme, read_scheme
-from quarl_bench.repairing.search import Repair, confirm, search
+from quarl_bench.repairing.repair import BUDGET, Plan, Repair, repair_policy
 from quarl_bench.spec import Measurement
 
 
@@ -190,12 +190,15 @@ def repair(
     margin: float = MARGIN,
     floor: float | None = None,
     episodes: int = EPISODES,
+    target: str = "any",
+    budget: float = BUDGET,
+    seed: int = 0,
     env_kwargs: Mapping[str, Any] | None = None,
     algo: str | None = None,
     normalization: str | Normalization | None = None,
     arch: str | None = None,
 ) -> Repair:
-    """Another form of a policy that keeps its return in fewer bits, found without training: what `quarl repair` prints.
+    """Another form of a policy that keeps its return in fewer bits: what `quarl repair` prints.
 
     Args:
         policy: As `load_policy` takes it.
@@ -204,17 +207,21 @@ def repair(
         margin: Share of the return that may be lost, above 0 and below 1.
         floor: A return that counts as nothing, as a random policy's, where returns lie around 0.
         episodes: Of the one test, on environment seeds that chose nothing.
+        target: What has to run it: a backend, as `litert` or `c`, `fpga`, or `any`.
+        budget: Seconds for all but the test; distillation takes what is left of them.
+        seed: Of what training draws.
         env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: As of `load_policy`.
         normalization: As of `load_policy`.
         arch: As of `load_policy`.
 
     Returns:
-        What was tried, and the test: `found.chosen.scheme.name` is the form, `found.chosen.verdict` the verdict.
+        What was tried, and the test: `found.chosen.candidate` has the form's name and its integers (`policy`),
+        `found.test.verdict` the verdict.
 
     Raises:
         QuarlError: The policy, the environment or the scheme is not what it has to be.
     """
     parsed = read_scheme(scheme)
     subject = open_subject(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)
-    return confirm(subject, search(subject, parsed), parsed, episodes, margin, floor)
+    return repair_policy(subject, Plan(parsed, margin, floor, episodes, target, budget, seed))

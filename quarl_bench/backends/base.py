@@ -117,7 +117,9 @@ def list_shapes(net: Net | IntegerNet) -> list[tuple[int, ...]]:
 
 
 def storage_type(format: ActivationFormat) -> np.dtype[Any]:
-    """The 8-bit type that holds the integers of `format`."""
+    """The type that holds the integers of `format`: of 8 bits, or of 32 where they are sums."""
+    if format.wide:
+        return np.dtype(np.int32)
     return np.dtype(np.int8 if format.format.signed else np.uint8)
 
 

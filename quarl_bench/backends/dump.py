@@ -6,7 +6,8 @@
 
 `layers.<i>.weight`, `.bias` and `.weight_scale` and both ends of the policy define it; what a target without floats
 needs is derived from them and stands beside them: `.multiplier` and `.shift` (scale = multiplier * 2^-shift exactly),
-`.thresholds` where the policy requantizes by them, and `.table` of a Tanh.
+`.thresholds` where the policy requantizes by them, and `.table` of a Tanh. A layer whose output has 32 bits returns its
+accumulators, and has none of these.
 """
 
 import hashlib
@@ -103,6 +104,8 @@ def _derive(net: IntegerNet) -> dict[str, NDArray[Any]]:
     source = net.input
     for index, layer in enumerate(net.layers):
         name, output = f"layers.{index}", layer.output
+        if output.wide:
+            break  # the last layer, whose sums are the output
         scales = (np.asarray(source.scale), layer.weight_scale, np.asarray(output.scale))
         multiplier, shift = split_scale(effective_scale(*scales))
         arrays |= {f"{name}.multiplier": multiplier.astype(np.int32), f"{name}.shift": shift.astype(np.int32)}

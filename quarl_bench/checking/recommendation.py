@@ -95,7 +95,7 @@ def _list_remarks(check: "Answer", kept: "SchemeResult | None") -> Iterator[str]
             yield f"{line.scheme.name} may owe it to chance: more bits are not known to do."
     if (kept is not None and kept.scheme.integer) or outcomes.get(INT8) is not Outcome.REFUTED:
         return
-    yield "`quarl repair` looks for a form that keeps it in 8 bits, without training."
+    yield "`quarl repair` looks for a form that keeps it in 8 bits."
     touchy, tried = check.most_sensitive_layer, outcomes.keys() | check.refused.keys()
     if outcomes.get(WEIGHTS) is Outcome.SUPPORTED:
         yield f"Its weights do with 8 bits ({WEIGHTS}), its activations do not: train with them, as qat8."

@@ -4,12 +4,14 @@ import argparse
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 130 interrupted"
 WIDEST = 32
+TASK = ("algo", "normalization", "arch", "environment", "env_kwargs")  # what says which policy and task is meant
 
 
 def new_command(
@@ -66,6 +68,16 @@ def add_task(command: argparse.ArgumentParser) -> None:
         "--env-kwargs", type=read_kwargs, metavar="JSON",
         help="what the environment is made with, as '{\"gravity\": 5.0}'. Default: nothing.",
     )  # fmt: skip
+
+
+def name_command(name: str, options: argparse.Namespace, scheme: str) -> str:
+    """Another command on the same policy and task, as a shell takes it."""
+    words = ["quarl", name, str(options.policy)]
+    for option in TASK:
+        value = getattr(options, option)
+        if value is not None:
+            words += [f"--{option.replace('_', '-')}", json.dumps(value) if isinstance(value, dict) else str(value)]
+    return shlex.join([*words, "--scheme", scheme, "--output", "repaired"])
 
 
 def add_integers(command: argparse.ArgumentParser) -> None:

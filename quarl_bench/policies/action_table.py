@@ -17,6 +17,8 @@ def tabulate_actions(policy: IntegerPolicy) -> Floats:
     if policy.head.discrete:
         raise PolicyError("an argmax head compares outputs with each other; only continuous actions have a table")
     output = policy.net.output
+    if output.wide:
+        raise PolicyError("wide outputs (acc) have too many integers for a table of actions; leave out acc")
     levels = np.arange(output.format.minimum, output.format.maximum + 1)
     outputs = np.repeat(output.dequantize(levels)[:, None], policy.net.outputs, axis=1)
     return np.asarray(policy.head.act(outputs), dtype=np.float32)

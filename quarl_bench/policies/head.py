@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.quantization.net import Floats
+from quarl_bench.quantization.net import Floats, Outputs
 
 
 class HeadKind(StrEnum):
@@ -52,10 +52,11 @@ class ActionHead:
         if self.low is not None and self.low.shape != (outputs,):
             raise PolicyError(f"a net of {outputs} outputs for {len(self.low)} action bounds")
 
-    def act(self, outputs: Floats) -> NDArray[np.int64] | Floats:
+    def act(self, outputs: Outputs) -> NDArray[np.int64] | Floats:
         """Actions for outputs (n, outputs): indices (n,) or values (n, outputs). The lowest index wins ties."""
         if self.low is None or self.high is None:
             return np.asarray(outputs.argmax(axis=1))
+        outputs = outputs.astype(np.float32, copy=False)
         if self.kind is HeadKind.CLIP:
             return np.asarray(np.clip(outputs, self.low, self.high))
         if self.mean_limit is not None:

@@ -12,8 +12,8 @@ from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.quantization.equalization import find_input_ranges, scale_inputs
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Floats, Net
-from quarl_bench.quantization.ptq import quantize_net
+from quarl_bench.quantization.net import Floats, Net, Outputs
+from quarl_bench.quantization.ptq import quantize_net, rewrite
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 
@@ -32,7 +32,7 @@ class Forward(Protocol):
     def outputs(self) -> int:
         """Values that the net gives for one observation, before the head turns them into an action."""
 
-    def forward(self, x: Floats) -> Floats:
+    def forward(self, x: Floats) -> Outputs:
         """Outputs (n, outputs) for inputs (n, *input_shape)."""
 
 
@@ -49,7 +49,7 @@ class Policy:
             raise PolicyError(f"a net of input {self.net.input_shape} for observations of {self.transform.input_shape}")
         self.head.check_outputs(self.net.outputs)
 
-    def outputs(self, observations: Observations) -> Floats:
+    def outputs(self, observations: Observations) -> Outputs:
         """What the net says: logits, values or means (n, outputs)."""
         return self.net.forward(self.transform.apply(observations))
 
@@ -75,6 +75,11 @@ class PolicyNet(Policy):
         if isinstance(net, QuantizedNet):
             return QuantizedPolicy(policy.transform, net, self.head)
         return PolicyNet(policy.transform, net, self.head)
+
+    def rewrite(self, scheme: Scheme, observations: Observations | None = None) -> "PolicyNet":
+        """This policy, the same fp32 function, in the form that `quantize` rounds."""
+        policy = self._equalize_inputs(scheme, observations) if scheme.equalized_inputs else self
+        return PolicyNet(policy.transform, rewrite(policy.net, scheme), policy.head)
 
     def _equalize_inputs(self, scheme: Scheme, observations: Observations | None) -> "PolicyNet":
         """The same policy with every feature divided by its range, which the first layer takes back."""

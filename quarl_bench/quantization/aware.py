@@ -23,7 +23,7 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.observers import Range
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.scheme import Granularity, Scheme
 
 MOMENTUM = 0.01  # weight of the newest batch in an activation's range
 BIAS_LIMIT = 2**31 - 1
@@ -103,7 +103,8 @@ class _Affine(nn.Module):
     def equip(self, scheme: Scheme, *, follow: bool, first: bool, last: bool) -> None:
         """Add the state; `first` rounds its input, `last` (no activation follows) its output."""
         self.scheme, self.follow = scheme, follow
-        scales = len(self.weight) if self.weight.ndim == 4 else 1
+        per_channel = scheme.granularity_of(self.weight.ndim == 4) is Granularity.PER_CHANNEL
+        scales = len(self.weight) if per_channel else 1
         self.register_buffer("running_weight_scale", torch.zeros(scales))
         self.register_buffer("running_bias_scale", torch.zeros(scales))
         self.before = Quantizer(follow=follow) if first else None

@@ -53,7 +53,8 @@ class AwarePath:
             if affine.before is not None:
                 affine.before.freeze(source)
             affine.freeze(layer, source.scale)
-            self._output(step).freeze(layer.output)
+            if not layer.output.wide:
+                self._output(step).freeze(layer.output)
             if isinstance(activation, AwareTanh) and layer.tanh is not None:
                 activation.table.freeze(layer.tanh)
             source = layer.result
@@ -121,6 +122,7 @@ def _replace(
         if isinstance(leaf, nn.Linear | nn.Conv2d):
             follower = leaves[index + 1] if index + 1 < len(leaves) else None
             bare = index == last or type(follower) not in AWARE
+            bare = bare and not (index == last and scheme.wide_outputs)
             setattr(parent, name, _wrap(leaf, scheme, follow=follow, first=first, last=bare))
             first = False
         elif type(leaf) in AWARE:

@@ -41,7 +41,7 @@ class QuantizedNet:
         return Net(self.input_shape, tuple(layer.dequantized(source.scale) for layer, source in pairs))
 
     def forward(self, x: Floats) -> Floats:
-        """Outputs (n, outputs), every activation rounded to its format."""
+        """Outputs (n, outputs), every activation rounded to its format; wide outputs are as float32 sums them."""
         with torch.inference_mode():
             y = fake_quantize(torch.from_numpy(x), self.input)
             for index in range(len(self.layers)):
@@ -60,6 +60,8 @@ class QuantizedNet:
         y = float_layer.affine(x, *self.dequantized.tensors[index])
         if layer.activation is Activation.RELU:
             y = torch.relu(y)
+        if layer.output.wide:
+            return y
         y = fake_quantize(y, layer.output)
         return y if layer.tanh is None else fake_quantize(APPLY[layer.activation](y), layer.tanh)
 

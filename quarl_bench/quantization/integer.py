@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
-from quarl_bench.quantization.net import Conv2d, Floats
+from quarl_bench.quantization.net import Conv2d, Floats, Outputs
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import RULES, Requantization, count_thresholds, find_thresholds
 
@@ -52,7 +52,7 @@ class IntegerNet:
         """The same integers under another rule."""
         return replace(self, requantization=requantization)
 
-    def forward(self, x: Floats) -> Floats:
+    def forward(self, x: Floats) -> Outputs:
         """Outputs (n, outputs), dequantized, for float inputs (n, *input_shape)."""
         return self.output.dequantize(self.run(self.input.quantize(x)))
 
@@ -71,9 +71,11 @@ class IntegerNet:
         return tuple(out)
 
     def run_layer(self, index: int, q: Integers) -> Integers:
-        """One layer: exact sums, requantization, clip, and the table of a Tanh."""
+        """One layer: exact sums, and unless they are the output, requantization, clip, and the table of a Tanh."""
         layer, source = self.layers[index], self._sources[index]
-        acc = self._kernels[index].accumulate(q - source.zero_point)
+        acc = self.accumulate(index, q)
+        if layer.output.wide:
+            return acc
         highest = layer.output.format.maximum
         if self.requantization is Requantization.THRESHOLDS:
             out = np.maximum(count_thresholds(acc, self._thresholds[index], layer.output.format.minimum), layer.lowest)
@@ -84,6 +86,10 @@ class IntegerNet:
             )
             out = np.clip(rounded + layer.output.zero_point, layer.lowest, highest)
         return out if layer.tanh is None else layer.table[out - layer.output.format.minimum]
+
+    def accumulate(self, index: int, q: Integers) -> Integers:
+        """Exact sums (n, outputs, ...) of one layer, bias included, for the integers that it reads."""
+        return self._kernels[index].accumulate(q - self._sources[index].zero_point)
 
     @cached_property
     def _sources(self) -> tuple[ActivationFormat, ...]:
@@ -106,6 +112,7 @@ class IntegerNet:
                 layer.output.format.maximum,
             )
             for layer, source in zip(self.layers, self._sources, strict=True)
+            if not layer.output.wide  # the last one's
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 
 Floats = NDArray[np.float32]
+Outputs = NDArray[np.floating[Any]]  # of a net: float32, or float64 where sums of 32 bits are told apart
 
 
 class Activation(StrEnum):

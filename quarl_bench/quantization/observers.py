@@ -10,6 +10,8 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.scheme import ObserverKind
 
 MOMENTUM = 0.1  # weight of the newest batch in a moving average
+FACTORS = tuple(0.95**power for power in range(32))  # of a range that is shrunk: down to a fifth
+SAMPLE = 1 << 15  # values in which factors are compared
 BATCH = 64  # activations are averaged over batches of this many observations
 
 
@@ -21,11 +23,14 @@ class Range:
     high: float
 
 
-def observe(values: NDArray[np.floating[Any]], kind: ObserverKind, percentile: float = 100.0) -> Range:
+def observe(
+    values: NDArray[np.floating[Any]], kind: ObserverKind, percentile: float = 100.0, bit_width: int = 8
+) -> Range:
     """The range of `values` (observations, ...) in the order in which they were visited.
 
     min_max: extremes. percentile: the central `percentile` percent, each tail cut by half the rest.
     moving_average: exponential average of the extremes of successive batches of observations (Jacob et al. 2018).
+    mean_square: the extremes times the factor at which integers of `bit_width` bits have the least squared error.
     """
     if values.size == 0:
         raise QuantizationError("no calibration activations; calibrate on at least one observation")
@@ -37,7 +42,25 @@ def observe(values: NDArray[np.floating[Any]], kind: ObserverKind, percentile: f
         return Range(float(low), float(high))
     if kind is ObserverKind.MOVING_AVERAGE:
         return _average(values)
+    if kind is ObserverKind.MEAN_SQUARE:
+        return _shrink(values, bit_width)
     return Range(float(values.min()), float(values.max()))
+
+
+def _shrink(values: NDArray[np.floating[Any]], bit_width: int) -> Range:
+    flat = values.reshape(-1)
+    low, high = min(float(flat.min()), 0.0), max(float(flat.max()), 0.0)
+    sample = flat[:: -(-flat.size // SAMPLE)].astype(np.float64)
+    levels = (1 << bit_width) - 1
+
+    def find_error(factor: float) -> float:
+        scale = factor * (high - low) / levels
+        lowest = np.rint(factor * low / scale)
+        rounded = np.clip(np.rint(sample / scale), lowest, lowest + levels) * scale
+        return float(((sample - rounded) ** 2).sum())
+
+    best = min(FACTORS, key=find_error) if high > low else 1.0
+    return Range(best * low, best * high)
 
 
 def _average(values: NDArray[np.floating[Any]]) -> Range:

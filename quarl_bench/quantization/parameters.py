@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import IntegerFormat, Integers
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear
+from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear, Outputs
 
+SUM_BITS = 32  # of an accumulator, and of an output that is one
 MARGIN = 2e-5  # a tanh table entry closer to a tie than this depends on the last bit of the C library's tanh
 MARGIN_STEP = np.float32(1 + 2**-10)  # by which a scale grows until its table keeps the margin
 
@@ -37,8 +38,15 @@ class ActivationFormat:
         lowest, highest = self.format.minimum - self.zero_point, self.format.maximum - self.zero_point
         return np.asarray(np.clip(steps, lowest, highest), dtype=np.int64) + self.zero_point
 
-    def dequantize(self, q: Integers) -> Floats:
-        """(q - zero_point) * scale in float32."""
+    @property
+    def wide(self) -> bool:
+        """Whether these are sums, not yet brought back to few bits."""
+        return self.format.bit_width == SUM_BITS
+
+    def dequantize(self, q: Integers) -> Outputs:
+        """(q - zero_point) * scale in float32; of wide ones in float64, which keeps unequal ones apart."""
+        if self.wide:
+            return np.asarray((q - self.zero_point) * np.float64(self.scale))
         return (q - self.zero_point).astype(np.float32) * self.scale
 
 
@@ -48,7 +56,8 @@ class QuantizedLayer:
 
     `weight` has the layer's shape; `weight_scale` is (1,) per tensor or (outputs,) per channel; zero points of weights
     are 0. A ReLU is fused into the output's lower clip. For a Tanh, `output` is the format in front of it and `tanh`
-    the format behind it; the map between them is `table`.
+    the format behind it; the map between them is `table`. A `wide` output is the layer's sum itself, of scale
+    input * weight and zero point 0.
     """
 
     kind: type[Linear] | type[Conv2d]

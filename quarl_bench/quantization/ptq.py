@@ -10,9 +10,9 @@ from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choos
 from quarl_bench.quantization.equalization import equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
-from quarl_bench.quantization.net import APPLY, Activation, Conv2d, Floats, Layer, Net, find_norm
+from quarl_bench.quantization.net import APPLY, Activation, Conv2d, Floats, Layer, Linear, Net, find_norm
 from quarl_bench.quantization.observers import Range, observe
-from quarl_bench.quantization.parameters import MARGIN_STEP, ActivationFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.parameters import MARGIN_STEP, SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
@@ -95,14 +95,17 @@ class Ranges:
 def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
     """`net` with integer weights and activations, whose formats cover `ranges`.
 
-    QuantizationError for a normalized layer, which has no integer form.
+    QuantizationError for a normalized layer, which has no integer form, and for wide outputs behind an activation.
     """
     if (index := find_norm(net)) is not None:
         raise QuantizationError(f"{scheme.name}: layer {index} is followed by a layer normalization; use fp16 or w<n>")
     first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
-    layers = []
+    layers: list[QuantizedLayer] = []
     for layer, span in zip(net.layers, ranges.outputs, strict=True):
-        layers.append(_quantize_layer(layer, scheme, source, span))
+        if scheme.wide_outputs and len(layers) == len(net.layers) - 1:
+            layers.append(_quantize_wide_layer(layer, scheme, source))
+        else:
+            layers.append(_quantize_layer(layer, scheme, source, span))
         source = layers[-1].result
     return QuantizedNet(net.input_shape, first, tuple(layers))
 
@@ -116,8 +119,21 @@ def _observe_activations(net: Net, scheme: Scheme, inputs: Floats) -> Ranges:
             values = APPLY[layer.activation](affine)
         # The range in front of a Tanh is its own; a ReLU is fused, so the range behind it counts.
         seen = affine if layer.activation is Activation.TANH else values
-        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile))
-    return Ranges(observe(inputs, scheme.observer, scheme.percentile), tuple(spans))
+        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
+    return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans))
+
+
+def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat) -> QuantizedLayer:
+    """The last layer, whose sums are the outputs: on one scale for all, so that they compare as integers."""
+    if not isinstance(layer, Linear) or layer.activation is not Activation.NONE:
+        raise QuantizationError(
+            f"{scheme.name}: the sums of the last layer are outputs only if it is fully connected and nothing follows; "
+            "leave out acc"
+        )
+    one = replace(scheme, granularity=Granularity.PER_TENSOR)
+    quantized = _quantize_layer(layer, one, source, Range(0.0, 0.0))
+    scale = source.scale * quantized.weight_scale[0]
+    return replace(quantized, output=ActivationFormat(IntegerFormat(SUM_BITS), scale, 0))
 
 
 def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span: Range) -> QuantizedLayer:

@@ -9,12 +9,15 @@ fp32 policy of whatever width. Options, each at most once, in any order:
     sym            symmetric ranges: of the weights for w<n> (default affine), of the activations for int<n>
     narrow, wide   weights leave out, or use, the lowest integer (default: wide for w<n>, narrow for int<n>)
     pt, pc         weight scales per_tensor or per_channel everywhere (default: pt for Linear, pc for Conv2d)
-    ema, pct<dd..> activation ranges by moving average, or by percentile, 50 and up: pct999 = 99.9 (default: extremes)
+    ema, mse       activation ranges by moving average, or of least mean squared error (default: extremes)
+    pct<dd..>      activation ranges by percentile, 50 and up: pct999 = 99.9
     uncal          activation ranges from unit-normal inputs, never from rollouts
     pow2           every scale is a power of two (activations and weights of int<n>)
     floor          round down (w<n>: QuaRL's formula as printed); default: to nearest, ties to even
     eq             every input is divided by its own range first, which the first layer takes back (int<n>)
     cle            cross-layer equalization: the weights on both sides of a ReLU get equal ranges, neuron by neuron
+    acc            wide outputs: the last layer returns its 32-bit sums, on one scale, so that close ones do not tie
+                   (int<n>)
 
 Standard library only: the plugin parses names at collection.
 """
@@ -58,6 +61,7 @@ class ObserverKind(StrEnum):
     MIN_MAX = "min_max"
     MOVING_AVERAGE = "moving_average"
     PERCENTILE = "percentile"
+    MEAN_SQUARE = "mean_square"
 
 
 BITS = {
@@ -66,14 +70,15 @@ BITS = {
     Family.AWARE: range(2, 9),
     Family.LEARNED: range(2, 9),
 }
+OBSERVERS = {"ema": ObserverKind.MOVING_AVERAGE, "mse": ObserverKind.MEAN_SQUARE}  # by option
 # pct stands before pc, which is its beginning
-OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|uncal|pow2|floor|eq|cle")
+OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|acc")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
 PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
-    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema pct<dd> uncal pow2 floor eq cle), qat2..qat8, "
-    "i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
+    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema mse pct<dd> uncal pow2 floor eq cle acc), "
+    "qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
@@ -93,6 +98,7 @@ class Scheme:
     rounding: Rounding = Rounding.NEAREST
     equalized_inputs: bool = False
     equalized_layers: bool = False
+    wide_outputs: bool = False
     input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
     output_bits: int = 0
     width: int = 0  # of its hidden layers; 0: the recipe's
@@ -129,13 +135,14 @@ class Scheme:
             granularity=_pick(options, {"pt": Granularity.PER_TENSOR, "pc": Granularity.PER_CHANNEL}),
             observer=ObserverKind.PERCENTILE
             if percentiles
-            else (ObserverKind.MOVING_AVERAGE if "ema" in options else ObserverKind.MIN_MAX),
+            else next((kind for o, kind in OBSERVERS.items() if o in options), ObserverKind.MIN_MAX),
             percentile=float(f"{percentiles[0][:2]}.{percentiles[0][2:] or 0}") if percentiles else 100.0,
             calibrated="uncal" not in options,
             power_of_two="pow2" in options,
             rounding=Rounding.FLOOR if "floor" in options else Rounding.NEAREST,
             equalized_inputs="eq" in options,
             equalized_layers="cle" in options,
+            wide_outputs="acc" in options,
         )
 
     @classmethod
@@ -172,9 +179,8 @@ class Scheme:
             return f"{self.family}{self.bit_width}"
         weight_only = self.family is Family.WEIGHT_ONLY
         width = {(True, True): "narrow", (False, False): "wide"}.get((self.narrow_range, weight_only), "")
-        observer = {ObserverKind.MIN_MAX: "", ObserverKind.MOVING_AVERAGE: "ema"}.get(
-            self.observer, "pct" + f"{self.percentile:.10g}".replace(".", "")
-        )
+        names = {ObserverKind.MIN_MAX: "", **{kind: option for option, kind in OBSERVERS.items()}}
+        observer = names.get(self.observer, "pct" + f"{self.percentile:.10g}".replace(".", ""))
         options = (
             "sym" if self.symmetric else "",
             width,
@@ -185,6 +191,7 @@ class Scheme:
             "floor" if self.rounding is Rounding.FLOOR else "",
             "eq" if self.equalized_inputs else "",
             "cle" if self.equalized_layers else "",
+            "acc" if self.wide_outputs else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
 
@@ -229,12 +236,12 @@ def _pick(options: list[str], meaning: dict[str, Granularity]) -> Granularity | 
 
 def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
     kinds = [o[:3] if o.startswith("pct") else o for o in options]
-    for group in (("narrow", "wide"), ("pt", "pc"), ("ema", "pct")):
+    for group in (("narrow", "wide"), ("pt", "pc"), ("ema", "mse", "pct")):
         if sum(kind in group for kind in kinds) > 1:
             raise SpecError(f"scheme {name!r}: at most one of {' and '.join(group)}")
     if len(set(kinds)) != len(kinds):
         raise SpecError(f"scheme {name!r}: an option is given twice")
-    activation_options = {"ema", "pct", "uncal", "pow2", "eq"} & set(kinds)
+    activation_options = {"ema", "mse", "pct", "uncal", "pow2", "eq", "acc"} & set(kinds)
     if family is Family.WEIGHT_ONLY and activation_options:
         raise SpecError(f"scheme {name!r}: {min(activation_options)} needs quantized activations (int<bits>)")
     if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:

@@ -1,18 +1,23 @@
-"""What a repair tries, from the cheapest remedy to the dearest: schemes that round the same policy in another form.
+"""What a repair tries, from the cheapest remedy to the dearest.
 
-Every remedy is an option of the scheme (docs/quantizer.md), so that what a repair finds has a name that every command,
-case and backend knows. The fp32 function is the same, no weight is trained, and no return is looked at to make them.
+The first rung is schemes that round the same policy in another form: every remedy is an option of the scheme
+(docs/quantizer.md), so that what is found has a name that every command, case and backend knows. The second changes the
+rounded biases, the third trains. Only what the target can run is tried.
 """
 
 from dataclasses import dataclass, replace
 from itertools import product
 
-from quarl_bench.errors import SpecError
-from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.quantization.net import Activation
+from quarl_bench.backends.fpga.rtl.stage import split
+from quarl_bench.backends.registry import find_backend
+from quarl_bench.errors import DeploymentError, SpecError
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
+from quarl_bench.quantization.net import Activation, Linear
 from quarl_bench.quantization.scheme import Family, Granularity, ObserverKind, Scheme
 
 PERCENTILES = (99.9, 99.99)  # of activations: what a rare outlier costs all others
+ANY, FPGA = "any", "fpga"
+BIAS, DISTILLED = "bias", "distilled"  # steps behind a scheme
 
 
 @dataclass(frozen=True)
@@ -26,23 +31,26 @@ class Remedy:
 
 def list_remedies(policy: PolicyNet) -> tuple[Remedy, ...]:
     """The remedies in the order of what they cost; one without a use for this policy has a reason."""
-    hidden = policy.net.layers[:-1]
-    rectified = any(layer.activation is Activation.RELU for layer in hidden)
-    ranges = (
-        ""
-        if not policy.transform.image and policy.transform.normalization is None
-        else ("its observations have like ranges already (an image, or normalized)")
-    )
+    layers = policy.net.layers
+    rectified = any(layer.activation is Activation.RELU for layer in layers[:-1])
+    raw = not policy.transform.image and policy.transform.normalization is None
+    bare = isinstance(layers[-1], Linear) and layers[-1].activation is Activation.NONE
     return (
         Remedy("pc", "a scale per output channel"),
-        Remedy("pct", "ranges by percentile"),
-        Remedy("eq", "inputs divided by their ranges", ranges),
+        Remedy(
+            "eq",
+            "inputs divided by their ranges",
+            "" if raw else "its observations have like ranges already (an image, or normalized)",
+        ),
         Remedy("cle", "neurons of equal ranges", "" if rectified else "no hidden layer ends in a ReLU"),
-    )  # fmt: skip
+        Remedy("acc", "outputs as 32-bit sums", "" if bare else "its last layer is no plain sum"),
+        Remedy("pct", "ranges by percentile"),
+        Remedy("mse", "ranges of least squared error"),
+    )
 
 
-def list_candidates(scheme: Scheme, policy: PolicyNet) -> tuple[Scheme, ...]:
-    """`scheme`, and it with every combination of remedies that this policy has a use for.
+def list_forms(scheme: Scheme, policy: PolicyNet) -> tuple[Scheme, ...]:
+    """`scheme`, and it with every combination of the remedies of form that this policy has a use for.
 
     SpecError for a scheme without remedies: floats, one that is trained, or one with options, which are what is
     searched.
@@ -50,19 +58,34 @@ def list_candidates(scheme: Scheme, policy: PolicyNet) -> tuple[Scheme, ...]:
     if scheme.family is not Family.INTEGER or scheme.name != f"int{scheme.bit_width}":
         raise SpecError(f"scheme {scheme.name!r}: repair takes int<bits> without options, and finds the options")
     useful = {remedy.option for remedy in list_remedies(policy) if not remedy.reason}
-    forms = product(
-        (None, Granularity.PER_CHANNEL),
-        (None, *PERCENTILES),
-        (False, True) if "eq" in useful else (False,),
-        (False, True) if "cle" in useful else (False,),
+    dense = any(isinstance(layer, Linear) for layer in policy.net.layers)  # convolutions have a scale per channel
+    granularities = (None, Granularity.PER_CHANNEL) if dense else (None,)
+    switches = product(*((False, True) if option in useful else (False,) for option in ("eq", "cle", "acc")))
+    return tuple(
+        replace(scheme, granularity=granularity, equalized_inputs=inputs, equalized_layers=layers, wide_outputs=wide)
+        for granularity, (inputs, layers, wide) in product(granularities, switches)
     )
-    return tuple(_apply(scheme, *form) for form in forms)
 
 
-def _apply(
-    scheme: Scheme, granularity: Granularity | None, percentile: float | None, inputs: bool, layers: bool
-) -> Scheme:
-    found = replace(scheme, granularity=granularity, equalized_inputs=inputs, equalized_layers=layers)
-    if percentile is None:
-        return found
-    return replace(found, observer=ObserverKind.PERCENTILE, percentile=percentile)
+def list_ranges(form: Scheme) -> tuple[Scheme, ...]:
+    """`form` with every other choice of ranges."""
+    shares = (replace(form, observer=ObserverKind.PERCENTILE, percentile=share) for share in PERCENTILES)
+    return (*shares, replace(form, observer=ObserverKind.MEAN_SQUARE))
+
+
+def find_unfit(policy: IntegerPolicy, target: str) -> str:
+    """Why `target` (any, fpga, or a backend) has no form for `policy`; empty where it has one.
+
+    DeploymentError for an unknown target, MissingExtra where a backend's writer is not installed.
+    """
+    if target == ANY:
+        return ""
+    backend = None if target == FPGA else find_backend(target)
+    try:
+        if backend is None:
+            split(policy.net)
+        else:
+            backend.make_files(backend.renumber(policy))
+    except DeploymentError as error:
+        return str(error)
+    return ""

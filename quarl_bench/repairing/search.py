@@ -1,114 +1,158 @@
-"""The search for a scheme that keeps the return: by decisions first, by play on validation seeds, by one test.
+"""The search for a form that keeps the return: by decisions first, by play on validation seeds, by one test.
 
 Three disjoint ranges of environment seeds: states that calibrate, states and episodes that choose, and the episodes of
 the one test, whose result stands whatever it says.
 """
 
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from quarl_bench.checking.answer import SchemeResult, play_schemes
 from quarl_bench.checking.subject import Subject
-from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
-from quarl_bench.evaluation.rollouts import count_agreement
-from quarl_bench.policies.policy import Observations, Policy, PolicyNet
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.repairing.ladder import Remedy, list_candidates, list_remedies
-from quarl_bench.repairing.text import describe_repair, print_repair
+from quarl_bench.repairing.bias import correct_biases
+from quarl_bench.repairing.candidate import Candidate, compare_decisions, make_candidate, visit
+from quarl_bench.repairing.ladder import ANY, BIAS, find_unfit, list_forms, list_ranges
 
 STATES = 2_000  # in which decisions are compared
-FINALISTS = 4  # that are played, beside the plain scheme
-EPISODES = 30  # of each, on validation seeds
+BIAS_STATES = 2_000  # of calibration, over which biases are corrected
+RANGED = 5  # forms whose ranges are searched, and as many whose biases are corrected
+ROUNDS = ((12, 10), (5, 40))  # how many are played, beside the plain scheme, and for how many episodes
+REWRITES = "rewrites"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attempt:
-    """One candidate: how it decides in states that calibrated nothing, and what it returned on validation seeds.
+    """One candidate: how it decides in states that calibrated nothing, and what it returned on validation seeds."""
 
-    `regret` is how much worse its actions are by fp32's own outputs, on average: values or logits for indices, squared
-    distance as a share of the action's range for numbers.
-    """
-
-    scheme: Scheme
+    candidate: Candidate
+    rung: str  # of the ladder
     agreement: float
     regret: float
-    validation: float | None = None  # mean return; None where it was not played
-    episodes: int = 0  # that it was played
-
-
-@dataclass(frozen=True)
-class Repair:
-    """What was tried, and the one test: the plain scheme and the chosen one on the same fresh episodes."""
-
-    environment: str
-    remedies: tuple[Remedy, ...]
-    attempts: tuple[Attempt, ...]
-    plain: SchemeResult
-    chosen: SchemeResult
+    seconds: float  # to make and to compare it
+    returns: tuple[float, ...] = ()  # on validation seeds, episode by episode; none where it was not played
 
     @property
-    def changed(self) -> bool:
-        """Whether another form than the plain one was chosen."""
-        return self.plain.scheme != self.chosen.scheme
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it in JSON types."""
-        return describe_repair(self)
-
-    def __str__(self) -> str:
-        return print_repair(self)
+    def validation(self) -> float | None:
+        """Mean return on validation seeds."""
+        return sum(self.returns) / len(self.returns) if self.returns else None
 
 
-def compare_decisions(policy: PolicyNet, candidate: Policy, states: Observations) -> tuple[float, float]:
-    """Agreement and regret of `candidate` in `states` (n, ...)."""
-    values, actions = policy.outputs(states).astype(np.float64), candidate.act(states)
-    expected = policy.head.act(policy.outputs(states))
-    agreement = count_agreement(actions, expected, policy.head) / len(states)
-    if policy.head.discrete:
-        rows = np.arange(len(states))
-        return agreement, float((values.max(axis=1) - values[rows, np.asarray(actions, dtype=np.int64)]).mean())
-    span = 1.0 if policy.head.low is None or policy.head.high is None else policy.head.high - policy.head.low
-    return agreement, float((((actions - expected) / span) ** 2).mean())
+Tell = Callable[[Attempt], None]
 
 
-def search(subject: Subject, scheme: Scheme, tell: Callable[[Attempt], None] = lambda _: None) -> list[Attempt]:
-    """Every candidate of `scheme`, the ones with least regret played, in that order; `tell` hears of each.
+@dataclass(frozen=True, eq=False)
+class Found:
+    """All attempts, those of the last round of play first, and why forms were left out."""
 
-    SpecError and QuantizationError as `list_candidates`.
+    attempts: tuple[Attempt, ...]
+    unfit: dict[str, str]  # by scheme
+
+    @property
+    def chosen(self) -> Attempt:
+        """The one that is tested."""
+        return choose(self.attempts)
+
+
+def search(subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lambda _: None) -> Found:
+    """Every form of `scheme` that `target` can run, those of best decisions played; `tell` hears of each.
+
+    SpecError as `list_forms`; QuantizationError where no form is left, with the reason.
     """
-    policy = subject.stored.policy
-    states = collect_observations(policy, subject.environment, STATES, VALIDATION_SEEDS)
-    attempts = []
-    for candidate in list_candidates(scheme, policy):
-        attempts.append(Attempt(candidate, *compare_decisions(policy, subject.quantize(candidate), states)))
-        tell(attempts[-1])
-    ranked = sorted(attempts, key=lambda attempt: (attempt.regret, -attempt.agreement))
-    finalists = {attempt.scheme.name for attempt in ranked[:FINALISTS]} | {scheme.name}
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + EPISODES)
-    played = []
-    for attempt in ranked:
-        mean = subject.play(attempt.scheme, seeds).mean if attempt.scheme.name in finalists else None
-        played.append(attempt if mean is None else replace(attempt, validation=mean, episodes=EPISODES))
-        if mean is not None:
-            tell(played[-1])
-    return played
+    ranker = _Ranker(subject, target, tell)
+    forms = ranker.compare_all(list_forms(scheme, subject.stored.policy))
+    if not forms:
+        raise QuantizationError(f"{scheme.name}: {next(iter(ranker.unfit.values()))}")
+    ranged = [other for form in rank(forms)[:RANGED] for other in list_ranges(form.candidate.scheme)]
+    attempts = forms + ranker.compare_all(ranged)
+    attempts += [ranker.correct(attempt) for attempt in rank(attempts)[:RANGED]]
+    return Found(tuple(play_rounds(subject, attempts, scheme, tell)), ranker.unfit)
 
 
-def choose(attempts: Sequence[Attempt]) -> Scheme:
-    """The candidate that returned most on validation seeds; of equal ones that of least regret."""
-    played = [attempt for attempt in attempts if attempt.validation is not None]
-    return max(played, key=lambda attempt: (attempt.validation or 0.0, -attempt.regret)).scheme
+def rank(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Best decisions first: by the sum of the places in regret and in agreement."""
+    listed = list(attempts)
+    places = np.zeros(len(listed), dtype=np.int64)
+    for values in ([attempt.regret for attempt in listed], [-attempt.agreement for attempt in listed]):
+        places += np.searchsorted(np.sort(values), values)
+    return [listed[i] for i in sorted(range(len(listed)), key=lambda i: (places[i], listed[i].regret))]
 
 
-def confirm(
-    subject: Subject, attempts: Sequence[Attempt], scheme: Scheme, episodes: int, margin: float, floor: float | None
-) -> Repair:
-    """The plain scheme and the chosen one, each against fp32, on test seeds that chose nothing."""
-    best = choose(attempts)
-    lines = {line.scheme.name: line for line in play_schemes(subject, [scheme, best], episodes, margin, floor)}
-    remedies = list_remedies(subject.stored.policy)
-    return Repair(subject.environment.id, remedies, tuple(attempts), lines[scheme.name], lines[best.name])
+def play_rounds(
+    subject: Subject, attempts: Sequence[Attempt], plain: Scheme, tell: Tell = lambda _: None
+) -> list[Attempt]:
+    """The best by decisions play a few episodes, the best of those more; the plain scheme plays in every round.
+
+    Those of the last round come first, by return; behind them the others by decisions.
+    """
+    left = rank(attempts)
+    behind: list[Attempt] = []
+    for count, episodes in ROUNDS:
+        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + episodes)
+        kept = [a for i, a in enumerate(left) if i < count or a.candidate.name == plain.name]
+        behind = [a for a in left if a not in kept] + behind
+        left = []
+        for attempt in kept:
+            measured = attempt.candidate.play(subject, seeds)
+            left.append(replace(attempt, returns=measured.returns[0]))
+            tell(left[-1])
+        left.sort(key=lambda a: -(a.validation or 0.0))
+    return left + behind
+
+
+def choose(attempts: Sequence[Attempt]) -> Attempt:
+    """Of those that played most episodes: of least regret among those within a standard error of the best return.
+
+    The error is that of the paired difference to the best. Chance decides between close ones, and regret less so.
+    """
+    most = max(len(attempt.returns) for attempt in attempts)
+    last = [attempt for attempt in attempts if len(attempt.returns) == most]
+    best = max(last, key=lambda attempt: (attempt.validation or 0.0, -attempt.regret))
+
+    def is_close(attempt: Attempt) -> bool:
+        gap = np.array(best.returns) - np.array(attempt.returns)
+        error = float(gap.std(ddof=1)) / math.sqrt(most) if most > 1 else 0.0
+        return float(gap.mean()) <= error
+
+    return min(filter(is_close, last), key=lambda attempt: attempt.regret)
+
+
+class _Ranker:
+    """Makes candidates and compares their decisions in states that calibrated nothing."""
+
+    def __init__(self, subject: Subject, target: str, tell: Tell) -> None:
+        self._subject, self._target, self._tell = subject, target, tell
+        self.unfit: dict[str, str] = {}
+        self._states = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
+
+    def compare_all(self, schemes: Iterable[Scheme]) -> list[Attempt]:
+        """Those that the target can run."""
+        found = []
+        for scheme in schemes:
+            begin = time.monotonic()
+            candidate = make_candidate(self._subject, scheme)
+            reason = find_unfit(candidate.policy, self._target)
+            if reason:
+                self.unfit[scheme.name] = reason
+            else:
+                found.append(self._compare(candidate, REWRITES, begin))
+        return found
+
+    def correct(self, attempt: Attempt) -> Attempt:
+        """The same with corrected biases."""
+        begin, scheme = time.monotonic(), attempt.candidate.scheme
+        calibration = self._subject.calibration
+        form = self._subject.stored.policy.rewrite(scheme, calibration)
+        policy = correct_biases(form, attempt.candidate.policy, calibration[:: -(-len(calibration) // BIAS_STATES)])
+        return self._compare(Candidate(scheme, policy, (BIAS,)), BIAS, begin)
+
+    def _compare(self, candidate: Candidate, rung: str, begin: float) -> Attempt:
+        agreement, regret = compare_decisions(self._subject.stored.policy, candidate.policy, self._states)
+        attempt = Attempt(candidate, rung, agreement, regret, time.monotonic() - begin)
+        self._tell(attempt)
+        return attempt

@@ -1,59 +1,94 @@
 """A repair in words: the lines of the terminal, the JSON of programs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.checking.text import COLUMNS, describe_line, format_line
 from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
-    from quarl_bench.repairing.search import Attempt, Repair
+    from quarl_bench.repairing.repair import Repair
+    from quarl_bench.repairing.search import Attempt
 
-TRIED = ("scheme", "same action", "regret", "validation return")
+TRIED = ("form", "same action", "regret", "validation return", "episodes")
+SHOWN = 12  # attempts of a table; the JSON has all
+RUNGS = {
+    "rewrites": "the same fp32 function in another form, nothing trained",
+    "bias": "biases corrected by what rounding adds on average",
+    "distilled": "minutes of imitating fp32 in the states that it visits itself, without rewards",
+}
 
 
 def describe_repair(found: "Repair") -> dict[str, Any]:
     """All that `quarl repair --json` prints, but for what is written."""
+    chosen = found.chosen.candidate
     return {
         "kind": "repair",
         "environment": found.environment,
         "asked": found.plain.scheme.name,
-        "chosen": found.chosen.scheme.name,
-        "attempts": [
-            {
-                "scheme": attempt.scheme.name,
-                "agreement": attempt.agreement,
-                "regret": attempt.regret,
-                "validation_return": attempt.validation,
-            }
-            for attempt in found.attempts
-        ],
+        "chosen": chosen.name,
+        "scheme": chosen.scheme.name,
+        "steps": list(chosen.steps),
+        "attempts": [_describe_attempt(attempt) for attempt in found.found.attempts],
         "not_tried": {remedy.option: remedy.reason for remedy in found.remedies if remedy.reason},
-        "reference_return": found.chosen.reference.mean,
+        "unfit": found.found.unfit,
+        "notes": list(found.notes),
+        "reference_return": found.test.reference.mean,
         "plain": describe_line(found.plain),
-        "test": describe_line(found.chosen),
+        "test": describe_line(found.test),
     }
 
 
 def print_repair(found: "Repair") -> str:
     """What was tried, what has no use here, and the test."""
-    played = next(attempt.episodes for attempt in found.attempts if attempt.episodes)
     tests = [COLUMNS, format_line(found.plain)]
-    tests += [format_line(found.chosen)] if found.changed else []
+    tests += [(found.chosen.candidate.name, *format_line(found.test)[1:])] if found.changed else []
     told = [f"  {remedy.option}: {remedy.reason}" for remedy in found.remedies if remedy.reason]
-    episodes, reference = len(found.chosen.reference.environment_seeds), found.chosen.reference.mean
-    chosen = found.chosen.scheme.name
-    choice = f"{chosen} returns most there" if found.changed else f"no other form returns more there than {chosen}"
+    told += [f"  {len(found.found.unfit)} forms: {next(iter(found.found.unfit.values()))}"] if found.found.unfit else []
+    episodes, reference = len(found.test.reference.environment_seeds), found.test.reference.mean
+    name = found.chosen.candidate.name
+    choice = f"{name} returns most there, or as much" if found.changed else f"no other form returns more than {name}"
+    rest = len(found.found.attempts) - SHOWN
     lines = [
-        f"{found.environment}: {len(found.attempts)} forms of one policy, the same fp32 function, nothing trained",
-        f"decisions in states that calibrated nothing, and {played} validation episodes of what decides best:",
-        *format_table([TRIED, *map(_format_attempt, found.attempts)]),
+        f"{found.environment}: {len(found.found.attempts)} forms of one policy",
+        *map(_tell_rung, _group(found.found.attempts)),
+        "decisions in states that calibrated nothing, and validation episodes of what decides best:",
+        *format_table([TRIED, *map(_format_attempt, found.found.attempts[:SHOWN])]),
+        *([f"and {rest} more (--json)"] if rest > 0 else []),
         *(["not tried:", *told] if told else []),
+        *found.notes,
         f"{choice}. The one test, on {episodes} episodes that chose nothing, against fp32's {reference:.4g}:",
         *format_table(tests),
+        "going on after this test needs other seeds, and splits the error rate of 5% between the tests",
     ]
     return "\n".join(lines)
 
 
+def _describe_attempt(attempt: "Attempt") -> dict[str, Any]:
+    return {
+        "form": attempt.candidate.name,
+        "scheme": attempt.candidate.scheme.name,
+        "steps": list(attempt.candidate.steps),
+        "rung": attempt.rung,
+        "agreement": attempt.agreement,
+        "regret": attempt.regret,
+        "seconds": attempt.seconds,
+        "validation_return": attempt.validation,
+        "validation_episodes": len(attempt.returns),
+    }
+
+
+def _group(attempts: Sequence["Attempt"]) -> list[tuple[str, list["Attempt"]]]:
+    return [(rung, [a for a in attempts if a.rung == rung]) for rung in RUNGS if any(a.rung == rung for a in attempts)]
+
+
+def _tell_rung(group: tuple[str, list["Attempt"]]) -> str:
+    rung, attempts = group
+    seconds = sum(attempt.seconds for attempt in attempts)
+    return f"  {rung}: {len(attempts)} in {seconds:.0f} s ({RUNGS[rung]})"
+
+
 def _format_attempt(attempt: "Attempt") -> tuple[str, ...]:
     played = "" if attempt.validation is None else f"{attempt.validation:.4g}"
-    return attempt.scheme.name, f"{attempt.agreement:.2%}", f"{attempt.regret:.3g}", played
+    episodes = str(len(attempt.returns)) if attempt.returns else ""
+    return attempt.candidate.name, f"{attempt.agreement:.2%}", f"{attempt.regret:.3g}", played, episodes

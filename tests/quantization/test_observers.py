@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.affine import IntegerFormat, choose_affine
 from quarl_bench.quantization.observers import BATCH, MOMENTUM, Range, observe
 from quarl_bench.quantization.scheme import ObserverKind
 from tests.support.strategies import SEEDS, normal
@@ -71,3 +72,20 @@ def test_values_that_are_not_finite_are_refused(kind: ObserverKind, damage: floa
     values[1, 2] = damage
     with pytest.raises(QuantizationError, match="not finite"):
         observe(values, kind)
+
+
+@given(SEEDS, st.integers(2, 8))
+def test_mean_square_ranges_have_the_least_error_of_their_family(seed: int, bits: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((500, 3)) ** 3 * [1, 1, 5]  # heavy tails, which few bits pay for
+
+    def find_error(span: Range) -> float:
+        affine = choose_affine(span.low, span.high, IntegerFormat(bits), symmetric=False, endpoint=True)
+        return float(((affine.dequantize(affine.quantize(values)) - values) ** 2).mean())
+
+    found, extremes = observe(values, ObserverKind.MEAN_SQUARE, bit_width=bits), observe(values, ObserverKind.MIN_MAX)
+    factor = found.high / extremes.high
+    assert found.low == pytest.approx(factor * extremes.low)
+    errors = [find_error(Range(0.95**k * extremes.low, 0.95**k * extremes.high)) for k in range(32)]
+    assert find_error(found) <= min(errors) * 1.01
+    assert bits > 4 or factor < 0.9

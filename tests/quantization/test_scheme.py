@@ -22,11 +22,11 @@ INTEGER = [
         ("", "sym"),
         ("", "wide"),
         GRANULARITIES,
-        ("", "ema", "pct50", "pct99", "pct999", "pct99999"),
+        ("", "ema", "mse", "pct50", "pct99", "pct999", "pct99999"),
         ("", "uncal"),
         ("", "pow2"),
     )
-]
+] + [f"int{bits}{option}" for bits in (2, 8) for option in ("eq", "cle", "acc", "eqcle", "eqcleacc", "pcpct999cleacc")]
 AWARE = [f"qat{bits}" for bits in range(2, 9)]
 TOKENS = [
     "qat",

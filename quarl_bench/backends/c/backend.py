@@ -43,9 +43,10 @@ def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
     """Source, harness and Makefile of a policy; DeploymentError for what the kernels cannot compute."""
     integer = isinstance(policy, IntegerPolicy)
     source = write_integer_source(policy) if isinstance(policy, IntegerPolicy) else write_float_source(policy)
+    floats = not isinstance(policy, IntegerPolicy) or (policy.net.output.wide and not policy.head.discrete)
     kernels = INTEGER_KERNELS if integer else FLOAT_KERNELS
     words = ["+".join(flags) or "-DQUARL_STRICT" for flags in kernels.values()]
-    settings = f"KERNELS = {' '.join(words)}\nLIBRARIES ={'' if integer else ' -lm'}\n"
+    settings = f"KERNELS = {' '.join(words)}\nLIBRARIES ={' -lm' if floats else ''}\n"
     return source | {
         "harness.c": read_resource("harness.c"),
         "library.c": read_resource("library.c"),
@@ -81,7 +82,7 @@ class CRunner:
         zero_point, size = ctypes.c_int(), ctypes.c_int()
         places = [ctypes.byref(place) for place in (scale, zero_point, size)]
         rank = self._library.policy_describe(which, shape, *places)
-        dtype = {-1: np.int8, 1: np.uint8, 4: np.float32}[size.value]
+        dtype = {-1: np.int8, 1: np.uint8, -4: np.int32, 4: np.float32}[size.value]
         known = None if dtype is np.float32 else np.float32(scale.value)
         return Port(np.dtype(dtype), tuple(shape[:rank]), known, zero_point.value)
 

@@ -14,7 +14,8 @@ def write_header(
     """policy.h: what the net takes and gives, and how to call it; formats are None for float32."""
     integer = source is not None
     inputs, outputs = channel_last(shapes[0]), channel_last(shapes[-1])
-    action = f"POLICY_OUTPUTS numbers, {'by table, ' * integer}one for each output (head: {head.kind})"
+    tabled = output is not None and not output.wide
+    action = f"POLICY_OUTPUTS numbers, {'by table, ' * tabled}one for each output (head: {head.kind})"
     declaration = "void policy_action(const policy_output_t *output, float *action)"
     if head.discrete:
         action = "index of the largest output; the lowest index wins ties"

@@ -60,8 +60,13 @@ def write_integer_layer(
         arrays.declare(f"{name}_bias_s8", folded["S8"].astype(np.int32)),
         f"#define {name}_bias {name}_bias_s8",
         "#endif",
-        *_declare_requantization(arrays, name, layer, source, thresholds=thresholds),
     ]
+    if layer.output.wide:
+        kind = "narrow" if narrow else "linear"
+        sums = f"quarl_sum_{kind}(x, {name}_weight, {name}_bias, y, {rows.shape[1]}, {len(rows)});"
+        head = f"static void {name}(const quarl_byte *restrict x, int32_t *restrict y)"
+        return "\n".join(declarations) + f"\n{head}\n{{\n    {sums}\n}}"
+    declarations += _declare_requantization(arrays, name, layer, source, thresholds=thresholds)
     per_channel = int(len(layer.weight_scale) > 1)
     target = _write_format(layer.output, layer.lowest)
     low, count = layer.output.format.minimum, len(bias)

@@ -6,12 +6,12 @@ from typing import cast
 from quarl_bench.backends.base import Backend
 from quarl_bench.backends.litert.dynamic_range import SCHEME, DynamicNet, compute_dynamic
 from quarl_bench.backends.litert.flatbuffer import (
-    check_activations,
     list_weight_types,
     write_dynamic_net,
     write_float_net,
     write_integer_net,
 )
+from quarl_bench.backends.litert.operands import check_activations
 from quarl_bench.backends.litert.runtime import PACKAGE, Kernel, LiteRTRunner, runtime_version
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet

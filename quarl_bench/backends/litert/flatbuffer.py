@@ -5,52 +5,32 @@ zero points are the net's; a per-tensor weight scale is repeated per channel, be
 requantization is exact on every processor.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.litert.dynamic_range import DynamicNet
+from quarl_bench.backends.litert.operands import (
+    Operands,
+    Scales,
+    check_activations,
+    integer_operands,
+    scales_of,
+    wide_operands,
+)
 from quarl_bench.backends.litert.runtime import load_schema, pack_model
-from quarl_bench.errors import DeploymentError
-from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear, Net
-from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.requantize import effective_scale
+from quarl_bench.quantization.net import Activation, Conv2d, Layer, Linear, Net
 
-ACTIVATIONS = IntegerFormat(8)  # the only integers an int8 tensor of the runtime stands for
-LARGEST_SCALE = 256.0
 VERSIONS = {  # of each operator: the lowest that carries int8 per channel, the same for float32
     "FULLY_CONNECTED": 5,
     "CONV_2D": 3,
     "TANH": 2,
     "RESHAPE": 1,
     "DEQUANTIZE": 3,  # from float16
+    "CAST": 1,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Scales:
-    """Quantization of one tensor: scales (1,) or (channels,) along axis 0, and one zero point for all."""
-
-    scale: Floats
-    zero_point: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Operands:
-    """One layer as the file holds it; the scales are None in a float file."""
-
-    layer: Layer  # geometry, activation, and in a float file the numbers
-    weight: NDArray[np.generic]  # the layer's own shape
-    bias: NDArray[np.generic]
-    bit_width: int  # of a stored weight: 32, 16, 8, 4 or 2; 16 are floats
-    weight_scales: Scales | None = None
-    bias_scales: Scales | None = None
-    output_scales: Scales | None = None
-    tanh_scales: Scales | None = None
 
 
 def write_float_net(net: Net) -> bytes:
@@ -70,9 +50,9 @@ def write_integer_net(net: IntegerNet) -> bytes:
     check_activations(net)
     operands, source = [], net.input
     for layer in net.layers:
-        operands.append(_integer_operands(layer, source))
+        operands.append(wide_operands(layer, source) if layer.output.wide else integer_operands(layer, source))
         source = layer.result
-    return _write(net.input_shape, _scales_of(net.input), operands)
+    return _write(net.input_shape, scales_of(net.input), operands)
 
 
 def _is_half(layer: Layer) -> bool:
@@ -94,53 +74,6 @@ def list_tensor_types(model: bytes) -> list[tuple[str, str]]:
     return [(tensor.name.decode(), names[tensor.type]) for tensor in graph.tensors]
 
 
-def check_activations(net: IntegerNet) -> None:
-    """DeploymentError for activations that are not 8-bit signed, which the runtime's kernels do not have."""
-    formats = [net.input.format]
-    for layer in net.layers:
-        formats += [layer.output.format, layer.result.format]
-    for found in formats:
-        if found != ACTIVATIONS:
-            sign = "signed" if found.signed else "unsigned"
-            raise DeploymentError(
-                f"litert: its kernels take 8-bit signed activations, not {found.bit_width}-bit {sign} ones"
-                f"{' of narrow range' if found.narrow_range else ''}; use an 8-bit scheme or another backend"
-            )
-
-
-def _scales_of(format: ActivationFormat) -> Scales:
-    return Scales(np.array([format.scale], dtype=np.float32), format.zero_point)
-
-
-def _integer_operands(layer: QuantizedLayer, source: ActivationFormat) -> Operands:
-    scale = np.broadcast_to(layer.weight_scale, layer.bias.shape)
-    scales = (np.asarray(source.scale), scale, np.asarray(layer.output.scale))
-    largest = float(effective_scale(*scales).max())
-    if largest >= LARGEST_SCALE:
-        raise DeploymentError(
-            f"litert: a requantization scale of {largest:g}, and XNNPACK refuses {LARGEST_SCALE:g} and more; "
-            "calibrate on observations that move the outputs"
-        )
-    return Operands(
-        layer=layer.dequantized(source.scale),
-        weight=layer.weight,
-        bias=layer.bias,
-        bit_width=_storage_width(layer),
-        weight_scales=Scales(scale),
-        bias_scales=Scales(source.scale * scale),
-        output_scales=_scales_of(layer.output),
-        tanh_scales=None if layer.tanh is None else _scales_of(layer.tanh),
-    )
-
-
-def _storage_width(layer: QuantizedLayer) -> int:
-    """Bits of a stored weight: the delegate takes packed ones only in dense layers whose rows fill whole bytes."""
-    if layer.kind is Conv2d:
-        return 8
-    row = layer.weight.shape[1]
-    return next(bits for bits in (2, 4, 8) if bits >= layer.weight_format.bit_width and row * bits % 8 == 0)
-
-
 def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: list[Operands]) -> bytes:
     graph = _TfliteGraph(integer=input_scales is not None)
     shape = input_shape
@@ -156,6 +89,8 @@ def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: li
             source = graph.add_reshape(f"{name}.flat", source, shape, scales)
         elif isinstance(layer, Conv2d):
             weight = weight.transpose(0, 2, 3, 1)
+        if operands.wide:
+            source = graph.add_cast(f"{name}.cast", source, shape)
         shape = layer.output_shape(shape)
         inputs = [
             source,
@@ -183,6 +118,14 @@ class _TfliteGraph:
         self._tensors: list[Any] = []
         self._operators: list[Any] = []
         self._codes: list[str] = []
+
+    def add_cast(self, name: str, source: int, shape: tuple[int, ...]) -> int:
+        """The integers of `source` (n, *shape) as whole numbers of float32, which all that follows computes in."""
+        self._integer = False
+        output, options = self.add_activation(name, shape, None), self._schema.CastOptionsT()
+        options.inDataType, options.outDataType = self._types.INT8, self._types.FLOAT32
+        self.add_operator("CAST", [source], output, "CastOptions", options)
+        return output
 
     def add_activation(self, name: str, shape: tuple[int, ...], scales: Scales | None) -> int:
         """A tensor (n, *shape), channel-last."""

@@ -8,6 +8,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -80,6 +81,10 @@ class LiteRTRunner:
             )
         self._input_index, self._output_index = int(inputs[0]["index"]), int(outputs[0]["index"])
         self.input, self.output = _read_port(inputs[0]), _read_port(outputs[0])
+        # Sums of integers travel as whole numbers of float32, which a cast in front of the last layer makes them.
+        self._wide = self.input.dtype == np.int8 and self.output.dtype == np.float32
+        if self._wide:
+            self.output = replace(self.output, dtype=np.dtype(np.int32))
         self._batch = 1
         with self._one_line_errors():  # even a name can be damaged
             self._prove_kernel()
@@ -99,7 +104,8 @@ class LiteRTRunner:
                 self._resize(len(x))
             self._interpreter.set_tensor(self._input_index, np.ascontiguousarray(x))
             self._interpreter.invoke()
-            return np.asarray(self._interpreter.get_tensor(self._output_index))
+            outputs = self._interpreter.get_tensor(self._output_index)
+            return np.asarray(outputs.astype(np.int32) if self._wide else outputs)
 
     def _resize(self, batch: int) -> None:
         self._batch = 0  # until the new buffers stand
@@ -118,13 +124,13 @@ class LiteRTRunner:
                     f"litert: a delegate runs in place of the {self.kernel} kernel; use {PACKAGE} 2.3.0"
                 )
             return
-        # A chain of operators is taken whole if one delegate reads the model's input and writes its output.
-        whole = (
-            len(delegates) == 1
-            and self._input_index in delegates[0]["inputs"]
-            and [self._output_index] == list(delegates[0]["outputs"])
-        )
-        if not whole:
+        # A chain of operators is taken whole if delegates, and between them the cast to wide outputs, which rounds
+        # nothing, lead from the model's input to its output.
+        chain = delegates + [node for node in nodes if self._wide and node["op_name"] == "CAST"]
+        tensor = self._input_index
+        for _ in chain:
+            tensor = next((int(node["outputs"][0]) for node in chain if tensor in node["inputs"]), tensor)
+        if not delegates or tensor != self._output_index:
             taken = {int(tensor) for node in delegates for tensor in node["outputs"]}
             rest = sorted({node["op_name"] for node in nodes if taken.isdisjoint(node["outputs"])} - {"DELEGATE"})
             raise DeploymentError(

@@ -24,7 +24,8 @@ PACKAGE = "onnxruntime"
 KERNEL = "cpu"
 LARGEST_BATCH = 1024  # longer batches are cut, which bounds the memory of images
 # What may remain of an integer policy: integer sums, and operators that only move or select integers.
-INTEGER_OPERATORS = {"QGemm", "QLinearConv", "Transpose", "Flatten", "Reshape", "Clip", "Cast", "Gather"}
+INTEGER_OPERATORS = {"QGemm", "QLinearConv", "MatMulInteger", "Add", "Transpose", "Flatten", "Reshape", "Clip", "Cast",
+                     "Gather"}  # fmt: skip
 
 
 def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
@@ -46,7 +47,7 @@ def to_unsigned(policy: IntegerPolicy) -> IntegerPolicy:
 
 def _move(format: ActivationFormat) -> ActivationFormat:
     integers = format.format
-    if not integers.signed:
+    if format.wide or not integers.signed:
         return format
     moved = IntegerFormat(integers.bit_width, signed=False, narrow_range=integers.narrow_range)
     return replace(format, format=moved, zero_point=format.zero_point + moved.minimum - integers.minimum)
@@ -126,13 +127,14 @@ def _read_quantization(model: bytes) -> tuple[tuple[np.float32 | None, int], tup
     onnx = load_onnx()
     loaded = onnx.load_model_from_string(model)
     constants = {c.name: onnx.numpy_helper.to_array(c) for c in loaded.graph.initializer}
-    if "layers.0.x.scale" not in constants:
+    found = {prop.key: prop.value for prop in loaded.metadata_props}
+    if "layers.0.x.scale" not in constants and "input.scale" not in found:
         return (None, 0), (None, 0)
     last = sum(name.endswith(".x.scale") for name in constants) - 1
-    found = {prop.key: prop.value for prop in loaded.metadata_props}
-    found |= {f"input.{name}": constants[f"layers.0.x.{name}"] for name in ("scale", "zero_point")}
     for name in ("scale", "zero_point"):
-        found.setdefault(f"output.{name}", constants[f"layers.{last}.output.{name}"])
+        for port, constant in (("input", f"layers.0.x.{name}"), ("output", f"layers.{last}.output.{name}")):
+            if f"{port}.{name}" not in found:
+                found[f"{port}.{name}"] = constants[constant]
     first, second = (
         (np.float32(found[f"{port}.scale"]), int(found[f"{port}.zero_point"])) for port in ("input", "output")
     )
@@ -140,9 +142,9 @@ def _read_quantization(model: bytes) -> tuple[tuple[np.float32 | None, int], tup
 
 
 def _read_port(details: Any, quantization: tuple[np.float32 | None, int]) -> Port:
-    dtype = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}.get(details.type)
+    dtype = {"tensor(uint8)": np.uint8, "tensor(int32)": np.int32, "tensor(float)": np.float32}.get(details.type)
     if dtype is None:
-        raise DeploymentError(f"onnx: a {details.type} port, and policies have uint8 or float; export again")
+        raise DeploymentError(f"onnx: a {details.type} port, and policies have uint8, int32 or float; export again")
     return Port(np.dtype(dtype), tuple(int(n) for n in details.shape[1:]), *quantization)
 
 

@@ -31,8 +31,11 @@ def write_integer_model(net: IntegerNet) -> bytes:
     shapes, source = list_shapes(net), net.input
     graph = _OnnxGraph(shapes, integer=True)
     for index, layer in enumerate(net.layers):
-        graph.add_integer_layer(f"layers.{index}", layer, source, shapes[index])
+        add = graph.add_wide_layer if layer.output.wide else graph.add_integer_layer
+        add(f"layers.{index}", layer, source, shapes[index])
         source = layer.result
+    if net.output.wide:
+        graph.describe_ports(net.input, net.output)
     return graph.finish()
 
 
@@ -60,11 +63,12 @@ class _OnnxGraph:
     def __init__(self, shapes: list[tuple[int, ...]], *, integer: bool) -> None:
         self._onnx = load_onnx()
         self._type = self._onnx.TensorProto.UINT8 if integer else self._onnx.TensorProto.FLOAT
+        self._result = self._type
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._input, self._output = channel_last(shapes[0]), channel_last(shapes[-1])
         self.last = "input"
-        self._mapped: ActivationFormat | None = None  # the output's format, where a table gives it
+        self._ports: dict[str, ActivationFormat] = {}  # formats that no operator says
         if len(self._input) == 3:
             self.add("Transpose", ["input"], "input.channel_first", perm=[0, 3, 1, 2])
 
@@ -128,12 +132,30 @@ class _OnnxGraph:
                 for side, value in (("lowest", layer.lowest), ("highest", output.format.maximum))
             ]
             self.add("Clip", [self.last, *bounds], f"{name}.clipped")
-        self._mapped = layer.tanh
+        self._ports = {} if layer.tanh is None else {"output": layer.tanh}
         if layer.tanh is not None:
             table = np.zeros(256, dtype=np.uint8)
             table[output.format.minimum : output.format.maximum + 1] = layer.table
             self.add("Cast", [self.last], f"{name}.index", to=self._onnx.TensorProto.INT32)
             self.add("Gather", [self.add_constant(f"{name}.table", table), self.last], f"{name}.tanh", axis=0)
+
+    def add_wide_layer(
+        self, name: str, layer: QuantizedLayer, source: ActivationFormat, shape: tuple[int, ...]
+    ) -> None:
+        """A last layer whose 32-bit sums are the output."""
+        self.flatten(layer.weight, shape)
+        weight = self.add_constant(f"{name}.weight", layer.weight.T)
+        zero_points = [
+            self.add_constant(f"{name}.{part}.zero_point", value)
+            for part, value in (("x", np.uint8(source.zero_point)), ("weight", np.int8(0)))
+        ]
+        self.add("MatMulInteger", [self.last, weight, *zero_points], f"{name}.products")
+        self.add("Add", [self.last, self.add_constant(f"{name}.bias", layer.bias)], f"{name}.sum")
+        self._result = self._onnx.TensorProto.INT32
+
+    def describe_ports(self, source: ActivationFormat, output: ActivationFormat) -> None:
+        """Write down what the integers of the input and of wide outputs mean."""
+        self._ports = {"input": source, "output": output}
 
     def finish(self) -> bytes:
         """The file; the last activation is its output."""
@@ -143,15 +165,20 @@ class _OnnxGraph:
         else:
             self._nodes[-1].output[0] = "output"
         ports = [
-            helper.make_tensor_value_info(name, self._type, ["n", *shape])
-            for name, shape in (("input", self._input), ("output", self._output))
+            helper.make_tensor_value_info(name, kind, ["n", *shape])
+            for name, kind, shape in (("input", self._type, self._input), ("output", self._result, self._output))
         ]
         graph = helper.make_graph(self._nodes, "policy", ports[:1], ports[1:], self._constants)
         opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="quarl_bench")
-        if self._mapped is not None:  # no operator says what the table's integers mean
-            port = {"output.scale": str(self._mapped.scale), "output.zero_point": str(self._mapped.zero_point)}
-            helper.set_model_props(model, port)
+        helper.set_model_props(
+            model,
+            {
+                f"{port}.{name}": str(getattr(found, name))
+                for port, found in self._ports.items()
+                for name in ("scale", "zero_point")
+            },
+        )
         self._onnx.checker.check_model(model)
         return bytes(model.SerializeToString())
 

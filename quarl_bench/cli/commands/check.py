@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import collect, print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
@@ -17,6 +17,7 @@ from quarl_bench.system.places import default_cache
 if TYPE_CHECKING:
     from quarl_bench.checking.subject import Subject
 
+REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
 CODES = {"supported": 0, "refuted": 1, "inconclusive": 3}
 EXIT_CODES = (
     "exit codes: 0 the scheme of --scheme is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on "
@@ -46,6 +47,12 @@ def add_command(commands: Any) -> None:
         "backend. Default: none.",
     )  # fmt: skip
 
+    command.add_argument(
+        "--repair", type=Path, metavar="DIR",
+        help="where int<n> of --scheme is refuted, look for a form that is not, and write it there; the exit code is "
+        "then about that form. Default: none.",
+    )  # fmt: skip
+
 
 def run(options: argparse.Namespace) -> int:
     """Play every scheme, judge each against fp32, price the artefacts and print what to ship; return the exit code."""
@@ -53,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.checking.recommendation import choose_schemes
     from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store, StorePaths
+    from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -67,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
         _open_export(options.export, selection.names)
     if options.html is not None:
         open_file(options.html)
+    if options.repair is not None:
+        check_replaceable(options.repair, WEIGHTS, INTEGERS)
     schemes = [Scheme.parse(name) for name in selection.names]
     played = check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
     lines = collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
@@ -83,8 +93,36 @@ def run(options: argparse.Namespace) -> int:
     if options.export is not None:
         chosen = choose_schemes(lines, found.asked)
         exported = [line for name in chosen for line in _export(subject, name, options.export)]
-    print_result(options, result | {"exported": exported}, "\n".join([str(found), *exported]))
-    return CODES[str(found.verdict.outcome)]
+    told, outcome = [str(found), *exported], str(found.verdict.outcome)
+    if outcome == "refuted" and found.asked in REPAIRABLE:
+        repair = _repair(subject, options, found.asked)
+        result |= {"repair": repair[0]}
+        told += repair[1]
+        outcome = repair[2] or outcome
+    print_result(options, result | {"exported": exported}, "\n".join(told))
+    return CODES[outcome]
+
+
+def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tuple[dict[str, Any], list[str], str]:
+    """What a repair of a refuted `scheme` would try, or, where one is asked for, what it found.
+
+    In JSON types, in lines, and as the outcome of its test, which is empty where none was asked for.
+    """
+    from quarl_bench.cli.commands.repair import repair_with_progress, write_repaired
+    from quarl_bench.quantization.scheme import Scheme
+    from quarl_bench.repairing.ladder import list_remedies
+    from quarl_bench.repairing.repair import Plan
+
+    policy = subject.stored.policy
+    if options.repair is None:
+        words = [remedy.words for remedy in list_remedies(policy) if not remedy.reason]
+        command = name_command("repair", options, scheme)
+        line = f"{scheme} is refuted; `{command}` would try: {', '.join(words)}, corrected biases, distillation"
+        return {"command": command, "would_try": words}, [line], ""
+    plan = Plan(Scheme.parse(scheme), options.margin, options.floor, options.episodes)
+    found = repair_with_progress(subject, plan)
+    written, line = write_repaired(options.repair, subject, found)
+    return found.as_dict() | {"written": written}, [str(found), line], str(found.test.verdict.outcome)
 
 
 def _open_export(folder: Path, schemes: Sequence[str]) -> None:

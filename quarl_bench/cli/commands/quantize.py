@@ -1,6 +1,7 @@
 """`quarl quantize`: a policy folder with quantized numbers."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +63,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write_quantized(
-    folder: Path, policy: Any, stored: "StoredPolicy", scheme: "Scheme", states: int, home: dict[str, str | None]
+    folder: Path,
+    policy: Any,
+    stored: "StoredPolicy",
+    scheme: "Scheme",
+    states: int,
+    home: dict[str, str | None],
+    steps: Sequence[str] = (),
 ) -> tuple[dict[str, Any], str]:
     """Write `policy`, which is `stored` under `scheme`, and say so in JSON types and in a line.
 
-    The manifest says from what, how, on how many calibration `states`, and with how many levels per tensor.
+    The manifest says from what, how, on how many calibration `states`, with how many levels per tensor, and which
+    `steps` changed the integers behind the scheme.
     """
     from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS, save_policy
@@ -75,13 +83,15 @@ def write_quantized(
 
     weights = [layer.weight for layer in policy.net.layers]
     levels = {f"layers.{index}.weight": count_levels(weight, per_channel=False) for index, weight in enumerate(weights)}
-    quantization = {
+    quantization: dict[str, Any] = {
         "scheme": scheme.name,
         "rounding": str(scheme.rounding),
         "source_sha256": stored.sha256,
         "levels": levels,
         "calibration_states": states,
     }
+    if steps:
+        quantization["steps"] = list(steps)
     about = (
         {key: stored.metadata[key] for key in KEPT if key in stored.metadata} | home | {"quantization": quantization}
     )

@@ -13,8 +13,11 @@ from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
+    from quarl_bench.checking.subject import Subject
+    from quarl_bench.repairing.repair import Plan, Repair
     from quarl_bench.repairing.search import Attempt
 
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 EXIT_CODES = (
     "exit codes: 0 what was chosen is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on stderr), "
     "130 interrupted"
@@ -24,7 +27,7 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """Add `quarl repair`: a policy, the bits it is to run in, and where the repaired policy goes."""
     command = new_command(commands, "repair", run,
-        "Find a form of a policy that keeps its return in fewer bits, without training it.",
+        "Find a form of a policy that keeps its return in fewer bits.",
         "quarl repair CartPole-v1.zip --normalization none --scheme int8 --output repaired", EXIT_CODES)  # fmt: skip
     add_task(command)
     command.add_argument("--scheme", default="int8", help="int2..int8; repair finds the options. Default: int8.")
@@ -34,50 +37,76 @@ def add_command(commands: Any) -> None:
         help="a return that counts as nothing, as a random policy's. Default: shares are of the return.",
     )  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, default=100, help="of the one test. Default: 100.")
+    command.add_argument(
+        "--budget", type=read_seconds, default=600.0, metavar="TIME",
+        help="for all but the test, as 90s, 10m or 1h; distillation takes what is left of it. Default: 10m.",
+    )  # fmt: skip
+    command.add_argument(
+        "--target", default="any", help="what has to run it: litert, c, onnx, fpga, or any. Default: any."
+    )
+    command.add_argument("--seed", type=int, default=0, help="of what training draws. Default: 0.")
     command.add_argument("--output", type=Path, help="folder to write the repaired integers to. Default: none.")
+
+
+def read_seconds(text: str) -> float:
+    """A time such as 90s, 10m or 1h, in seconds; a number alone is seconds."""
+    unit = UNITS.get(text[-1:], 0.0)
+    try:
+        seconds = float(text[:-1] if unit else text) * (unit or 1.0)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a time is a positive number with s, m or h, as 10m")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> int:
     """Try every remedy, choose on validation seeds, test once on fresh ones, write what was chosen."""
-    from tqdm import tqdm
-
     from quarl_bench.checking.subject import Subject
-    from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths
-    from quarl_bench.policies.policy import PolicyNet
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.scheme import Scheme
-    from quarl_bench.repairing.ladder import list_candidates
-    from quarl_bench.repairing.search import FINALISTS, confirm, search
+    from quarl_bench.repairing.repair import Plan
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
     if options.output is not None:
         check_replaceable(options.output, WEIGHTS, INTEGERS)
     stored, environment = open_task(options)
-    policy = stored.policy
-    if not isinstance(policy, PolicyNet):
-        raise SpecError(f"{options.policy}: holds integers already; repair the fp32 policy that they came from")
-    count = len(list_candidates(scheme, policy))
     subject = Subject(stored, environment, Store(StorePaths(default_cache())))
-    with tqdm(total=count + min(FINALISTS, count) + 1, unit="try", disable=None) as bar:
-
-        def tell(attempt: "Attempt") -> None:
-            bar.set_postfix_str(attempt.scheme.name)
-            bar.update()
-
-        attempts = search(subject, scheme, tell)
-    found = confirm(subject, attempts, scheme, options.episodes, options.margin, options.floor)
+    plan = Plan(scheme, options.margin, options.floor, options.episodes, options.target, options.budget, options.seed)
+    found = repair_with_progress(subject, plan)
     result, lines = found.as_dict(), [str(found)]
     if options.output is not None:
-        from quarl_bench.cli.commands.quantize import write_quantized
-        from quarl_bench.evaluation.calibration import count_calibration
-
-        chosen = found.chosen.scheme
-        states = count_calibration(environment)
-        home: dict[str, str | None] = {} if environment.custom else {"environment": environment.id}
-        written, line = write_quantized(options.output, subject.quantize(chosen), stored, chosen, states, home)
+        written, line = write_repaired(options.output, subject, found)
         result |= {"written": written}
         lines.append(line)
     print_result(options, result, "\n".join(lines))
-    return CODES[str(found.chosen.verdict.outcome)]
+    return CODES[str(found.test.verdict.outcome)]
+
+
+def write_repaired(folder: Path, subject: "Subject", found: "Repair") -> tuple[dict[str, Any], str]:
+    """Write the chosen integers to `folder`; what was written in JSON types, and in a line."""
+    from quarl_bench.cli.commands.quantize import write_quantized
+    from quarl_bench.evaluation.calibration import count_calibration
+
+    chosen, environment = found.chosen.candidate, subject.environment
+    home: dict[str, str | None] = {} if environment.custom else {"environment": environment.id}
+    states = count_calibration(environment)
+    return write_quantized(folder, chosen.policy, subject.stored, chosen.scheme, states, home, chosen.steps)
+
+
+def repair_with_progress(subject: "Subject", plan: "Plan") -> "Repair":
+    """The repair, and on a terminal a bar of its attempts."""
+    from tqdm import tqdm
+
+    from quarl_bench.repairing.repair import repair_policy
+
+    with tqdm(unit="try", disable=None) as bar:
+
+        def tell(attempt: "Attempt") -> None:
+            played = "" if attempt.validation is None else f" returned {attempt.validation:.4g}"
+            bar.set_postfix_str(f"{attempt.candidate.name}{played}")
+            bar.update()
+
+        return repair_policy(subject, plan, tell)

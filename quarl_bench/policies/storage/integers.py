@@ -6,6 +6,7 @@ not at all; the manifest names the file's sha256.
 
 import hashlib
 import json
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from quarl_bench.policies.storage.fp32 import (
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
-from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import Requantization
 
 FORM = "integer"
@@ -108,10 +109,20 @@ def check_integers(net: IntegerNet) -> None:
             )
         if weight.size and not integers.minimum <= weight.min() <= weight.max() <= integers.maximum:
             raise PolicyError(f"layer {index}: weights of {integers.bit_width} bits outside their range")
+        if layer.output.wide:
+            _check_wide(layer, source, index, last=index == len(net.layers) - 1)
         if (layer.tanh is None) == (layer.activation is Activation.TANH):
             raise PolicyError(f"layer {index}: a second format belongs behind a tanh, and behind nothing else")
         floats.append(layer.dequantized(source.scale))
     Net(net.input_shape, tuple(floats))  # what the integers stand for: shapes that fit, finite numbers
+
+
+def _check_wide(layer: QuantizedLayer, source: ActivationFormat, index: int, *, last: bool) -> None:
+    product = source.scale * layer.weight_scale
+    same = len(product) == 1 and product[0] == layer.output.scale and layer.output.zero_point == 0
+    plain = layer.kind is Linear and layer.activation is Activation.NONE and layer.output.format.signed
+    if not (last and same and plain):
+        raise PolicyError(f"layer {index}: sums of {SUM_BITS} bits are the last layer's, of the scale input * weight")
 
 
 def hash_integers(policy: IntegerPolicy) -> str:
@@ -153,7 +164,7 @@ def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Quantiz
         weight_scale=scale,
         weight_format=_build_integers(entry["weight"]),
         bias=bias,
-        output=_build_format(entry["output"]),
+        output=_build_format(entry["output"], (*BIT_WIDTHS, SUM_BITS)),
         tanh=None if entry["tanh"] is None else _build_format(entry["tanh"]),
     )
 
@@ -162,9 +173,9 @@ def _describe_integers(format: IntegerFormat) -> dict[str, Any]:
     return {"bit_width": format.bit_width, "signed": format.signed, "narrow_range": format.narrow_range}
 
 
-def _build_integers(entry: dict[str, Any]) -> IntegerFormat:
+def _build_integers(entry: dict[str, Any], widths: Container[int] = BIT_WIDTHS) -> IntegerFormat:
     bit_width = int(entry["bit_width"])
-    if bit_width not in BIT_WIDTHS:
+    if bit_width not in widths:
         raise ValueError(f"integers of {bit_width} bits")
     return IntegerFormat(bit_width, bool(entry["signed"]), bool(entry["narrow_range"]))
 
@@ -175,8 +186,8 @@ def _describe_format(activation: ActivationFormat) -> dict[str, Any]:
     return _describe_integers(activation.format) | place
 
 
-def _build_format(entry: dict[str, Any]) -> ActivationFormat:
-    integers, scale, zero_point = _build_integers(entry), float(entry["scale"]), int(entry["zero_point"])
+def _build_format(entry: dict[str, Any], widths: Container[int] = BIT_WIDTHS) -> ActivationFormat:
+    integers, scale, zero_point = _build_integers(entry, widths), float(entry["scale"]), int(entry["zero_point"])
     if not SMALLEST_SCALE <= scale <= LARGEST_SCALE or not integers.minimum <= zero_point <= integers.maximum:
         raise ValueError(f"a scale of {scale} or a zero point of {zero_point}")
     return ActivationFormat(integers, np.float32(scale), zero_point)

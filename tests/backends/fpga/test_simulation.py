@@ -28,6 +28,7 @@ from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreError
 from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, draw_policy
 from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.policy import require_integer
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation
@@ -36,7 +37,7 @@ from quarl_bench.quantization.scheme import Scheme
 from tests.support.designs import quantize_tanh_outputs, write_reports
 from tests.support.places import POLICIES
 from tests.support.sizes import choose, exhaustive
-from tests.support.strategies import inputs_of, make_net
+from tests.support.strategies import inputs_of, make_net, make_policy
 
 verilator = pytest.mark.needs("verilator")
 
@@ -59,6 +60,12 @@ def quantize_tanh() -> IntegerNet:
     return IntegerNet.from_quantized(quantized)
 
 
+def quantize_rewritten() -> IntegerNet:
+    """Inputs and neurons of like ranges, a scale for each neuron."""
+    states = inputs_of(make_net(4, 8, 2), 300, spread=2.0) * np.float32([0.01, 1, 30, 1000])
+    return require_integer(make_policy().quantize(Scheme.parse("int8pceqcle"), states)).net
+
+
 def thin_out(net: IntegerNet) -> IntegerNet:
     """Most weights become zero, in one row of each layer all."""
     rng, layers = np.random.default_rng(0), []
@@ -76,6 +83,7 @@ FOLDINGS = {
     "columns-in-blocks": (draw_net(STREAMED), (4, 1, 8, 3), {"steps": (1, 2, 3)}),
     "int8-tanh-without-dsps": (quantize_tanh(), (4, 3, 2, 2), {"dsps": 0, "steps": (4, 8, 3), "block_rams": 0.0}),
     "tanh-outputs": (quantize_tanh_outputs(), (4, 4, 2), {}),
+    "rewritten": (quantize_rewritten(), (4, 4, 2), {}),
     "all-at-once": (draw_net(STREAMED), (9, 6, 8, 3), {"levels": 3}),
     "sparse-and-pipelined": (thin_out(draw_net(WIDE)), (17, 24, 24, 5), {"levels": 2}),
     "sparse-behind-columns": (thin_out(draw_net(WIDE)), (5, 24, 24, 5), {}),

@@ -414,7 +414,7 @@ def test_scales_that_xnnpack_cannot_hold_are_refused() -> None:
 def test_a_silent_fallback_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # Packed weights whose rows do not fill bytes: the delegate leaves them out without a word.
     monkeypatch.setattr(
-        "quarl_bench.backends.litert.flatbuffer._storage_width", lambda layer: layer.weight_format.bit_width
+        "quarl_bench.backends.litert.operands._storage_width", lambda layer: layer.weight_format.bit_width
     )
     first = make_layer(
         np.ones((4, 3)), np.zeros(4), np.float32([0.1]), ActivationFormat(INT8, np.float32(0.1), 0), bits=4

@@ -109,6 +109,10 @@ def signed_bits(smallest: int, largest: int) -> int:
 
 
 def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: Stage | None) -> Stage:
+    if layer.output.wide:
+        raise DeploymentError(
+            f"fpga: {name} returns its 32-bit sums (acc), and designs have no form for them; leave out acc"
+        )
     widths = {source.format.bit_width, layer.weight_format.bit_width, layer.result.format.bit_width}
     if max(widths) > 8:
         raise DeploymentError(f"fpga: {name} has {max(widths)} bits, and at most 8 are supported; quantize further")

@@ -1,0 +1,37 @@
+"""Bias correction: what rounding adds to a neuron on average is taken out of its bias.
+
+Nagel et al. 2019, "Data-Free Quantization", section 4.2, with measured averages (their appendix D): layer by layer, the
+mean difference between a neuron's sum in fp32 and in the integers so far, over calibration states.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
+from quarl_bench.quantization.net import APPLY
+from quarl_bench.quantization.ptq import BIAS_LIMIT
+
+
+def correct_biases(form: PolicyNet, rounded: IntegerPolicy, states: Observations) -> IntegerPolicy:
+    """`rounded` with the biases of least mean error in raw `states` (n, ...).
+
+    `form` is the fp32 policy in the form that was rounded (`PolicyNet.rewrite`): its neurons are those of the integers.
+    """
+    x = form.transform.apply(states)
+    q, values, net = rounded.net.input.quantize(x), torch.from_numpy(x), rounded.net
+    source = net.input
+    for index, (layer, (weight, bias)) in enumerate(zip(form.net.layers, form.net.tensors, strict=True)):
+        with torch.inference_mode():
+            sums = layer.affine(values, weight, bias)
+            values = APPLY[layer.activation](sums)
+        whole, scale = net.layers[index], source.scale.astype(np.float64) * net.layers[index].weight_scale
+        found = net.accumulate(index, q)
+        axes = (0, *range(2, found.ndim))
+        missing = np.rint(sums.numpy().mean(axis=axes, dtype=np.float64) / scale - found.mean(axis=axes))
+        corrected = np.clip(whole.bias + missing, -BIAS_LIMIT, BIAS_LIMIT).astype(np.int32)
+        layers = (*net.layers[:index], replace(whole, bias=corrected), *net.layers[index + 1 :])
+        net = replace(net, layers=layers)
+        q, source = net.run_layer(index, q), whole.result
+    return replace(rounded, net=net)

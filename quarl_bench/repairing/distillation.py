@@ -1,0 +1,220 @@
+"""Distillation: a rounded policy learns to decide as fp32 does, in the states that it visits itself.
+
+No reward is looked at. As DAgger does (Ross et al. 2011), the rounded policy plays, fp32 says what it would have done
+in every state that came up, and all states so far are trained on, with the quantizers of quantization-aware training in
+place. Held-out states, on validation seeds, say when to stop; test seeds are never played.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from quarl_bench.checking.subject import Subject
+from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
+from quarl_bench.policies.algorithm import is_actor_critic
+from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
+from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
+from quarl_bench.quantization.fake_quantized import QuantizedNet
+from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Activation, Conv2d, Floats, Net
+from quarl_bench.quantization.ptq import BIAS_LIMIT, quantize_net
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.repairing.candidate import Candidate, compare_decisions, visit
+from quarl_bench.repairing.imitation import Loss, name_outputs
+from quarl_bench.repairing.ladder import DISTILLED
+from quarl_bench.repairing.search import ROUNDS, STATES, Attempt, Tell, choose, rank
+
+SEEDS = 40_000  # first environment seed of what is visited for training; a thousand for each round
+FORMS = 2  # that are distilled
+VISITED = 4_000  # states that a round adds; of images a quarter
+STEPS, BATCH = 500, 256  # of a round; a quarter of either for images
+LEARNING_RATE = 0.01  # of Adam, times the root mean square of the numbers that learn
+PATIENCE = 2  # rounds without a better loss, after which the learning rate is halved
+HALVINGS = 4  # after so many it ends
+LONGEST = 60  # rounds
+SHORTEST = 20.0  # seconds, below which it is not begun
+SHARE = 0.85  # of the time that is left is for training, the rest for play
+
+
+@dataclass(frozen=True, eq=False)
+class Distilled:
+    """What was learnt: the policy of least loss in held-out states, and how the loss went, round by round."""
+
+    policy: IntegerPolicy
+    losses: tuple[float, ...]  # before the first round, and behind each
+    cut: bool  # whether time ran out before it stopped by itself
+
+
+def distill_best(
+    subject: Subject, attempts: Sequence[Attempt], seed: int, seconds: float, tell: Tell
+) -> tuple[Attempt, ...]:
+    """The forms that play and decide best, distilled within `seconds` and played on validation seeds."""
+    schemes = list(dict.fromkeys(a.candidate.scheme for a in (choose(attempts), *rank(attempts))))[:FORMS]
+    held_out = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + ROUNDS[-1][1])
+    begin, found = time.monotonic(), []
+    for index, scheme in enumerate(schemes):
+        now = time.monotonic()
+        left = (SHARE * seconds - (now - begin)) / (len(schemes) - index)
+        learnt = distill(subject, scheme, seed, now + left)
+        candidate = Candidate(scheme, learnt.policy, (DISTILLED,))
+        decisions = compare_decisions(subject.stored.policy, learnt.policy, held_out)
+        returns = candidate.play(subject, seeds).returns[0]
+        found.append(Attempt(candidate, DISTILLED, *decisions, time.monotonic() - now, returns))
+        tell(found[-1])
+    return tuple(found)
+
+
+def distill(subject: Subject, scheme: Scheme, seed: int, deadline: float) -> Distilled:
+    """The subject's policy under `scheme`, trained to imitate it until `deadline`, a time of the monotonic clock.
+
+    Deterministic for a seed, unless the deadline cuts it short.
+    """
+    student = _Student(subject, scheme, seed)
+    losses, best, since, halvings = [student.loss], student.policy, 0, 0
+    for number in range(LONGEST):
+        student.learn()
+        if student.loss < min(losses):
+            best, since = student.policy, 0
+            student.remember()
+        else:
+            since += 1
+        losses.append(student.loss)
+        if since == PATIENCE:
+            student.slow_down()
+            since, halvings = 0, halvings + 1
+        if halvings == HALVINGS:
+            return Distilled(best, tuple(losses), cut=False)
+        if time.monotonic() >= deadline:
+            return Distilled(best, tuple(losses), cut=True)
+        student.visit(SEEDS + 1000 * number)
+    return Distilled(best, tuple(losses), cut=False)
+
+
+class _Student:
+    """Modules that learn, their integers as they are now, and all that they have seen."""
+
+    def __init__(self, subject: Subject, scheme: Scheme, seed: int) -> None:
+        self._teacher: PolicyNet = subject.stored.policy
+        self._environment, self._scheme = subject.environment, scheme
+        self._form = self._teacher.rewrite(scheme, subject.calibration)
+        self._few = 4 if self._teacher.transform.image else 1
+        self._draws = np.random.default_rng(seed)
+        self._modules, self._path = make_modules(self._form.net, scheme)
+        self._optimizer = torch.optim.Adam(
+            [
+                {"params": [tensor], "lr": LEARNING_RATE * float(tensor.detach().square().mean().sqrt())}
+                for tensor in self._modules.parameters()
+            ]
+        )
+        self._states = subject.calibration
+        self._wanted = self._ask(self._states)
+        sampled = is_actor_critic(str(subject.stored.metadata.get("algo", "")))
+        self._loss = Loss.of(name_outputs(self._teacher.head, sampled=sampled), self._teacher.head, self._wanted)
+        self._adopt()
+        own = visit(self.policy, self._environment, STATES // self._few, VALIDATION_SEEDS)
+        fp32 = visit(self._teacher, self._environment, STATES // self._few, VALIDATION_SEEDS)
+        self._held_out = np.concatenate([fp32, own])
+        self._answers = self._ask(self._held_out)
+        self.loss = self._measure()
+        self.remember()
+
+    @property
+    def policy(self) -> IntegerPolicy:
+        """The integers that the modules stand for now."""
+        net = refill(self._quantized, self._read_net())
+        return IntegerPolicy(self._form.transform, IntegerNet.from_quantized(net), self._form.head)
+
+    def learn(self) -> None:
+        """A round of steps on all states so far, from ranges that are read anew."""
+        self._adopt()
+        batch, count = BATCH // self._few, len(self._states)
+        for _ in range(STEPS // self._few):
+            rows = self._draws.integers(count, size=batch)
+            x = torch.from_numpy(self._form.transform.apply(self._states[rows]))
+            loss = self._loss(self._modules(x), self._wanted[torch.from_numpy(rows)])
+            self._optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+            self._optimizer.step()
+        self.loss = self._measure()
+
+    def visit(self, first_seed: int) -> None:
+        """Play, and remember the states and what the teacher says of them."""
+        states = visit(self.policy, self._environment, VISITED // self._few, first_seed)
+        self._states = np.concatenate([self._states, states])
+        self._wanted = torch.cat([self._wanted, self._ask(states)])
+
+    def remember(self) -> None:
+        """Keep the numbers as they are, for `slow_down`."""
+        self._kept = {name: tensor.clone() for name, tensor in self._modules.state_dict().items()}
+
+    def slow_down(self) -> None:
+        """Go back to what was remembered, and halve the learning rate."""
+        self._modules.load_state_dict(self._kept)
+        for group in self._optimizer.param_groups:
+            group["lr"] /= 2
+
+    def _adopt(self) -> None:
+        """Take scales from the weights as they are and the newest states."""
+        recent = self._states[-10_000 // self._few :]
+        plain = replace(self._scheme, equalized_layers=False, equalized_inputs=False)  # the form is rewritten already
+        quantized = quantize_net(self._read_net(), plain, self._form.transform.apply(recent))
+        assert isinstance(quantized, QuantizedNet)  # noqa: S101 (int<n>)
+        self._quantized = quantized
+        self._path.adopt(quantized)
+
+    def _read_net(self) -> Net:
+        layers = tuple(
+            replace(layer, weight=affine.weight.detach().numpy().copy(), bias=affine.bias.detach().numpy().copy())
+            for layer, (affine, _) in zip(self._form.net.layers, self._path.steps, strict=True)
+        )
+        return Net(self._form.net.input_shape, layers)
+
+    def _measure(self) -> float:
+        outputs = torch.from_numpy(np.asarray(self.policy.outputs(self._held_out), dtype=np.float32))
+        return float(self._loss(outputs, self._answers))
+
+    def _ask(self, states: Observations) -> torch.Tensor:
+        parts = [self._teacher.outputs(states[i : i + 1024]) for i in range(0, len(states), 1024)]
+        return torch.from_numpy(np.concatenate(parts).astype(np.float32))
+
+
+def make_modules(net: Net, scheme: Scheme) -> tuple[nn.Sequential, AwarePath]:
+    """Modules that learn what `net` computes, with the quantizers of `scheme` in place."""
+    leaves: list[nn.Module] = []
+    for layer in net.layers:
+        outputs, inputs, *kernel = layer.weight.shape
+        if not isinstance(layer, Conv2d):
+            leaves.append(nn.Flatten())
+        affine = (
+            nn.Conv2d(inputs, outputs, (kernel[0], kernel[1]), layer.stride)
+            if isinstance(layer, Conv2d)
+            else nn.Linear(inputs, outputs)
+        )
+        with torch.no_grad():
+            affine.weight.copy_(torch.from_numpy(layer.weight))
+            affine.bias.copy_(torch.from_numpy(layer.bias))  # type: ignore[union-attr]
+        leaves.append(affine)
+        if layer.activation is not Activation.NONE:
+            leaves.append(nn.ReLU() if layer.activation is Activation.RELU else nn.Tanh())
+    modules = nn.Sequential(*leaves)
+    make_aware(modules, leaves, scheme)
+    return modules, find_path(list(modules))
+
+
+def refill(quantized: QuantizedNet, net: Net) -> QuantizedNet:
+    """The scales of `quantized` with the weights and biases of `net`."""
+    layers, source = [], quantized.input
+    for layer, floats in zip(quantized.layers, net.layers, strict=True):
+        scale: Floats = layer.weight_scale.reshape((-1,) + (1,) * (layer.weight.ndim - 1))
+        integers = layer.weight_format
+        weight = np.clip(np.rint(floats.weight / scale), integers.minimum, integers.maximum).astype(np.int8)
+        step = (source.scale * layer.weight_scale).astype(np.float64)
+        bias = np.clip(np.rint(floats.bias / step), -BIAS_LIMIT, BIAS_LIMIT).astype(np.int32)
+        layers.append(replace(layer, weight=weight, bias=bias))
+        source = layer.result
+    return QuantizedNet(quantized.input_shape, quantized.input, tuple(layers))

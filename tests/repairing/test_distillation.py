@@ -1,0 +1,90 @@
+"""Distillation: modules that compute what integers do, a loss that falls, the same result twice, no test seed."""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarl_bench.checking.subject import Subject
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
+from quarl_bench.policies.storage.integers import check_integers, hash_integers
+from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.ptq import quantize_net
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.repairing import distillation
+from quarl_bench.repairing.distillation import distill, make_modules, refill
+from tests.support.sizes import draw_examples
+from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, perceptrons
+
+
+@pytest.fixture
+def subject(monkeypatch):
+    monkeypatch.setattr(distillation, "STATES", 200)
+    monkeypatch.setattr(distillation, "VISITED", 200)
+    monkeypatch.setattr(distillation, "STEPS", 40)
+    monkeypatch.setattr(distillation, "LONGEST", 4)
+    policy = make_policy()
+    return Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "ppo"}), find_environment("cartpole"))
+
+
+@draw_examples(30)
+@given(st.one_of(perceptrons(), convolutions()), st.sampled_from(["int8", "int4pc", "int8pcpow2", "int4"]))
+def test_modules_compute_with_the_numbers_of_the_integers(net: Net, scheme: str) -> None:
+    parsed = Scheme.parse(scheme)
+    x = inputs_of(net, 50)
+    quantized = quantize_net(net, parsed, x)
+    modules, path = make_modules(net, parsed)
+    path.adopt(quantized)
+    with torch.no_grad():
+        got = modules(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, quantized.forward(x), rtol=1e-4, atol=2 * float(quantized.formats[-1].scale))
+    same = refill(quantized, net)
+    for before, after in zip(quantized.layers, same.layers, strict=True):
+        np.testing.assert_array_equal(before.weight, after.weight)
+        np.testing.assert_array_equal(before.bias, after.bias)
+
+
+@pytest.mark.parametrize("activation", [Activation.RELU, Activation.TANH])
+def test_wide_outputs_are_not_rounded(activation):
+    net, parsed = make_net(4, 8, 2, activation=activation), Scheme.parse("int4pcacc")
+    x = inputs_of(net, 50)
+    quantized = quantize_net(net, parsed, x)
+    modules, path = make_modules(net, parsed)
+    path.adopt(quantized)
+    with torch.no_grad():
+        np.testing.assert_allclose(modules(torch.from_numpy(x)).numpy(), quantized.forward(x), rtol=1e-3, atol=1e-4)
+
+
+def test_the_loss_falls_and_the_same_seed_gives_the_same_integers(subject):
+    scheme = Scheme.parse("int3acc")
+    once, again = (distill(subject, scheme, 0, time.monotonic() + 100) for _ in range(2))
+    assert not once.cut
+    assert min(once.losses[1:]) < 0.7 * once.losses[0]
+    assert once.losses == again.losses
+    assert hash_integers(once.policy) == hash_integers(again.policy)
+    check_integers(once.policy.net)
+    assert distill(subject, scheme, 1, time.monotonic() + 100).losses != once.losses
+
+
+def test_it_ends_in_time_with_the_best_so_far(subject):
+    found = distill(subject, Scheme.parse("int3acc"), 0, time.monotonic())
+    assert found.cut
+    assert len(found.losses) == 2
+
+
+def test_no_test_seed_is_played(subject, monkeypatch):
+    seeds = []
+    visit = distillation.visit
+    monkeypatch.setattr(
+        distillation, "visit", lambda policy, env, count, first: seeds.append(first) or visit(policy, env, count, first)
+    )
+    distill(subject, Scheme.parse("int4"), 0, time.monotonic() + 100)
+    trained = [seed for seed in seeds if seed != VALIDATION_SEEDS]
+    assert all(second - first >= 1000 for first, second in pairwise(trained))
+    assert min(trained) > TEST_SEEDS + 10_000

@@ -1,0 +1,62 @@
+"""Losses of imitation: zero where decisions are equal, by formula elsewhere; a clip stops no gradient."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.repairing.imitation import Loss, OutputKind, name_outputs
+from tests.support.strategies import SEEDS
+
+ARGMAX = ActionHead(HeadKind.ARGMAX)
+BOUNDS = np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32)
+CLIP, TANH = (ActionHead(kind, *BOUNDS) for kind in (HeadKind.CLIP, HeadKind.TANH))
+
+
+def draw(seed, columns=2):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(20, columns)).astype(np.float32))
+
+
+@given(SEEDS)
+def test_what_decides_nothing_costs_nothing(seed):
+    teacher = draw(seed, 3)
+    shifted = teacher + torch.arange(20.0)[:, None]
+    for kind in (OutputKind.VALUES, OutputKind.LOGITS):
+        loss = Loss.of(kind, ARGMAX, teacher)
+        assert float(loss(shifted, teacher)) == pytest.approx(0, abs=1e-5)
+        assert float(loss(draw(seed + 1, 3), teacher)) > 0
+
+
+def test_values_are_compared_by_their_differences():
+    teacher = torch.tensor([[1.0, 3.0], [5.0, 1.0]])
+    student = torch.tensor([[1.0, 5.0], [5.0, 1.0]])
+    unit = float(torch.tensor([[-1.0, 1.0], [2.0, -2.0]]).std())
+    assert float(Loss.of(OutputKind.VALUES, ARGMAX, teacher)(student, teacher)) == pytest.approx(2 / 4 / unit**2)
+
+
+def test_logits_are_compared_by_their_distribution():
+    teacher, student = torch.log(torch.tensor([[0.5, 0.5]])), torch.log(torch.tensor([[0.25, 0.75]]))
+    wanted = 0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)
+    assert float(Loss.of(OutputKind.LOGITS, ARGMAX, teacher)(student, teacher)) == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("head", [CLIP, TANH], ids=["clip", "tanh"])
+def test_numbers_are_compared_as_actions(head):
+    teacher, student = 3 * draw(0), 3 * draw(1)
+    loss = Loss.of(OutputKind.ACTIONS, head, teacher)
+    actions = [head.act(outputs.numpy()) for outputs in (teacher, student)]
+    share = (actions[0] - actions[1]) / ((BOUNDS[1] - BOUNDS[0]) / 2)
+    assert float(loss(student, teacher)) == pytest.approx(float((share**2).mean()), rel=1e-4)
+
+
+def test_a_clip_passes_gradients():
+    student = torch.tensor([[9.0, 9.0]], requires_grad=True)
+    Loss.of(OutputKind.ACTIONS, CLIP, draw(0))(student, torch.zeros(1, 2)).backward()
+    assert (student.grad > 0).all()
+
+
+def test_kinds():
+    assert name_outputs(CLIP, sampled=True) is OutputKind.ACTIONS
+    assert name_outputs(ARGMAX, sampled=True) is OutputKind.LOGITS
+    assert name_outputs(ARGMAX, sampled=False) is OutputKind.VALUES
