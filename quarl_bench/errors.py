@@ -28,7 +28,7 @@ class MissingExtra(QuarlError):
     """An optional dependency is absent, or of a wrong version as `needed` says; `extra` is the extra that brings it."""
 
     def __init__(self, extra: str, what: str, needed: str = "an extra") -> None:
-        super().__init__(f"{what} needs {needed}: pip install 'quarl_bench[{extra}]'")
+        super().__init__(f"{what} needs {needed}: {advise_extra(extra)}")
         self.extra, self.what, self.needed = extra, what, needed
 
     def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str, str]]:
@@ -73,6 +73,19 @@ class MissingBoard(BoardError):
 
 class EngineError(QuarlError):
     """Ray cannot be started or reached, is too small, or lost a process that a run cannot do without."""
+
+
+def advise_extra(extra: str) -> str:
+    """What brings an extra: of an installed package its name, of a checkout that is merely on the path its folder."""
+    import importlib.metadata
+    from pathlib import Path
+
+    checkout, place = Path(__file__).parents[1], "quarl_bench"
+    try:
+        importlib.metadata.version(place)  # then pip looks for no other quarl_bench, on an index or elsewhere
+    except importlib.metadata.PackageNotFoundError:
+        place = str(checkout) if (checkout / "pyproject.toml").exists() else place
+    return f"pip install '{place}[{extra}]'"
 
 
 def first_line(error: BaseException) -> str:

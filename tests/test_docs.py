@@ -1,6 +1,7 @@
 """The documentation: its code runs, its generated parts are current, its site builds, its figures are the code's."""
 
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -12,8 +13,10 @@ import gymnasium
 import pytest
 
 import quarl_bench.environments
+from quarl_bench.checking.subject import open_subject
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
+from quarl_bench.testing import assert_quantizable
 from quarl_bench.training.recipes import Recipe
 from tests.support.distributions import install_project
 from tests.support.pages import DOCS, read_files
@@ -145,6 +148,23 @@ def test_the_floors_on_the_page_are_those_that_are_enforced(generator):
     assert generator.HOUSE.read_text() == generator.draw_house(layers), "run python docs/generate.py"
     lines = re.findall(r"^\| (`[\w` ]+`) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
     assert [re.findall(r"\w+", line) for line in lines] == layers
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("assert_quantizable", assert_quantizable), ("quarl_subject", open_subject)]
+)
+def test_a_signature_on_the_page_is_the_function_s(name, function):
+    """What stands for `**named` is what `open_subject` takes."""
+    page = (DOCS / "check.md").read_text()
+    told = re.search(rf"```text\n({name}\(.*?\))\n```", page, re.DOTALL)[1]
+    exec(f"def {told}: ...", scope := {})
+    written = {key: value.default for key, value in inspect.signature(scope[name]).parameters.items()}
+    own = {key: value.default for key, value in inspect.signature(function).parameters.items()}
+    named = {key: value.default for key, value in inspect.signature(open_subject).parameters.items()}
+    wanted = own | named if own.pop("named", None) else own
+    assert written == {key: value for key, value in wanted.items() if key != "baselines"}  # --quarl-baselines says it
+    for key in written:
+        assert re.search(rf"^\| [^|]*`{key}`", page, re.MULTILINE), f"{key}: no line of the table"
 
 
 def test_the_example_on_the_page_is_that_of_the_project():

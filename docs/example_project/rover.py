@@ -17,10 +17,15 @@ class Dock(gymnasium.Env[Floats, Floats]):
     observation_space = gymnasium.spaces.Box(-10.0, 10.0, (4,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
+    def __init__(self, distance: float = 3.0) -> None:
+        """`distance` (m): how far away it begins at most, along both axes."""
+        self.distance = distance
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """Somewhere within 3 m of the dock, at rest."""
+        """Somewhere near the dock, at rest."""
         super().reset(seed=seed, options=options)
-        self.state = np.concatenate([self.np_random.uniform(-3, 3, 2), np.zeros(2)]).astype(np.float32)
+        position = self.np_random.uniform(-self.distance, self.distance, 2)
+        self.state = np.concatenate([position, np.zeros(2)]).astype(np.float32)
         return self.state.copy(), {}
 
     def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from quarl_bench import assert_quantizable
 from rover import Dock, controller
@@ -16,6 +17,15 @@ def test_eight_bits_keep_most_of_what_counts(assert_quantizable):
     verdict = assert_quantizable(controller(), Dock, "int8", margin=0.1, floor=10.0, episodes=60, strict=False)
     assert verdict.outcome in ("supported", "inconclusive")
     assert not verdict.caveats or "proves nothing" not in verdict.caveats[-1]
+
+
+def test_what_a_file_leaves_open_is_said(assert_quantizable, tmp_path):
+    torch.save(controller().state_dict(), tmp_path / "weights.pth")
+    verdict = assert_quantizable(
+        tmp_path / "weights.pth", Dock, "fp16", episodes=100, name="controller", env_kwargs={"distance": 2.0},
+        arch="0,relu,2", normalization="none",
+    )  # fmt: skip
+    assert verdict.low > verdict.threshold
 
 
 def test_the_same_policy_in_other_forms(quarl_subject, tmp_path):

@@ -15,7 +15,6 @@ from quarl_bench.views.rows import Row
 if TYPE_CHECKING:
     from quarl_bench.report.compare import ResultsComparison
 
-QUANTIZABLE = "quantizable"  # the claim of rows that other projects' tests record
 FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -116,12 +115,11 @@ class Recorder:
 
     def _judge_ids(self, session: pytest.Session) -> None:
         """A row that is one of two policies' names nothing, in this run's results and beside another run's."""
-        if any(row.claim == QUANTIZABLE for row in self.rows):
-            from quarl_bench.report.check_rows import find_clash
+        from quarl_bench.report.clash import find_clash
 
-            if clash := find_clash(self.rows):
-                self._errors.append(clash)
-                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        if clash := find_clash(self.rows):
+            self._errors.append(clash)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def _note_unfinished(self, session: pytest.Session) -> dict[str, bool]:
         """What results say of a run that ended early, and a note for the reader."""

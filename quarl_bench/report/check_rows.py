@@ -2,16 +2,15 @@
 
 import importlib.metadata
 import re
-from collections.abc import Iterable
 
 from quarl_bench.checking.answer import MARGIN, SchemeResult
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.text import name_share
+from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.judging.retention import retention_p_values
 from quarl_bench.report.rows import build_row, show_pair
 from quarl_bench.views.rows import Row
 
-CLAIM = "quantizable"
 LIBRARIES = ("torch", "numpy", "gymnasium")
 
 
@@ -22,19 +21,6 @@ def name_check(name: str, subject: Subject, line: SchemeResult, margin: float) -
     parts += [] if margin == MARGIN else [f"margin{_write_number(100 * margin)}"]
     parts += [] if line.floor is None else [f"floor{_write_number(line.floor)}"]
     return "-".join(parts)
-
-
-def find_clash(rows: Iterable[Row]) -> str:
-    """Two tests that check different policies under one id, in one line; empty where there are none."""
-    seen: dict[str, Row] = {}
-    for row in rows:
-        first = seen.setdefault(row.id, row)
-        if row.claim == CLAIM and row.policy_sha256 != first.policy_sha256:
-            return (
-                f"{row.id}: {first.nodeid} and {row.nodeid} check different policies under this id "
-                f"({first.policy_sha256[0][:8]}, {row.policy_sha256[0][:8]}); pass name=... to one of them"
-            )
-    return ""
 
 
 def _write_number(value: float) -> str:
@@ -48,7 +34,7 @@ def build_check_row(name: str, subject: Subject, line: SchemeResult, margin: flo
     p_values = retention_p_values(line.reference, line.measured, margin=margin, cap=environment.cap, floor=line.floor)
     about = {
         "id": name_check(name, subject, line, margin),
-        "claim": CLAIM,
+        "claim": QUANTIZABLE,
         "rule": "retention",
         "sentence": f"{line.scheme.name} costs {name} at most {name_share(margin, line.floor)} on {environment.id}",
         "locus": "this project",

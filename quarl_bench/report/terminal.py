@@ -3,16 +3,25 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.judging.statistics import star_discoveries
 from quarl_bench.views.rows import Row
 
+OF_PROJECTS = "does this policy keep its return in fewer bits?"
+OF_PAPERS = "does this sentence of a paper hold for these policies?"
+ANSWERS = {"supported": "yes", "refuted": "no", "inconclusive": "not decided", "partial": "not decided"}
 FEW_REASONS = 4  # alike, that a reader takes in one by one
 ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
 
 
 def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
-    """One line per claim with its counts and worst case; per-case lines when asked for, or when something is wrong."""
+    """What was asked and answered, then one line per claim with its counts and worst case.
+
+    Per-case lines when asked for, or when something is wrong.
+    """
     stars = star_rows(rows)
+    if rows:
+        yield summarise(rows)
     for claim in dict.fromkeys(row.claim for row in rows):
         members = sorted((r for r in rows if r.claim == claim), key=_badness)
         counts = ", ".join(f"{n} {name}" for name in ORDER if (n := sum(r.verdict == name for r in members)))
@@ -23,6 +32,18 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
                 yield from _list_case(row, "*" if _identify(row) in stars else "")
     if verbose and stars:
         yield "* survives a false discovery rate of 5% over the cases of this run: may be quoted singly"
+
+
+def summarise(rows: list[Row]) -> str:
+    """One sentence for who sees this for the first time: what was asked, how often it holds, where to read on."""
+    own = [row.claim == QUANTIZABLE for row in rows]
+    asked = OF_PROJECTS if all(own) else OF_PAPERS if not any(own) else f"{OF_PROJECTS} {OF_PAPERS}"
+    counts = Counter(ANSWERS[row.verdict] for row in rows)
+    known = sum(bool(row.known) for row in rows if row.verdict == "refuted")
+    told = {"no": f"no ({known} of them known before)" if known else "no"}
+    answers = ", ".join(f"{counts[word]} {told.get(word, word)}" for word in dict.fromkeys(ANSWERS.values()))
+    times = "once" if len(rows) == 1 else f"{len(rows)} times"
+    return f"asked {times}: {asked} {answers}; -v lists each answer, --quarl-html=FILE makes a page of them"
 
 
 def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:

@@ -58,9 +58,13 @@ def project(pytester, monkeypatch):
 def test_the_example_project_passes(project):
     shutil.copytree(EXAMPLE, project.path, dirs_exist_ok=True)
     result = run_inside(project, "--quarl-json", "rows.json", "--quarl-html", "page.html")
-    assert result.parseoutcomes() == {"passed": 7}
+    assert result.parseoutcomes() == {"passed": 8}
     result.stdout.fnmatch_lines(
-        ["*quarl claims*", "quantizable: 5 cases: 1 refuted, 4 supported; worst *int2 refuted*"]
+        [
+            "*quarl claims*",
+            "asked 6 times: does this policy keep its return in fewer bits? 5 yes, 1 no*",
+            "quantizable: 6 cases: 1 refuted, 5 supported; worst *int2 refuted*",
+        ]
     )
     rows = {row["id"]: row for row in json.loads((project.path / "rows.json").read_text())["rows"]}
     assert rows["rovercontroller-roverdockv0-int8"]["verdict"] == "supported"

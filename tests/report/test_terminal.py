@@ -24,11 +24,27 @@ def make_row(name, verdict="supported", p_values=(0.5, 0.5), **changes):
 def test_one_line_per_claim_and_more_on_request():
     found = [make_row("a"), make_row("b", "refuted", known="why"), make_row("d", claim="e")]
     short = list(list_lines(found, verbose=False))
-    assert short == ["c: 2 cases: 1 refuted, 1 supported; worst b (known) l", "e: 1 case: 1 supported; worst d l"]
+    assert short[1:] == ["c: 2 cases: 1 refuted, 1 supported; worst b (known) l", "e: 1 case: 1 supported; worst d l"]
     long = "\n".join(list_lines(found, verbose=True))
     assert "known: why" in long
     assert "return 2 -> 1 (measured)" in long
     assert "note: a caveat" in long
+
+
+def test_it_begins_with_what_was_asked_and_how_often_it_holds():
+    found = [make_row("a"), make_row("b", "refuted", known="why"), make_row("d", "refuted"), make_row("e", "partial")]
+    of_papers, *_ = list_lines(found, verbose=False)
+    assert of_papers == (
+        "asked 4 times: does this sentence of a paper hold for these policies? 1 yes, 2 no (1 of them known before), "
+        "1 not decided; -v lists each answer, --quarl-html=FILE makes a page of them"
+    )
+    own = [make_row("a", claim="quantizable")]
+    assert next(list_lines(own, verbose=False)).startswith(
+        "asked once: does this policy keep its return in fewer bits? 1 yes, 0 no, 0 not decided; "
+    )
+    both, *_ = list_lines([*own, *found], verbose=True)
+    assert both.startswith("asked 5 times: does this policy keep its return in fewer bits? does this sentence of a ")
+    assert not list(list_lines([], verbose=True))
 
 
 def test_unexpected_refutations_and_moved_numbers_are_always_told():

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import Port, check_input
-from quarl_bench.errors import DeploymentError
+from quarl_bench.errors import DeploymentError, advise_extra
 from quarl_bench.system.extras import needing, require_version
 
 PACKAGE, EXTRA = "ai-edge-litert", "litert"
@@ -165,9 +165,7 @@ def _installed() -> Iterator[None]:
         with needing(EXTRA, PACKAGE):
             yield
     except OSError as error:  # the package is there and one of its libraries is not
-        raise DeploymentError(
-            f"litert: {PACKAGE} cannot be loaded ({error}); pip install 'quarl_bench[{EXTRA}]'"
-        ) from error
+        raise DeploymentError(f"litert: {PACKAGE} cannot be loaded ({error}); {advise_extra(EXTRA)}") from error
 
 
 @contextlib.contextmanager
