@@ -26,7 +26,7 @@ from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, visit
 from quarl_bench.repairing.imitation import Loss, name_outputs
 from quarl_bench.repairing.ladder import DISTILLED
-from quarl_bench.repairing.search import ROUNDS, STATES, Attempt, Tell, choose, rank
+from quarl_bench.repairing.search import STATES, Attempt, Tell, choose, list_rounds, rank
 
 SEEDS = 40_000  # first environment seed of what is visited for training; a thousand for each round
 FORMS = 2  # that are distilled
@@ -55,7 +55,7 @@ def distill_best(
     """The forms that play and decide best, distilled within `seconds` and played on validation seeds."""
     schemes = list(dict.fromkeys(a.candidate.scheme for a in (choose(attempts), *rank(attempts))))[:FORMS]
     held_out = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + ROUNDS[-1][1])
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + list_rounds(subject.stored.policy)[-1][1])
     begin, found = time.monotonic(), []
     for index, scheme in enumerate(schemes):
         now = time.monotonic()

@@ -14,15 +14,17 @@ import numpy as np
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.rollouts import VALIDATION_SEEDS
+from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.bias import correct_biases
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, make_candidate, visit
 from quarl_bench.repairing.ladder import ANY, BIAS, find_unfit, list_forms, list_ranges
 
-STATES = 2_000  # in which decisions are compared
+STATES, IMAGES = 2_000, 500  # in which decisions are compared
 BIAS_STATES = 2_000  # of calibration, over which biases are corrected
-RANGED = 5  # forms whose ranges are searched, and as many whose biases are corrected
+RANGED, IMAGE_RANGED = 5, 3  # forms whose ranges are searched, and as many whose biases are corrected
 ROUNDS = ((12, 10), (5, 40))  # how many are played, beside the plain scheme, and for how many episodes
+IMAGE_ROUNDS = ((4, 4), (3, 8))  # the same where observations are images, whose episodes are dear
 REWRITES = "rewrites"
 
 
@@ -68,9 +70,10 @@ def search(subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lam
     forms = ranker.compare_all(list_forms(scheme, subject.stored.policy))
     if not forms:
         raise QuantizationError(f"{scheme.name}: {next(iter(ranker.unfit.values()))}")
-    ranged = [other for form in rank(forms)[:RANGED] for other in list_ranges(form.candidate.scheme)]
+    count = IMAGE_RANGED if subject.stored.policy.transform.image else RANGED
+    ranged = [other for form in rank(forms)[:count] for other in list_ranges(form.candidate.scheme)]
     attempts = forms + ranker.compare_all(ranged)
-    attempts += [ranker.correct(attempt) for attempt in rank(attempts)[:RANGED]]
+    attempts += [ranker.correct(attempt) for attempt in rank(attempts)[:count]]
     return Found(tuple(play_rounds(subject, attempts, scheme, tell)), ranker.unfit)
 
 
@@ -83,6 +86,11 @@ def rank(attempts: Iterable[Attempt]) -> list[Attempt]:
     return [listed[i] for i in sorted(range(len(listed)), key=lambda i: (places[i], listed[i].regret))]
 
 
+def list_rounds(policy: PolicyNet) -> tuple[tuple[int, int], ...]:
+    """How many candidates are played, and for how many episodes, round by round."""
+    return IMAGE_ROUNDS if policy.transform.image else ROUNDS
+
+
 def play_rounds(
     subject: Subject, attempts: Sequence[Attempt], plain: Scheme, tell: Tell = lambda _: None
 ) -> list[Attempt]:
@@ -92,7 +100,7 @@ def play_rounds(
     """
     left = rank(attempts)
     behind: list[Attempt] = []
-    for count, episodes in ROUNDS:
+    for count, episodes in list_rounds(subject.stored.policy):
         seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + episodes)
         kept = [a for i, a in enumerate(left) if i < count or a.candidate.name == plain.name]
         behind = [a for a in left if a not in kept] + behind
@@ -128,7 +136,10 @@ class _Ranker:
     def __init__(self, subject: Subject, target: str, tell: Tell) -> None:
         self._subject, self._target, self._tell = subject, target, tell
         self.unfit: dict[str, str] = {}
-        self._states = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
+        policy = subject.stored.policy
+        count = IMAGES if policy.transform.image else STATES
+        self._states = visit(policy, subject.environment, count, VALIDATION_SEEDS)
+        self._outputs = policy.outputs(self._states)
 
     def compare_all(self, schemes: Iterable[Scheme]) -> list[Attempt]:
         """Those that the target can run."""
@@ -152,7 +163,9 @@ class _Ranker:
         return self._compare(Candidate(scheme, policy, (BIAS,)), BIAS, begin)
 
     def _compare(self, candidate: Candidate, rung: str, begin: float) -> Attempt:
-        agreement, regret = compare_decisions(self._subject.stored.policy, candidate.policy, self._states)
+        agreement, regret = compare_decisions(
+            self._subject.stored.policy, candidate.policy, self._states, self._outputs
+        )
         attempt = Attempt(candidate, rung, agreement, regret, time.monotonic() - begin)
         self._tell(attempt)
         return attempt

@@ -26,8 +26,7 @@ def quick(monkeypatch):
     """Few states, few episodes, few steps."""
     monkeypatch.setattr(searching, "STATES", 200)
     monkeypatch.setattr(searching, "RANGED", 2)
-    for module in (searching, repairing, distillation):
-        monkeypatch.setattr(module, "ROUNDS", ((4, 5), (2, 6)))
+    monkeypatch.setattr(searching, "ROUNDS", ((4, 5), (2, 6)))
     for name, value in {"STATES": 200, "VISITED": 200, "STEPS": 20, "LONGEST": 2}.items():
         monkeypatch.setattr(distillation, name, value)
 

@@ -93,14 +93,14 @@ def run(options: argparse.Namespace) -> int:
     if options.export is not None:
         chosen = choose_schemes(lines, found.asked)
         exported = [line for name in chosen for line in _export(subject, name, options.export)]
-    told, outcome = [str(found), *exported], found.verdict.outcome
+    told, outcome = [str(found), *exported], str(found.verdict.outcome)
     if outcome == "refuted" and found.asked in REPAIRABLE:
         repair = _repair(subject, options, found.asked)
         result |= {"repair": repair[0]}
         told += repair[1]
         outcome = repair[2] or outcome
     print_result(options, result | {"exported": exported}, "\n".join(told))
-    return CODES[str(outcome)]
+    return CODES[outcome]
 
 
 def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tuple[dict[str, Any], list[str], str]:
