@@ -61,7 +61,7 @@ def test_no_module_hides_a_name():
     assert quarl_bench.evaluate(policy, "cartpole", episodes=2).mean == 500.0
     assert quarl_bench.check(policy, "cartpole", episodes=2).asked == "int8"
     repaired = quarl_bench.repair(policy, "cartpole", episodes=2)
-    assert str(repaired).startswith("CartPole-v1: 12 forms of one policy")
+    assert "forms of one policy" in str(repaired)
     assert repaired.as_dict()["asked"] == "int8"
     verdict = quarl_bench.assert_quantizable(policy, "cartpole", "fp16", margin=0.5, episodes=8)
     assert isinstance(verdict, quarl_bench.Verdict)
