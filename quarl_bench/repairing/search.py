@@ -66,6 +66,17 @@ def search(subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lam
 
     SpecError as `list_forms`; QuantizationError where no form is left, with the reason.
     """
+    attempts, unfit = compare_forms(subject, scheme, target, tell)
+    return Found(tuple(play_rounds(subject, attempts, scheme, tell)), unfit)
+
+
+def compare_forms(
+    subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lambda _: None
+) -> tuple[list[Attempt], dict[str, str]]:
+    """The decisions of every form, of the best in other ranges and with corrected biases; and why forms are left out.
+
+    Errors as `search`.
+    """
     ranker = _Ranker(subject, target, tell)
     forms = ranker.compare_all(list_forms(scheme, subject.stored.policy))
     if not forms:
@@ -74,7 +85,7 @@ def search(subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lam
     ranged = [other for form in rank(forms)[:count] for other in list_ranges(form.candidate.scheme)]
     attempts = forms + ranker.compare_all(ranged)
     attempts += [ranker.correct(attempt) for attempt in rank(attempts)[:count]]
-    return Found(tuple(play_rounds(subject, attempts, scheme, tell)), ranker.unfit)
+    return attempts, ranker.unfit
 
 
 def rank(attempts: Iterable[Attempt]) -> list[Attempt]:

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.evaluation.rollouts import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.policies.storage.integers import check_integers, hash_integers
-from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing import distillation
 from quarl_bench.repairing.distillation import distill, make_modules, refill
 from tests.support.sizes import draw_examples
-from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, perceptrons
+from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 
 @pytest.fixture
@@ -92,3 +95,18 @@ def test_no_test_seed_is_played(subject, monkeypatch):
     trained = [seed for seed in seeds if seed != VALIDATION_SEEDS]
     assert all(second - first >= 1000 for first, second in pairwise(trained))
     assert min(trained) > TEST_SEEDS + 10_000
+
+
+def test_convolutions_learn_from_images(monkeypatch):
+    for name, value in {"STATES": 80, "VISITED": 80, "STEPS": 120, "LONGEST": 1}.items():
+        monkeypatch.setattr(distillation, name, value)
+    rng = np.random.default_rng(0)
+    layers = (
+        Conv2d(0.2 * normal(rng, 4, 1, 8, 8), 0.2 * normal(rng, 4), 4, Activation.RELU),
+        Linear(0.2 * normal(rng, 3, 4 * 8 * 8), 0.2 * normal(rng, 3)),
+    )
+    net = Net((1, 36, 36), layers)
+    policy = PolicyNet(ObservationTransform((1, 36, 36), image=True), net, ActionHead(HeadKind.ARGMAX))
+    subject = Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "dqn"}), find_environment("catcha"))
+    found = distill(subject, Scheme.parse("int2acc"), 0, time.monotonic() + 100)
+    assert min(found.losses) < 0.7 * found.losses[0]
