@@ -56,7 +56,7 @@ def distill_best(
     """The forms that play and decide best, distilled within `seconds` and played on validation seeds."""
     schemes = list(dict.fromkeys(a.candidate.scheme for a in (choose(attempts), *rank(attempts))))[:FORMS]
     held_out = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + list_rounds(subject.stored.policy)[-1][1])
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + list_rounds(subject)[-1].episodes)
     begin, found = time.monotonic(), []
     for index, scheme in enumerate(schemes):
         now = time.monotonic()

@@ -14,7 +14,6 @@ import numpy as np
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.rollouts import VALIDATION_SEEDS
-from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.bias import correct_biases
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, make_candidate, visit
@@ -23,8 +22,10 @@ from quarl_bench.repairing.ladder import ANY, BIAS, find_unfit, list_forms, list
 STATES, IMAGES = 2_000, 500  # in which decisions are compared
 BIAS_STATES = 2_000  # of calibration, over which biases are corrected
 RANGED, IMAGE_RANGED = 5, 3  # forms whose ranges are searched, and as many whose biases are corrected
-ROUNDS = ((12, 10), (5, 40))  # how many are played, beside the plain scheme, and for how many episodes
-IMAGE_ROUNDS = ((4, 4), (3, 8))  # the same where observations are images, whose episodes are dear
+STEPS = 120_000  # of the environment in the first round, about, and twice as many in the last
+FIRST, FEWEST, MOST = 10, 12, 40  # episodes of the first round, and bounds of how many candidates play them
+LAST, SHORT, LONG = 5, 40, 100  # candidates of the last round, and bounds of their episodes
+FP32 = Scheme.parse("fp32")
 REWRITES = "rewrites"
 
 
@@ -97,9 +98,29 @@ def rank(attempts: Iterable[Attempt]) -> list[Attempt]:
     return [listed[i] for i in sorted(range(len(listed)), key=lambda i: (places[i], listed[i].regret))]
 
 
-def list_rounds(policy: PolicyNet) -> tuple[tuple[int, int], ...]:
-    """How many candidates are played, and for how many episodes, round by round."""
-    return IMAGE_ROUNDS if policy.transform.image else ROUNDS
+@dataclass(frozen=True)
+class Round:
+    """How many of the best candidates are played, and for how many episodes each."""
+
+    count: int
+    episodes: int
+
+
+IMAGE_ROUNDS = Round(4, 4), Round(3, 8)  # where observations are images, whose episodes are dear
+
+
+def list_rounds(subject: Subject) -> tuple[Round, ...]:
+    """The rounds of play: the shorter fp32's episodes, the more candidates and the more episodes.
+
+    Decisions in fp32's states foretell a return badly where a candidate soon leaves these states.
+    """
+    if subject.stored.policy.transform.image:
+        return IMAGE_ROUNDS
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + FIRST)
+    length = sum(subject.play(FP32, seeds).lengths[0]) / FIRST
+    many = min(max(int(STEPS / (FIRST * length)), FEWEST), MOST)
+    long = min(max(int(2 * STEPS / ((LAST + 1) * length)), SHORT), LONG)
+    return Round(many, FIRST), Round(LAST, long)
 
 
 def play_rounds(
@@ -111,9 +132,9 @@ def play_rounds(
     """
     left = rank(attempts)
     behind: list[Attempt] = []
-    for count, episodes in list_rounds(subject.stored.policy):
-        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + episodes)
-        kept = [a for i, a in enumerate(left) if i < count or a.candidate.name == plain.name]
+    for one in list_rounds(subject):
+        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + one.episodes)
+        kept = [a for i, a in enumerate(left) if i < one.count or a.candidate.name == plain.name]
         behind = [a for a in left if a not in kept] + behind
         left = []
         for attempt in kept:

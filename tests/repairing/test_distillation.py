@@ -98,7 +98,7 @@ def test_no_test_seed_is_played(subject, monkeypatch):
 
 
 def test_convolutions_learn_from_images(monkeypatch):
-    for name, value in {"STATES": 80, "VISITED": 80, "STEPS": 120, "LONGEST": 1}.items():
+    for name, value in {"STATES": 80, "VISITED": 80, "STEPS": 200, "LONGEST": 2}.items():
         monkeypatch.setattr(distillation, name, value)
     rng = np.random.default_rng(0)
     layers = (
@@ -108,5 +108,5 @@ def test_convolutions_learn_from_images(monkeypatch):
     net = Net((1, 36, 36), layers)
     policy = PolicyNet(ObservationTransform((1, 36, 36), image=True), net, ActionHead(HeadKind.ARGMAX))
     subject = Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "dqn"}), find_environment("catcha"))
-    found = distill(subject, Scheme.parse("int2acc"), 0, time.monotonic() + 100)
+    found = distill(subject, Scheme.parse("int3acc"), 0, time.monotonic() + 100)
     assert min(found.losses) < 0.7 * found.losses[0]

@@ -17,7 +17,7 @@ from quarl_bench.repairing import distillation
 from quarl_bench.repairing import repair as repairing
 from quarl_bench.repairing import search as searching
 from quarl_bench.repairing.repair import Plan, check_subject, repair_policy
-from quarl_bench.repairing.search import search
+from quarl_bench.repairing.search import Round, search
 from tests.support.fragile import INT8, make_fragile, make_subject
 
 
@@ -26,7 +26,8 @@ def quick(monkeypatch):
     """Few states, few episodes, few steps."""
     monkeypatch.setattr(searching, "STATES", 200)
     monkeypatch.setattr(searching, "RANGED", 2)
-    monkeypatch.setattr(searching, "ROUNDS", ((4, 5), (2, 6)))
+    for module in (searching, distillation):
+        monkeypatch.setattr(module, "list_rounds", lambda _: (Round(4, 5), Round(2, 6)))
     for name, value in {"STATES": 200, "VISITED": 200, "STEPS": 20, "LONGEST": 2}.items():
         monkeypatch.setattr(distillation, name, value)
 
