@@ -26,7 +26,7 @@ from quarl_bench.policies.policy import (
 )
 from quarl_bench.policies.storage.integers import hash_integers
 from quarl_bench.quantization.scheme import Scheme, read_scheme
-from quarl_bench.repairing.repair import BUDGET, Plan, Repair, repair_policy
+from quarl_bench.repairing.plan import BUDGET, Plan, Repair, repair_policy
 from quarl_bench.spec import Measurement
 
 

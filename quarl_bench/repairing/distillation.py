@@ -8,6 +8,7 @@ place. Held-out states, on validation seeds, say when to stop; test seeds are ne
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,13 +27,13 @@ from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, visit
 from quarl_bench.repairing.imitation import Loss, name_outputs
 from quarl_bench.repairing.ladder import DISTILLED
-from quarl_bench.repairing.search import ROUNDS, STATES, Attempt, Tell, choose, rank
+from quarl_bench.repairing.search import STATES, Attempt, Tell, choose, list_rounds, rank
 
 SEEDS = 40_000  # first environment seed of what is visited for training; a thousand for each round
 FORMS = 2  # that are distilled
-VISITED = 4_000  # states that a round adds; of images a quarter
-STEPS, BATCH = 500, 256  # of a round; a quarter of either for images
-LEARNING_RATE = 0.01  # of Adam, times the root mean square of the numbers that learn
+VISITED = 2_000  # states that a round adds; of images a quarter
+STEPS, BATCH = 1_000, 256  # of a round; a quarter of either for images
+LEARNING_RATE, FASTEST = 0.03, 0.01  # of Adam: steps of a layer's weights, but at most a share of their size
 PATIENCE = 2  # rounds without a better loss, after which the learning rate is halved
 HALVINGS = 4  # after so many it ends
 LONGEST = 60  # rounds
@@ -42,10 +43,10 @@ SHARE = 0.85  # of the time that is left is for training, the rest for play
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """What was learnt: the policy of least loss in held-out states, and how the loss went, round by round."""
+    """What was learnt: the policy of least regret (loss, for numbers) in held-out states, and how it went."""
 
     policy: IntegerPolicy
-    losses: tuple[float, ...]  # before the first round, and behind each
+    losses: tuple[float, ...]  # in held-out states, before the first round and behind each
     cut: bool  # whether time ran out before it stopped by itself
 
 
@@ -55,7 +56,7 @@ def distill_best(
     """The forms that play and decide best, distilled within `seconds` and played on validation seeds."""
     schemes = list(dict.fromkeys(a.candidate.scheme for a in (choose(attempts), *rank(attempts))))[:FORMS]
     held_out = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + ROUNDS[-1][1])
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + list_rounds(subject)[-1].episodes)
     begin, found = time.monotonic(), []
     for index, scheme in enumerate(schemes):
         now = time.monotonic()
@@ -105,17 +106,12 @@ class _Student:
         self._few = 4 if self._teacher.transform.image else 1
         self._draws = np.random.default_rng(seed)
         self._modules, self._path = make_modules(self._form.net, scheme)
-        self._optimizer = torch.optim.Adam(
-            [
-                {"params": [tensor], "lr": LEARNING_RATE * float(tensor.detach().square().mean().sqrt())}
-                for tensor in self._modules.parameters()
-            ]
-        )
         self._states = subject.calibration
         self._wanted = self._ask(self._states)
         sampled = is_actor_critic(str(subject.stored.metadata.get("algo", "")))
         self._loss = Loss.of(name_outputs(self._teacher.head, sampled=sampled), self._teacher.head, self._wanted)
         self._adopt()
+        self._optimizer = torch.optim.Adam(self._group_parameters())
         own = visit(self.policy, self._environment, STATES // self._few, VALIDATION_SEEDS)
         fp32 = visit(self._teacher, self._environment, STATES // self._few, VALIDATION_SEEDS)
         self._held_out = np.concatenate([fp32, own])
@@ -158,6 +154,16 @@ class _Student:
         for group in self._optimizer.param_groups:
             group["lr"] /= 2
 
+    def _group_parameters(self) -> list[dict[str, Any]]:
+        """Every tensor with a learning rate that suits its size and its layer's bits."""
+        groups: list[dict[str, Any]] = []
+        for (affine, _), layer in zip(self._path.steps, self._quantized.layers, strict=True):
+            sizes = [float(tensor.detach().square().mean().sqrt()) for tensor in (affine.weight, affine.bias)]
+            share = LEARNING_RATE * float(layer.weight_scale.mean()) / sizes[0] if sizes[0] else FASTEST
+            rates = [min(share, FASTEST) * size for size in sizes]
+            groups += [{"params": [affine.weight], "lr": rates[0]}, {"params": [affine.bias], "lr": rates[1]}]
+        return groups
+
     def _adopt(self) -> None:
         """Take scales from the weights as they are and the newest states."""
         recent = self._states[-10_000 // self._few :]
@@ -175,6 +181,9 @@ class _Student:
         return Net(self._form.net.input_shape, layers)
 
     def _measure(self) -> float:
+        """Regret where actions are indices, as that is what a loss of outputs stands for; else the loss."""
+        if self._teacher.head.discrete:
+            return compare_decisions(self._teacher, self.policy, self._held_out, self._answers.numpy())[1]
         outputs = torch.from_numpy(np.asarray(self.policy.outputs(self._held_out), dtype=np.float32))
         return float(self._loss(outputs, self._answers))
 

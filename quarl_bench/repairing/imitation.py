@@ -37,20 +37,26 @@ class Loss:
 
     kind: OutputKind
     head: ActionHead
-    unit: float  # of differences between values: their spread over a teacher's outputs
+    unit: float  # median difference between a teacher's best value and another
 
     @classmethod
     def of(cls, kind: OutputKind, head: ActionHead, teacher: Tensor) -> "Loss":
         """The loss for a teacher whose outputs (n, outputs) in visited states are `teacher`."""
-        return cls(kind, head, max(float(_center(teacher).std()), SMALLEST))
+        gaps = teacher.topk(min(2, teacher.shape[1]), dim=1).values
+        return cls(kind, head, max(float((gaps[:, 0] - gaps[:, -1]).median()), SMALLEST))
 
     def __call__(self, student: Tensor, teacher: Tensor) -> Tensor:
         """A scalar that gradients follow, for outputs (n, outputs) of both."""
         return LOSSES[self.kind](self, student, teacher)
 
     def compare_values(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """Squared error of the differences between actions, in units of their spread."""
-        return ((_center(student) - _center(teacher)) / self.unit).square().mean()
+        """Squared error of the differences to the teacher's best action, over their size and the unit.
+
+        Relative, because an error decides where the difference is small, and hardly anywhere else.
+        """
+        best = teacher.argmax(dim=1, keepdim=True)
+        wanted, found = (values - values.gather(1, best) for values in (teacher, student))
+        return ((found - wanted) / (wanted.abs() + self.unit)).square().mean()
 
     def compare_logits(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the student's distribution from the teacher's."""
@@ -77,10 +83,6 @@ LOSSES: dict[OutputKind, Callable[[Loss, Tensor, Tensor], Tensor]] = {
     OutputKind.LOGITS: Loss.compare_logits,
     OutputKind.ACTIONS: Loss.compare_actions,
 }
-
-
-def _center(values: Tensor) -> Tensor:
-    return values - values.mean(dim=1, keepdim=True)
 
 
 def _clip(x: Tensor, low: float, high: float) -> Tensor:

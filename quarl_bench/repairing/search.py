@@ -19,10 +19,13 @@ from quarl_bench.repairing.bias import correct_biases
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, make_candidate, visit
 from quarl_bench.repairing.ladder import ANY, BIAS, find_unfit, list_forms, list_ranges
 
-STATES = 2_000  # in which decisions are compared
+STATES, IMAGES = 2_000, 500  # in which decisions are compared
 BIAS_STATES = 2_000  # of calibration, over which biases are corrected
-RANGED = 5  # forms whose ranges are searched, and as many whose biases are corrected
-ROUNDS = ((12, 10), (5, 40))  # how many are played, beside the plain scheme, and for how many episodes
+RANGED, IMAGE_RANGED = 5, 3  # forms whose ranges are searched, and as many whose biases are corrected
+STEPS = 120_000  # of the environment in the first round, about, and twice as many in the last
+FIRST, FEWEST, MOST = 10, 12, 40  # episodes of the first round, and bounds of how many candidates play them
+LAST, SHORT, LONG = 5, 40, 100  # candidates of the last round, and bounds of their episodes
+FP32 = Scheme.parse("fp32")
 REWRITES = "rewrites"
 
 
@@ -64,14 +67,26 @@ def search(subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lam
 
     SpecError as `list_forms`; QuantizationError where no form is left, with the reason.
     """
+    attempts, unfit = compare_forms(subject, scheme, target, tell)
+    return Found(tuple(play_rounds(subject, attempts, scheme, tell)), unfit)
+
+
+def compare_forms(
+    subject: Subject, scheme: Scheme, target: str = ANY, tell: Tell = lambda _: None
+) -> tuple[list[Attempt], dict[str, str]]:
+    """The decisions of every form, of the best in other ranges and with corrected biases; and why forms are left out.
+
+    Errors as `search`.
+    """
     ranker = _Ranker(subject, target, tell)
     forms = ranker.compare_all(list_forms(scheme, subject.stored.policy))
     if not forms:
         raise QuantizationError(f"{scheme.name}: {next(iter(ranker.unfit.values()))}")
-    ranged = [other for form in rank(forms)[:RANGED] for other in list_ranges(form.candidate.scheme)]
+    count = IMAGE_RANGED if subject.stored.policy.transform.image else RANGED
+    ranged = [other for form in rank(forms)[:count] for other in list_ranges(form.candidate.scheme)]
     attempts = forms + ranker.compare_all(ranged)
-    attempts += [ranker.correct(attempt) for attempt in rank(attempts)[:RANGED]]
-    return Found(tuple(play_rounds(subject, attempts, scheme, tell)), ranker.unfit)
+    attempts += [ranker.correct(attempt) for attempt in rank(attempts)[:count]]
+    return attempts, ranker.unfit
 
 
 def rank(attempts: Iterable[Attempt]) -> list[Attempt]:
@@ -83,6 +98,31 @@ def rank(attempts: Iterable[Attempt]) -> list[Attempt]:
     return [listed[i] for i in sorted(range(len(listed)), key=lambda i: (places[i], listed[i].regret))]
 
 
+@dataclass(frozen=True)
+class Round:
+    """How many of the best candidates are played, and for how many episodes each."""
+
+    count: int
+    episodes: int
+
+
+IMAGE_ROUNDS = Round(4, 4), Round(3, 8)  # where observations are images, whose episodes are dear
+
+
+def list_rounds(subject: Subject) -> tuple[Round, ...]:
+    """The rounds of play: the shorter fp32's episodes, the more candidates and the more episodes.
+
+    Decisions in fp32's states foretell a return badly where a candidate soon leaves these states.
+    """
+    if subject.stored.policy.transform.image:
+        return IMAGE_ROUNDS
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + FIRST)
+    length = sum(subject.play(FP32, seeds).lengths[0]) / FIRST
+    many = min(max(int(STEPS / (FIRST * length)), FEWEST), MOST)
+    long = min(max(int(2 * STEPS / ((LAST + 1) * length)), SHORT), LONG)
+    return Round(many, FIRST), Round(LAST, long)
+
+
 def play_rounds(
     subject: Subject, attempts: Sequence[Attempt], plain: Scheme, tell: Tell = lambda _: None
 ) -> list[Attempt]:
@@ -92,9 +132,9 @@ def play_rounds(
     """
     left = rank(attempts)
     behind: list[Attempt] = []
-    for count, episodes in ROUNDS:
-        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + episodes)
-        kept = [a for i, a in enumerate(left) if i < count or a.candidate.name == plain.name]
+    for one in list_rounds(subject):
+        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + one.episodes)
+        kept = [a for i, a in enumerate(left) if i < one.count or a.candidate.name == plain.name]
         behind = [a for a in left if a not in kept] + behind
         left = []
         for attempt in kept:
@@ -128,7 +168,10 @@ class _Ranker:
     def __init__(self, subject: Subject, target: str, tell: Tell) -> None:
         self._subject, self._target, self._tell = subject, target, tell
         self.unfit: dict[str, str] = {}
-        self._states = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
+        policy = subject.stored.policy
+        count = IMAGES if policy.transform.image else STATES
+        self._states = visit(policy, subject.environment, count, VALIDATION_SEEDS)
+        self._outputs = policy.outputs(self._states)
 
     def compare_all(self, schemes: Iterable[Scheme]) -> list[Attempt]:
         """Those that the target can run."""
@@ -152,7 +195,9 @@ class _Ranker:
         return self._compare(Candidate(scheme, policy, (BIAS,)), BIAS, begin)
 
     def _compare(self, candidate: Candidate, rung: str, begin: float) -> Attempt:
-        agreement, regret = compare_decisions(self._subject.stored.policy, candidate.policy, self._states)
+        agreement, regret = compare_decisions(
+            self._subject.stored.policy, candidate.policy, self._states, self._outputs
+        )
         attempt = Attempt(candidate, rung, agreement, regret, time.monotonic() - begin)
         self._tell(attempt)
         return attempt

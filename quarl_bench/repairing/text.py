@@ -7,7 +7,7 @@ from quarl_bench.checking.text import COLUMNS, describe_line, format_line
 from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
-    from quarl_bench.repairing.repair import Repair
+    from quarl_bench.repairing.plan import Repair
     from quarl_bench.repairing.search import Attempt
 
 TRIED = ("form", "same action", "regret", "validation return", "episodes")

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.policies.storage.integers import check_integers, hash_integers
-from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing import distillation
 from quarl_bench.repairing.distillation import distill, make_modules, refill
 from tests.support.sizes import draw_examples
-from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, perceptrons
+from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 
 @pytest.fixture
@@ -69,7 +72,11 @@ def test_the_loss_falls_and_the_same_seed_gives_the_same_integers(subject):
     assert once.losses == again.losses
     assert hash_integers(once.policy) == hash_integers(again.policy)
     check_integers(once.policy.net)
-    assert distill(subject, scheme, 1, time.monotonic() + 100).losses != once.losses
+
+
+def test_another_seed_learns_otherwise(subject):
+    one, other = (distill(subject, Scheme.parse("int6acc"), seed, time.monotonic()) for seed in (0, 1))
+    assert hash_integers(one.policy) != hash_integers(other.policy) or one.losses != other.losses
 
 
 def test_it_ends_in_time_with_the_best_so_far(subject):
@@ -88,3 +95,18 @@ def test_no_test_seed_is_played(subject, monkeypatch):
     trained = [seed for seed in seeds if seed != VALIDATION_SEEDS]
     assert all(second - first >= 1000 for first, second in pairwise(trained))
     assert min(trained) > TEST_SEEDS + 10_000
+
+
+def test_convolutions_learn_from_images(monkeypatch):
+    for name, value in {"STATES": 80, "VISITED": 80, "STEPS": 200, "LONGEST": 2}.items():
+        monkeypatch.setattr(distillation, name, value)
+    rng = np.random.default_rng(0)
+    layers = (
+        Conv2d(0.2 * normal(rng, 4, 1, 8, 8), 0.2 * normal(rng, 4), 4, Activation.RELU),
+        Linear(0.2 * normal(rng, 3, 4 * 8 * 8), 0.2 * normal(rng, 3)),
+    )
+    net = Net((1, 36, 36), layers)
+    policy = PolicyNet(ObservationTransform((1, 36, 36), image=True), net, ActionHead(HeadKind.ARGMAX))
+    subject = Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "dqn"}), find_environment("catcha"))
+    found = distill(subject, Scheme.parse("int3acc"), 0, time.monotonic() + 100)
+    assert min(found.losses) < 0.7 * found.losses[0]

@@ -9,7 +9,7 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing import search as searching
-from quarl_bench.repairing.search import Attempt, choose, rank, search
+from quarl_bench.repairing.search import Attempt, Round, choose, list_rounds, rank, search
 from tests.support.fragile import INT8, make_attempt, make_subject
 
 
@@ -17,7 +17,7 @@ from tests.support.fragile import INT8, make_attempt, make_subject
 def subject(monkeypatch):
     monkeypatch.setattr(searching, "STATES", 200)
     monkeypatch.setattr(searching, "RANGED", 2)
-    monkeypatch.setattr(searching, "ROUNDS", ((4, 3), (2, 5)))
+    monkeypatch.setattr(searching, "list_rounds", lambda _: (Round(4, 3), Round(2, 5)))
     return make_subject()
 
 
@@ -76,3 +76,12 @@ def test_an_attempt_that_was_not_played_has_no_return():
     assert make_attempt("int8", 1.0, 0.0).validation is None
     assert isinstance(make_attempt("int8", 1.0, 0.0, [1.0, 3.0]), Attempt)
     assert make_attempt("int8", 1.0, 0.0, [1.0, 3.0]).validation == 2.0
+
+
+def test_short_episodes_buy_more_of_them():
+    subject = make_subject()
+    first, last = list_rounds(subject)
+    assert (first.episodes, last.count) == (10, 5)
+    length = sum(subject.play(Scheme.parse("fp32"), range(VALIDATION_SEEDS, VALIDATION_SEEDS + 10)).lengths[0]) / 10
+    assert 12 <= first.count == int(120_000 / (10 * length)) <= 40
+    assert 40 <= last.episodes <= 100

@@ -111,7 +111,7 @@ def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tup
     from quarl_bench.cli.commands.repair import repair_with_progress, write_repaired
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.repairing.ladder import list_remedies
-    from quarl_bench.repairing.repair import Plan
+    from quarl_bench.repairing.plan import Plan
 
     policy = subject.stored.policy
     if options.repair is None:

@@ -14,7 +14,7 @@ from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
     from quarl_bench.checking.subject import Subject
-    from quarl_bench.repairing.repair import Plan, Repair
+    from quarl_bench.repairing.plan import Plan, Repair
     from quarl_bench.repairing.search import Attempt
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.experiments.store import Store, StorePaths
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.scheme import Scheme
-    from quarl_bench.repairing.repair import Plan
+    from quarl_bench.repairing.plan import Plan
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
@@ -100,7 +100,7 @@ def repair_with_progress(subject: "Subject", plan: "Plan") -> "Repair":
     """The repair, and on a terminal a bar of its attempts."""
     from tqdm import tqdm
 
-    from quarl_bench.repairing.repair import repair_policy
+    from quarl_bench.repairing.plan import repair_policy
 
     with tqdm(unit="try", disable=None) as bar:
 

@@ -17,12 +17,11 @@ from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate
 from quarl_bench.repairing.distillation import SHORTEST, distill_best
 from quarl_bench.repairing.ladder import ANY, Remedy, list_forms, list_remedies
-from quarl_bench.repairing.search import ROUNDS, Attempt, Found, Tell, choose, search
+from quarl_bench.repairing.search import FIRST, FP32, IMAGE_ROUNDS, Attempt, Found, Tell, choose, search
 from quarl_bench.repairing.text import describe_repair, print_repair
 from quarl_bench.spec import Measurement
 
 BUDGET = 600.0  # seconds
-FP32 = Scheme.parse("fp32")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ def check_subject(subject: Subject, plan: Plan) -> None:
         raise SpecError(f"margin {plan.margin:g}: the share of the return that may be lost lies between 0 and 1")
     if not np.isfinite(subject.calibration).all():
         raise PolicyError("observations hold NaN or infinity, which have no range; clip them in the environment")
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + ROUNDS[0][1])
+    first = IMAGE_ROUNDS[0].episodes if subject.stored.policy.transform.image else FIRST
+    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + first)
     random = play_randomly(subject.stored.policy, subject.environment, seeds)
     if doubt := find_doubt(subject.play(FP32, seeds), random):
         raise PolicyError(f"nothing to repair: {doubt}")

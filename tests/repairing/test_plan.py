@@ -14,10 +14,10 @@ from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.quantization.net import Net
 from quarl_bench.repairing import distillation
-from quarl_bench.repairing import repair as repairing
+from quarl_bench.repairing import plan as repairing
 from quarl_bench.repairing import search as searching
-from quarl_bench.repairing.repair import Plan, check_subject, repair_policy
-from quarl_bench.repairing.search import search
+from quarl_bench.repairing.plan import Plan, check_subject, repair_policy
+from quarl_bench.repairing.search import Round, search
 from tests.support.fragile import INT8, make_fragile, make_subject
 
 
@@ -26,8 +26,8 @@ def quick(monkeypatch):
     """Few states, few episodes, few steps."""
     monkeypatch.setattr(searching, "STATES", 200)
     monkeypatch.setattr(searching, "RANGED", 2)
-    for module in (searching, repairing, distillation):
-        monkeypatch.setattr(module, "ROUNDS", ((4, 5), (2, 6)))
+    for module in (searching, distillation):
+        monkeypatch.setattr(module, "list_rounds", lambda _: (Round(4, 5), Round(2, 6)))
     for name, value in {"STATES": 200, "VISITED": 200, "STEPS": 20, "LONGEST": 2}.items():
         monkeypatch.setattr(distillation, name, value)
 
