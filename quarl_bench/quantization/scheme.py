@@ -238,7 +238,7 @@ def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
     kinds = [o[:3] if o.startswith("pct") else o for o in options]
     for group in (("narrow", "wide"), ("pt", "pc"), ("ema", "mse", "pct")):
         if sum(kind in group for kind in kinds) > 1:
-            raise SpecError(f"scheme {name!r}: at most one of {' and '.join(group)}")
+            raise SpecError(f"scheme {name!r}: at most one of {', '.join(group[:-1])} and {group[-1]}")
     if len(set(kinds)) != len(kinds):
         raise SpecError(f"scheme {name!r}: an option is given twice")
     activation_options = {"ema", "mse", "pct", "uncal", "pow2", "eq", "acc"} & set(kinds)

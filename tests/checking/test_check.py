@@ -280,7 +280,8 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
         ("no_such_module:actor", "{}:Target", "importing 'no_such_module' failed"),
     ],
 )
-def test_what_cannot_be_checked_is_one_line(own, policy, environment, message, capsys):
+def test_what_cannot_be_checked_is_one_line(own, policy, environment, message, capsys, monkeypatch):
+    monkeypatch.setattr("quarl_bench.environments.wrappers.LONGEST", 300)
     arguments = ["check", policy.format(own)]
     arguments += [] if environment is None else ["--environment", environment.format(own)]
     assert main(arguments) == 2

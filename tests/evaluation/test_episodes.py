@@ -264,7 +264,7 @@ def test_numbers_of_other_widths_and_a_last_observation_of_nan_are_fine(monkeypa
     assert measure([("a", CHOOSES_0)], broken, range(3)).mean == 2.0
 
 
-@pytest.mark.parametrize("first", [lambda _: 0.5, lambda _: np.ones(2, np.float32)])
+@pytest.mark.parametrize("first", [lambda _: 0.5, lambda _: np.ones(2, np.float32)], ids=["number", "two"])
 def test_a_start_of_another_shape_is_one_line(monkeypatch, first):
     monkeypatch.setattr(Ledger, "first", first)
     with pytest.raises(SpecError, match="environment Ledger-v0, seed 0, step 0: an observation has the shape"):

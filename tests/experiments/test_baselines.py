@@ -16,10 +16,15 @@ from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import ZOO
 from tests.support.places import POLICIES, ROOT
-from tests.support.sizes import choose, pick_policies
+from tests.support.sizes import EXHAUSTIVE, choose, pick_policies
 
 FOLDERS = sorted(POLICIES.glob("*-seed*")) if POLICIES.is_dir() else []
-PLAYED = pick_policies([folder.name for folder in FOLDERS], per_environment=True)
+LONG = ("beamrider", "breakout")  # a game of Pong stands for the others
+PLAYED = [
+    name
+    for name in pick_policies([folder.name for folder in FOLDERS], per_environment=True)
+    if EXHAUSTIVE or not any(game in name for game in LONG)
+]
 EPISODES, GAMES = choose(5, 20), choose(1, 3)  # the second for Atari
 # MountainCarContinuous is published without a usable SD; 90 counts as solved. PPO's Pong was trained for a fifth of the
 # published steps; 18 with sampled actions counts as won.

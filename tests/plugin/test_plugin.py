@@ -147,7 +147,7 @@ def test_any_number_of_workers_writes_the_same_rows(project, workers):
     assert {p: p.stat().st_mtime_ns for p in (project.path / "cache").rglob("*.json")} == files
 
 
-@pytest.mark.parametrize("workers", choose(["2"], ["0", "2"]))
+@pytest.mark.parametrize("workers", choose(["0"], ["0", "2"]))
 def test_nothing_is_trained_twice(project, workers):
     project.makeconftest("""
         from dataclasses import replace
@@ -405,7 +405,7 @@ def test_numpy_values_survive_workers(project):
 
 
 def regression_file(project):
-    return project.path / "test_bench" / "ppo-cartpole-w8.nightly.csv"
+    return project.path / "test_bench" / "ppo-cartpole-w8.quick.csv"
 
 
 def regression_of(project, *arguments):

@@ -4,7 +4,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 
 | test | takes | exhaustive |
 |---|---|---|
-| a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Atari | all, 20 and 3 |
+| a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Pong | all, 20 and 3 |
 | it is bit-exact in LiteRT | one policy of a cell, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
 | it is so in every other backend | four policies, 2,000 states; images 20 | all, 100,000; 2,000 |
 | its float file agrees, and it saturates | one policy of a cell | all |
@@ -16,9 +16,10 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | mean errors of tied cells keep their error rate | 100 draws | 300 |
 | selections are drawn again from the same policies | 100 times | 1,000 |
 | workers of xdist write the same rows | two | none and three |
-| nothing is trained twice | two workers train, one process finds it | none and two do both |
+| nothing is trained twice | in one process | by two workers too |
 | verdicts of workers become outcomes | inconclusive ones | refuted ones too |
-| a part that was interrupted says so | with two workers, without results with none | both with both |
+| a part that was interrupted says so | without workers | with two too |
+| a small run of actors | in int8 | in fp32 and fp16 too |
 | killed trainings and benches | one kill each | two |
 | Ray loses a process | not run | three runs |
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |

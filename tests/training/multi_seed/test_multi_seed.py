@@ -15,7 +15,7 @@ import torch
 
 from quarl_bench.cli import main
 from quarl_bench.errors import SpecError, StoreError
-from quarl_bench.evaluation import rollouts as evaluate
+from quarl_bench.evaluation.protocol import TEST_SEEDS
 from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
@@ -199,7 +199,7 @@ def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes
     about = loaded.metadata
     assert (about["seed"], about["recipe"]["scheme"], about["return"]["episodes"]) == (2, "i6c2o8h8", 3)
     assert [point["timesteps"] for point in about["curve"]] == list(range(8, 161, 8))
-    assert about["return"]["first_environment_seed"] == evaluate.TEST_SEEDS
+    assert about["return"]["first_environment_seed"] == TEST_SEEDS
     assert not list(tmp_path.glob("*.checkpoint"))
     alone = start(tmp_path / "alone", recipe, (2,))[0][1]
     for ours, theirs in zip(alone.policy.net.layers, loaded.policy.net.layers, strict=True):
