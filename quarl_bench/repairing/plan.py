@@ -10,7 +10,7 @@ from quarl_bench.checking.answer import SchemeResult
 from quarl_bench.checking.random_play import find_doubt, play_randomly
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_test_seeds
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.scheme import Scheme
@@ -115,7 +115,7 @@ def keeps_enough(subject: Subject, plan: Plan, attempt: Attempt) -> bool:
 
 def confirm(subject: Subject, plan: Plan, candidate: Candidate) -> tuple[SchemeResult, SchemeResult]:
     """The plain scheme and the chosen candidate, each against fp32, on test seeds that chose nothing."""
-    seeds = range(TEST_SEEDS, TEST_SEEDS + plan.episodes)
+    seeds = list_test_seeds(plan.episodes)
     reference = subject.play(FP32, seeds)
     lines = []
     for scheme, measured in (
