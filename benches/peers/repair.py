@@ -67,7 +67,7 @@ def quantize_with_onnxruntime(subject: Any, calibrator: str) -> Any:
 def compare(name: str, episodes: int) -> None:
     """Print one policy's lines."""
     from quarl_bench.checking.subject import Subject
-    from quarl_bench.evaluation.protocol import TEST_SEEDS
+    from quarl_bench.evaluation.protocol import list_test_seeds
     from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.experiments.policy_source import PolicySource, open_task
     from quarl_bench.quantization.scheme import Scheme
@@ -84,7 +84,7 @@ def compare(name: str, episodes: int) -> None:
     policies |= {f"onnxruntime {way}": quantize_with_onnxruntime(subject, way) for way in CALIBRATORS}
     print(f"  search without play or training: {seconds:.1f} s, {len(attempts)} forms")
     for way, policy in policies.items():
-        mean = measure([(way, policy)], environment, range(TEST_SEEDS, TEST_SEEDS + episodes)).mean
+        mean = measure([(way, policy)], environment, list_test_seeds(episodes)).mean
         print(f"  {way:32} {mean:10.4g}", flush=True)
 
 

@@ -11,7 +11,7 @@ from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.learning.learner import CURVE
 from quarl_bench.actorq.message import quantize
 from quarl_bench.actorq.settings import RunSettings
-from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds
+from quarl_bench.evaluation.protocol import TEST_SEEDS, list_test_seeds, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
@@ -30,7 +30,7 @@ def score_run(
     The best on validation seeds, the later one of equals, becomes `folder`/policy; it is scored on test seeds, as the
     learner holds it and, of int8 runs, as its actors ran it.
     """
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + validation)
+    seeds = list_validation_seeds(validation)
     points = []
     for point in tqdm(curve, desc=f"evaluating {settings.name}", disable=not progress):
         policy = load_policy(folder / CURVE / point["name"]).policy

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.checking.subject import Subject, open_subject
 from quarl_bench.checking.worth import FP32
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
+from quarl_bench.evaluation.protocol import list_validation_seeds
 from quarl_bench.judging.pairs import align
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
@@ -90,7 +90,7 @@ class QuantizationCallback(BaseCallback):
         """Play fp32 and every scheme now, and log."""
         net = extract(self.model)
         subject = Subject(StoredPolicy(net, hash_policy(net), {}), self._environment)
-        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + self.episodes)
+        seeds = list_validation_seeds(self.episodes)
         reference = subject.play(FP32, seeds)
         found = {"fp32_return": reference.mean}
         for scheme in self.schemes:

@@ -50,7 +50,7 @@ def _compile(subject: Subject, scheme: str) -> Iterator[TargetCost]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "artefact"
         subject.export(scheme, "c", folder)
-        yield TargetCost(CORE, scheme, FLASH, measure_flash(folder, *settings), str(Source.EMULATED))
+        yield TargetCost(CORE, scheme, FLASH, measure_flash(folder, *settings), str(Source.MEASURED))
         if count_parameters(policy) <= EMULATED_PARAMETERS:
             count = count_instructions(folder, CALLS, *settings)
             yield TargetCost(CORE, scheme, INSTRUCTIONS, count, str(Source.EMULATED))

@@ -32,8 +32,10 @@ def begin_acting(
     if sampled:
         return Sampled(policies, GumbelNoise(seeds, policies[0].net.outputs))
     if sigma:
-        (features,) = policies[0].net.input_shape
-        return Disturbed(policies, InputNoise(seeds, features, sigma))
+        shape = policies[0].net.input_shape
+        if len(shape) != 1:
+            raise PolicyError(f"noise on inputs of shape {shape}: it is for vectors of features")
+        return Disturbed(policies, InputNoise(seeds, shape[0], sigma))
     return Remembered(policies) if environment.atari else Deterministic(policies)
 
 

@@ -32,3 +32,8 @@ class Protocol:
 def list_test_seeds(episodes: int) -> range:
     """The first environment seeds of those that score policies; every scheme of a cell plays the same."""
     return range(TEST_SEEDS, TEST_SEEDS + episodes)
+
+
+def list_validation_seeds(episodes: int) -> range:
+    """The first of those that choose: a checkpoint of a training, a form of a repair."""
+    return range(VALIDATION_SEEDS, VALIDATION_SEEDS + episodes)

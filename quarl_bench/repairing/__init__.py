@@ -1,1 +1,1 @@
-"""From a policy that fewer bits break to one that keeps its return, without training."""
+"""From a policy that fewer bits break to one that keeps its return."""

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from quarl_bench.checking.subject import Subject
-from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
+from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_validation_seeds
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
 from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
@@ -56,7 +56,7 @@ def distill_best(
     """The forms that play and decide best, distilled within `seconds` and played on validation seeds."""
     schemes = list(dict.fromkeys(a.candidate.scheme for a in (choose(attempts), *rank(attempts))))[:FORMS]
     held_out = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + list_rounds(subject)[-1].episodes)
+    seeds = list_validation_seeds(list_rounds(subject)[-1].episodes)
     begin, found = time.monotonic(), []
     for index, scheme in enumerate(schemes):
         now = time.monotonic()

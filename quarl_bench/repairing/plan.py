@@ -10,7 +10,7 @@ from quarl_bench.checking.answer import SchemeResult
 from quarl_bench.checking.random_play import find_doubt, play_randomly
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_test_seeds
+from quarl_bench.evaluation.protocol import list_test_seeds, list_validation_seeds
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.scheme import Scheme
@@ -76,7 +76,7 @@ def check_subject(subject: Subject, plan: Plan) -> None:
     if not np.isfinite(subject.calibration).all():
         raise PolicyError("observations hold NaN or infinity, which have no range; clip them in the environment")
     first = IMAGE_ROUNDS[0].episodes if subject.stored.policy.transform.image else FIRST
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + first)
+    seeds = list_validation_seeds(first)
     random = play_randomly(subject.stored.policy, subject.environment, seeds)
     if doubt := find_doubt(subject.play(FP32, seeds), random):
         raise PolicyError(f"nothing to repair: {doubt}")
@@ -107,7 +107,7 @@ def repair_policy(subject: Subject, plan: Plan, tell: Tell = lambda _: None) -> 
 
 def keeps_enough(subject: Subject, plan: Plan, attempt: Attempt) -> bool:
     """Whether on validation seeds it loses less than half the margin: then dearer remedies are not tried."""
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + len(attempt.returns))
+    seeds = list_validation_seeds(len(attempt.returns))
     reference, measured = subject.play(FP32, seeds), attempt.candidate.play(subject, seeds)
     verdict = _judge(subject, plan, reference, measured)
     return verdict.estimate is not None and verdict.estimate >= 1 - plan.margin / 2

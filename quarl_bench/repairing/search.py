@@ -13,7 +13,7 @@ import numpy as np
 
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import QuantizationError
-from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
+from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_validation_seeds
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.bias import correct_biases
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, make_candidate, visit
@@ -116,7 +116,7 @@ def list_rounds(subject: Subject) -> tuple[Round, ...]:
     """
     if subject.stored.policy.transform.image:
         return IMAGE_ROUNDS
-    seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + FIRST)
+    seeds = list_validation_seeds(FIRST)
     length = sum(subject.play(FP32, seeds).lengths[0]) / FIRST
     many = min(max(int(STEPS / (FIRST * length)), FEWEST), MOST)
     long = min(max(int(2 * STEPS / ((LAST + 1) * length)), SHORT), LONG)
@@ -133,7 +133,7 @@ def play_rounds(
     left = rank(attempts)
     behind: list[Attempt] = []
     for one in list_rounds(subject):
-        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + one.episodes)
+        seeds = list_validation_seeds(one.episodes)
         kept = [a for i, a in enumerate(left) if i < one.count or a.candidate.name == plain.name]
         behind = [a for a in left if a not in kept] + behind
         left = []

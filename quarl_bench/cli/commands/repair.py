@@ -1,4 +1,4 @@
-"""`quarl repair`: fewer bits that keep the return, found without training."""
+"""`quarl repair`: fewer bits that keep the return, found without training where that will do."""
 
 import argparse
 from pathlib import Path

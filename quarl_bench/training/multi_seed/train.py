@@ -22,7 +22,7 @@ from tqdm import tqdm
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.calibration import collect_observations
-from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, VALIDATION_SEEDS
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.clipping import count_clipped
 from quarl_bench.policies.head import ActionHead, HeadKind
@@ -209,7 +209,7 @@ class TrainingLoop:
         return {"states": len(observations), "differ": int(differ.sum())}
 
     def _evaluate(self) -> None:
-        seeds = range(VALIDATION_SEEDS, VALIDATION_SEEDS + CURVE_EPISODES)
+        seeds = list_validation_seeds(CURVE_EPISODES)
         for index, curve in enumerate(self.curves):
             returns = roll_out(self.export(index), self.run.environment, seeds).returns
             point = {"mean": float(returns.mean()), "sd": float(returns.std(ddof=1))}

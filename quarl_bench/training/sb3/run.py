@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import StoreError
 from quarl_bench.evaluation.episodes import start_episodes
-from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet
@@ -162,7 +162,7 @@ class TrainingRun:
     @property
     def validation_seeds(self) -> range:
         """Environment seeds that select the policy."""
-        return range(VALIDATION_SEEDS, VALIDATION_SEEDS + (GAMES if self.environment.atari else VALIDATION_EPISODES))
+        return list_validation_seeds(GAMES if self.environment.atari else VALIDATION_EPISODES)
 
     def describe(self, best: Best, curve: Curve) -> dict[str, Any]:
         """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
