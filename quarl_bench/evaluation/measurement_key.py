@@ -19,6 +19,7 @@ EVALUATION_CODE = (
     "policies/observation.py",
     "policies/policy.py",
     "quantization/affine.py",
+    "quantization/carried.py",
     "quantization/equalization.py",
     "quantization/fake_quantized.py",
     "quantization/integer.py",
@@ -68,15 +69,25 @@ def build_key(
 ) -> dict[str, Any]:
     """All that decides what a policy under `scheme` returns on consecutive environment seeds."""
     named = {"backend": backend} if backend not in ("", DEPLOYED) else {}
-    return named | {
+    return (
+        named
+        | build_calibration_key(sha256, environment, board, backend)
+        | {
+            "scheme": scheme.name,
+            "sampled": sampled,
+            "sigma": sigma,
+            "board": board,
+            "seeds": [seeds[0], len(seeds)],
+        }
+    )
+
+
+def build_calibration_key(sha256: str, environment: Environment, board: str = "", backend: str = "") -> dict[str, Any]:
+    """All that decides which states calibrate a policy, and the versions of where its integers run."""
+    return {
         "policy": sha256,
         "environment": environment.id,
         "time_feature": environment.time_feature,
-        "scheme": scheme.name,
-        "sampled": sampled,
-        "sigma": sigma,
-        "board": board,
-        "seeds": [seeds[0], len(seeds)],
         "preprocessing": name_preprocessing(environment),
         "calibration": [CALIBRATION_SEEDS, count_calibration(environment)],
         "code": evaluation_epoch(board),

@@ -5,19 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import QuarlError, StoreError
 from quarl_bench.evaluation.calibration import calibrate
-from quarl_bench.evaluation.measurement_key import DEPLOYED, build_key
+from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key, build_key
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
 from quarl_bench.experiments.store import Store, Train
 from quarl_bench.policies.algorithm import is_sampled
-from quarl_bench.policies.policy import Policy, PolicyNet, deployable
+from quarl_bench.policies.policy import Observations, Policy, PolicyNet, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
@@ -73,7 +72,7 @@ class Cells:
 
     def __init__(self, store: Store, protocol: Protocol, artefacts: Path) -> None:
         self.store, self.protocol, self.artefacts = store, protocol, artefacts
-        self._calibrations: dict[str, Any] = {}
+        self._calibrations: dict[str, Observations] = {}
 
     def find_policies(self, case: Case) -> PolicySet:
         """The fp32 policies of the cell, trained if missing and allowed."""
@@ -120,7 +119,7 @@ class Cells:
         def deploying(member: LazyPolicy) -> Callable[[], Policy]:
             def build() -> Policy:
                 folder = self.artefacts / f"{case.id}-{name}-{member.stored.sha256[:12]}"
-                observations = self._calibration(member.stored, environment_for(member.stored, case))
+                observations = self.calibrate(member.stored, environment_for(member.stored, case))
                 sha256 = member.stored.sha256
                 export_policy(
                     member.policy, folder, observations, scheme=case.scheme, source_sha256=sha256, backend=name
@@ -143,13 +142,21 @@ class Cells:
             return argmax
         return replace(argmax, sampled=self._measure(policies, sampled=True))
 
+    def calibrate(self, stored: Stored, environment: Environment) -> Observations:
+        """The states (n, ...) on which the policy's integer forms are calibrated; visited once, then kept."""
+        if stored.sha256 not in self._calibrations:
+            key = build_calibration_key(stored.sha256, environment)
+            states = self.store.states(key, lambda: calibrate(stored.policy, environment))
+            self._calibrations[stored.sha256] = states
+        return self._calibrations[stored.sha256]
+
     def explain(self, policies: PolicySet, scheme: Scheme | str) -> list[str]:
         """Which layers of the first policy lose what at the scheme's bits, a line each; `policies` are fp32 ones."""
         stored = policies.members[0].stored
         if not isinstance(stored.policy, PolicyNet):
             return []
         bits = read_scheme(scheme).bit_width
-        states = self._calibration(stored, environment_for(stored, policies.case))[:EXPLAINED_STATES]
+        states = self.calibrate(stored, environment_for(stored, policies.case))[:EXPLAINED_STATES]
         return [describe_sensitivity(found, bits) for found in measure_sensitivity(stored.policy, bits, states)]
 
     def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
@@ -203,13 +210,8 @@ class Cells:
     def _quantize(self, stored: Stored, scheme: Scheme, environment: Environment) -> Policy:
         if not isinstance(stored.policy, PolicyNet):
             raise QuarlError(f"{stored.sha256[:12]} holds integers already; quantize an fp32 policy")
-        observations = self._calibration(stored, environment) if scheme.integer and scheme.calibrated else None
+        observations = self.calibrate(stored, environment) if scheme.integer and scheme.calibrated else None
         return deployable(stored.policy.quantize(scheme, observations))
-
-    def _calibration(self, stored: Stored, environment: Environment) -> Any:
-        if stored.sha256 not in self._calibrations:
-            self._calibrations[stored.sha256] = calibrate(stored.policy, environment)
-        return self._calibrations[stored.sha256]
 
 
 def environment_for(stored: Stored, case: Case) -> Environment:

@@ -12,12 +12,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock
+from numpy.typing import NDArray
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
+from quarl_bench.experiments.states import read_states, write_states
 from quarl_bench.experiments.zoo_agents import find_zip, read_agent
 from quarl_bench.policies.algorithm import find_algorithm
 from quarl_bench.policies.storage.folder import Stored, load_stored
@@ -66,6 +68,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
 )
 AWARE_CODE = ("training/sb3/aware.py", "quantization")  # of quantization-aware runs as well
 EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
+Entry = TypeVar("Entry")
 Trainer = Callable[[PolicySpec, Recipe, Path, Path], Stored]
 
 
@@ -145,11 +148,16 @@ class Store:
 
     def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
         """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
-        text = json.dumps(key, sort_keys=True)
-        name = hashlib.sha256(text.encode()).hexdigest()
+        name = _name_key(key)
         if name not in self._measurements:
             self._measurements[name] = self._find_measurement(name, key, compute)
         return self._measurements[name]
+
+    def states(self, key: dict[str, Any], visit: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """The observations (n, ...) that `key` (JSON types) describes, visited at most once by all processes."""
+        name = _name_key(key)
+        path = self.places.cache / "states" / name[:2] / f"{name}.npz"
+        return self._find_entry("states were", path, key, visit, read=read_states, write=write_states)
 
     def _find_zip(self, spec: PolicySpec) -> Path | None:
         return None if self.places.zoo is None else find_zip(self.places.zoo, spec.algo, spec.environment)
@@ -204,15 +212,28 @@ class Store:
             if committed.exists():
                 return _read_measurement(committed, key)
         path = self.places.cache / "measurements" / name[:2] / f"{name}.json"
+        return self._find_entry("measurement was", path, key, compute, read=_read_measurement, write=_write_measurement)
+
+    def _find_entry(
+        self,
+        what: str,
+        path: Path,
+        key: dict[str, Any],
+        compute: Callable[[], Entry],
+        *,
+        read: Callable[[Path, dict[str, Any]], Entry],
+        write: Callable[[Entry, dict[str, Any]], str | bytes],
+    ) -> Entry:
+        """What the cache has at `path`, or what `compute` makes now; `what` says so where it is damaged."""
         with self._locked(path):
             if path.exists():
                 try:
-                    return _read_measurement(path, key)
+                    return read(path, key)
                 except StoreError as error:
-                    self._note(f"stored measurement was damaged and is made again: {error}")
-            measurement = compute()
-            write_file(path, json.dumps({"key": key, "measurement": measurement.as_dict()}))
-            return measurement
+                    self._note(f"stored {what} damaged and made again: {error}")
+            entry = compute()
+            write_file(path, write(entry, key))
+            return entry
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
@@ -245,6 +266,14 @@ def _find_recipe(spec: PolicySpec) -> Recipe:
         return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme)
     except SpecError as error:
         raise MissingBaseline(f"no baseline for {spec.name}, and no recipe to train it: {error}") from error
+
+
+def _name_key(key: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _write_measurement(measurement: Measurement, key: dict[str, Any]) -> str:
+    return json.dumps({"key": key, "measurement": measurement.as_dict()})
 
 
 def _read_measurement(path: Path, key: dict[str, Any]) -> Measurement:

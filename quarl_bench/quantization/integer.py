@@ -1,25 +1,21 @@
 """The golden model: a net that runs on integers only behind its input quantization.
 
-NumPy throughout; sums are exact whatever type carries them, and the requantization rule is a named one. Every exported
-artefact is compared with this, layer by layer.
+Sums are exact whatever type carries them, and the requantization rule is a named one. Every exported artefact is
+compared with this, layer by layer.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.carried import CarriedLayer, CarriedNet, Sums
 from quarl_bench.quantization.fake_quantized import QuantizedNet
-from quarl_bench.quantization.net import Conv2d, Floats, Outputs
+from quarl_bench.quantization.net import Floats, Outputs
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import RULES, Requantization, count_thresholds, find_thresholds
-
-EXACT_FLOAT32 = 1 << 24  # whole numbers up to here have no rounding error in float32, in any order of summation
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +54,12 @@ class IntegerNet:
 
     def run(self, q: Integers) -> Integers:
         """Output integers for input integers (n, *input_shape)."""
-        for index in range(len(self.layers)):
-            q = self.run_layer(index, q)
-        return q
+        if self.requantization is Requantization.FP32_RNE:
+            return self._carried.run(q)
+        return self.trace(q)[-1]
 
     def trace(self, q: Integers) -> tuple[Integers, ...]:
-        """Integers behind every layer, for finding where an artefact first diverges."""
+        """Integers behind every layer, layer by layer: what `run` and every artefact are compared with."""
         out = []
         for index in range(len(self.layers)):
             q = self.run_layer(index, q)
@@ -89,16 +85,24 @@ class IntegerNet:
 
     def accumulate(self, index: int, q: Integers) -> Integers:
         """Exact sums (n, outputs, ...) of one layer, bias included, for the integers that it reads."""
-        return self._kernels[index].accumulate(q - self._sources[index].zero_point)
+        sums = self._sums[index]
+        with torch.inference_mode():
+            found = sums.add_up(torch.from_numpy(q - self._sources[index].zero_point)).numpy()
+        return np.asarray(found, dtype=np.int64)
 
     @cached_property
     def _sources(self) -> tuple[ActivationFormat, ...]:
         return (self.input, *(layer.result for layer in self.layers[:-1]))
 
     @cached_property
-    def _kernels(self) -> tuple["_Kernel", ...]:
+    def _sums(self) -> tuple[Sums, ...]:
         pairs = zip(self.layers, self._sources, strict=True)
-        return tuple(_Kernel.build(layer, source) for layer, source in pairs)
+        return tuple(Sums.build(layer, source) for layer, source in pairs)
+
+    @cached_property
+    def _carried(self) -> CarriedNet:
+        layers = zip(self.layers, self._sources, self._sums, strict=True)
+        return CarriedNet(self.input, tuple(CarriedLayer.build(*layer) for layer in layers), self.output)
 
     @cached_property
     def _thresholds(self) -> tuple[Integers, ...]:
@@ -114,34 +118,3 @@ class IntegerNet:
             for layer, source in zip(self.layers, self._sources, strict=True)
             if not layer.output.wide  # the last one's
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Kernel:
-    """Exact integer sums carried by the fastest float type that holds every partial sum without rounding."""
-
-    weight: NDArray[np.floating[Any]]
-    bias: NDArray[np.floating[Any]]
-    stride: int | None  # None: fully connected
-
-    @classmethod
-    def build(cls, layer: QuantizedLayer, source: ActivationFormat) -> "_Kernel":
-        widest = max(abs(source.format.minimum - source.zero_point), abs(source.format.maximum - source.zero_point))
-        rows = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(1)
-        largest = int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
-        if largest >= 1 << 31:
-            raise QuantizationError(f"an accumulator can reach {largest}, beyond 32 bits; use fewer bits or inputs")
-        carrier: type[np.floating[Any]] = np.float32 if largest < EXACT_FLOAT32 else np.float64
-        stride = layer.stride if layer.kind is Conv2d else None
-        weight: NDArray[np.floating[Any]] = layer.weight.astype(carrier)
-        return cls(weight if stride else np.ascontiguousarray(weight.T), layer.bias.astype(carrier), stride)
-
-    def accumulate(self, q: Integers) -> Integers:
-        """Sums (n, outputs, ...) with bias; `q` has its zero point removed."""
-        x = q.astype(self.weight.dtype)
-        if self.stride is None:
-            return np.asarray(x.reshape(len(x), -1) @ self.weight + self.bias).astype(np.int64)
-        with torch.inference_mode():
-            weight, bias = torch.from_numpy(self.weight), torch.from_numpy(self.bias)
-            sums = torch.nn.functional.conv2d(torch.from_numpy(x), weight, bias, self.stride)
-        return np.asarray(sums.numpy()).astype(np.int64)

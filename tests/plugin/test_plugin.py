@@ -386,7 +386,7 @@ def test_a_corrupt_cache_entry_is_recreated_and_reported(project):
     files[0].write_text("{")
     result = run(project)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["note: stored measurement was damaged and is made again: *not a measurement*"])
+    result.stdout.fnmatch_lines(["note: stored measurement was damaged and made again: *not a measurement*"])
     json.loads(files[0].read_text())
 
 

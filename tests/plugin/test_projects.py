@@ -193,7 +193,7 @@ def test_a_damaged_measurement_is_told_in_other_projects_too(project):
     run_inside(project)
     for file in (project.path / "cache").rglob("*.json"):
         file.write_text("{")
-    run_inside(project).stdout.fnmatch_lines(["note: stored measurement was damaged and is made again: *"])
+    run_inside(project).stdout.fnmatch_lines(["note: stored measurement was damaged and made again: *"])
 
 
 def test_what_cannot_be_priced_says_why(tmp_path, monkeypatch):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import IntegerFormat, Integers
+from quarl_bench.quantization.carried import EXACT_FLOAT32
 from quarl_bench.quantization.fake_quantized import QuantizedNet
-from quarl_bench.quantization.integer import EXACT_FLOAT32, IntegerNet
+from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer, has_margin, tanh_table
 from quarl_bench.quantization.ptq import quantize_net
@@ -121,6 +122,17 @@ def test_a_layer_given_equal_inputs_is_within_one_step(net: Net, bits: int, opti
         q = rng.integers(source.format.minimum, source.format.maximum + 1, (50, *shape))
         fake, integer = alone.forward_layer(0, q), IntegerNet.from_quantized(alone).run_layer(0, q)
         assert np.abs(fake - integer).max() <= 1
+
+
+@given(NETS, st.integers(2, 8), OPTIONS, SEEDS)
+def test_a_run_equals_its_layers_one_by_one(net: Net, bits: int, options: str, seed: int) -> None:
+    """What is carried by floats from end to end is what is rounded to integers behind every layer; ties included."""
+    for pow2 in ("", "pow2"):
+        integer = IntegerNet.from_quantized(quantize(net, str(Scheme.parse(f"int{bits}{options}{pow2}").name)))
+        q = integer.input.quantize(wild_inputs(net, seed))
+        found = integer.run(q)
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, integer.trace(q)[-1])
 
 
 @pytest.mark.parametrize("activation", Activation, ids=str)

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import IntegerFormat
-from quarl_bench.quantization.integer import EXACT_FLOAT32, IntegerNet
+from quarl_bench.quantization.carried import EXACT_FLOAT32
+from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Layer
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale

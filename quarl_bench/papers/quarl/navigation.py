@@ -11,7 +11,6 @@ import numpy as np
 
 from quarl_bench.backends.export import export_policy
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
-from quarl_bench.evaluation.calibration import calibrate
 from quarl_bench.experiments.cells import Cells, environment_for
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
@@ -41,7 +40,7 @@ def export_flight(cells: Cells, case: Case) -> FlightPair:
     try:
         stored = cells.store.policy(PolicySpec(case.algo, case.environment, 0, case.origin))
         policy, sha256, trained = stored.policy, stored.sha256, True
-        observations = calibrate(policy, environment_for(stored, case))
+        observations = cells.calibrate(stored, environment_for(stored, case))
     except (MissingBaseline, MissingExtra, SpecError):
         policy, sha256, trained = find_random_policy(case.environment), NO_SOURCE, False
         observations = draw_observations(STATES)
