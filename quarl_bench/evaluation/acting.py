@@ -1,4 +1,4 @@
-"""How a batch of episodes chooses its actions: deterministically, by sampling, or with noise on the net's inputs."""
+"""How actions are chosen: deterministically, by sampling, or with noise on the net's inputs."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,14 +15,17 @@ from quarl_bench.policies.policy import Policy
 
 
 class Acting(Protocol):
-    """The actions of several policies in the states of one batch of episodes."""
+    """Random numbers for the episodes of one batch, and what policies do with them."""
 
-    def act(self, observations: NDArray[Any], active: NDArray[np.intp]) -> list[NDArray[Any]]:
-        """Each policy's actions (n, ...) for the observations (n, ...) of the episodes `active` (n,)."""
+    def draw(self, active: NDArray[np.intp]) -> Any:
+        """Those of the next step of the episodes `active` (n,): (n, ...), or None where there is no chance."""
+
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
+        """The actions (n, ...) of `policy` for observations (n, ...) and as many random numbers."""
 
 
 def begin_acting(
-    policies: Sequence[Policy], environment: Environment, seeds: Sequence[int], *, sampled: bool, sigma: float
+    policy: Policy, environment: Environment, seeds: Sequence[int], *, sampled: bool, sigma: float
 ) -> Acting:
     """For the episodes of these environment seeds; PolicyError for noise of no size, or on sampled actions."""
     if not sigma >= 0:
@@ -30,72 +33,71 @@ def begin_acting(
     if sampled and sigma:
         raise PolicyError("noise on the inputs is for deterministic actions; leave out one of the two")
     if sampled:
-        return Sampled(policies, GumbelNoise(seeds, policies[0].net.outputs))
+        return Sampled(GumbelNoise(seeds, policy.net.outputs))
     if sigma:
-        shape = policies[0].net.input_shape
+        shape = policy.net.input_shape
         if len(shape) != 1:
             raise PolicyError(f"noise on inputs of shape {shape}: it is for vectors of features")
-        return Disturbed(policies, InputNoise(seeds, shape[0], sigma))
-    return Remembered(policies) if environment.atari else Deterministic(policies)
+        return Disturbed(InputNoise(seeds, shape[0], sigma))
+    return Remembered() if environment.atari else Deterministic()
 
 
 @dataclass(frozen=True)
 class Deterministic:
     """The likeliest, or mean, action."""
 
-    policies: Sequence[Policy]
+    def draw(self, active: NDArray[np.intp]) -> None:
+        """Nothing: there is no chance."""
 
-    def act(self, observations: NDArray[Any], active: NDArray[np.intp]) -> list[NDArray[Any]]:  # noqa: ARG002
-        """What every policy does."""
-        return [policy.act(observations) for policy in self.policies]
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:  # noqa: ARG002
+        """What the policy does."""
+        return policy.act(observations)
 
 
 @dataclass(frozen=True)
-class Remembered:
+class Remembered(Deterministic):
     """The same, looked up by the hash of the image.
 
-    Argmax on Breakout ends in a circle of some twenty images, until the game is cut off after 27,000 steps: no image is
-    looked at twice.
+    Argmax on Breakout ends in a circle of some twenty images, until the game is cut off after 27,000 steps: no policy
+    looks at an image twice.
     """
 
-    policies: Sequence[Policy]
-    known: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
+    known: dict[tuple[int, bytes], Any] = field(default_factory=dict)
 
-    def act(self, observations: NDArray[Any], active: NDArray[np.intp]) -> list[NDArray[Any]]:  # noqa: ARG002
-        """What every policy does, asked in states that are new."""
-        names = [hashlib.sha256(observation).digest() for observation in observations]
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:  # noqa: ARG002
+        """What the policy does, asked in states that are new."""
+        names = [(id(policy), hashlib.sha256(observation).digest()) for observation in observations]
         fresh = {name: index for index, name in enumerate(names) if name not in self.known}
         if fresh:
-            asked = observations[list(fresh.values())]
-            found = zip(*(policy.act(asked) for policy in self.policies), strict=True)
-            self.known.update(zip(fresh, found, strict=True))
-        return [np.array(actions) for actions in zip(*(self.known[name] for name in names), strict=True)]
+            self.known.update(zip(fresh, policy.act(observations[list(fresh.values())]), strict=True))
+        return np.array([self.known[name] for name in names])
 
 
 @dataclass(frozen=True)
 class Sampled:
     """A draw from the softmax of the outputs, with the same random numbers for every policy."""
 
-    policies: Sequence[Policy]
     noise: GumbelNoise
 
-    def act(self, observations: NDArray[Any], active: NDArray[np.intp]) -> list[NDArray[Any]]:
-        """What every policy draws."""
-        drawn = self.noise.draw(active)
-        return [(policy.outputs(observations) + drawn).argmax(axis=1) for policy in self.policies]
+    def draw(self, active: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Gumbel noise (n, actions)."""
+        return self.noise.draw(active)
+
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
+        """What the policy draws."""
+        return np.asarray((policy.outputs(observations) + drawn).argmax(axis=1))
 
 
 @dataclass(frozen=True)
 class Disturbed:
     """Deterministic actions for noisy inputs (LQCC, section 3.3): net input + sigma * N(0, 1)."""
 
-    policies: Sequence[Policy]
     noise: InputNoise
 
-    def act(self, observations: NDArray[Any], active: NDArray[np.intp]) -> list[NDArray[Any]]:
-        """What every policy does where it sees the same noise."""
-        drawn = self.noise.draw(active)
-        return [
-            policy.head.act(policy.net.forward(policy.transform.apply(observations) + drawn))
-            for policy in self.policies
-        ]
+    def draw(self, active: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Normal noise (n, features)."""
+        return self.noise.draw(active)
+
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
+        """What the policy does where it sees the noise."""
+        return policy.head.act(policy.net.forward(policy.transform.apply(observations) + drawn))

@@ -38,6 +38,7 @@ EVALUATION_LOOP = (
     "environments/catch.py",
     "environments/classic_control.py",
     "evaluation/acting.py",
+    "evaluation/agreement.py",
     "evaluation/calibration.py",
     "evaluation/episodes.py",
     "evaluation/noise.py",

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.acting import Acting, begin_acting
+from quarl_bench.evaluation.agreement import Witness
 from quarl_bench.evaluation.episodes import Episodes, find_distinct, name_episodes, name_starts, start_episodes
-from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
 from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
-ACTION_TOLERANCE = 0.01  # continuous actions agree when they differ by at most this share of the action range
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,34 +141,35 @@ def _play(
     sampled: bool,
     sigma: float,
 ) -> Rollouts:
-    policies = [policy] if reference is None else [policy, reference]
-    acting = begin_acting(policies, environment, seeds, sampled=sampled, sigma=sigma)
+    acting = begin_acting(policy, environment, seeds, sampled=sampled, sigma=sigma)
+    witness = None if reference is None else Witness(reference, acting)
     episodes = start_episodes(environment, seeds)
     try:
-        return _play_out(acting, episodes, seeds, keep_every, None if reference is None else reference.head)
+        return _play_out(policy, acting, episodes, seeds, keep_every, witness)
     finally:
         episodes.close()
 
 
 def _play_out(
+    policy: Policy,
     acting: Acting,
     episodes: Episodes,
     seeds: Sequence[int],
     keep_every: int,
-    head: ActionHead | None,
+    witness: Witness | None,
 ) -> Rollouts:
-    """The first policy of `acting` plays; a second one, of this head, is asked in the states visited."""
     observations = episodes.reset()
     starts = tuple(hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations)
     active = np.arange(len(seeds))
     returns, totals = np.zeros((2, len(seeds)), dtype=np.float64)  # of all episodes; so far, of the active ones
     lengths = np.zeros(len(seeds), dtype=np.int64)
-    agreed = steps = 0
+    steps = 0
     visited = []
     while len(active):
-        actions, *expected = acting.act(observations, active)
-        if head is not None:
-            agreed += count_agreement(actions, expected[0], head)
+        drawn = acting.draw(active)
+        actions = acting.choose(policy, observations, drawn)
+        if witness is not None:
+            witness.see(observations, actions, drawn)
         if keep_every and steps % keep_every == 0:
             visited.append(observations)
         observations, rewards, done = episodes.step(active, actions)
@@ -183,13 +183,6 @@ def _play_out(
         starts=starts,
         returns=returns,
         lengths=lengths,
-        agreement=None if head is None else agreed / int(lengths.sum()),
+        agreement=None if witness is None else witness.tell(),
         observations=np.concatenate(visited) if visited else None,
     )
-
-
-def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
-    """In how many states the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
-    if head.low is None or head.high is None:
-        return int((actions == expected).sum())
-    return int((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1).sum())

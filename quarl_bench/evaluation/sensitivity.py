@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quarl_bench.errors import QuantizationError
-from quarl_bench.evaluation.rollouts import count_agreement
+from quarl_bench.evaluation.agreement import count_agreement
 from quarl_bench.policies.policy import Observations, PolicyNet
 from quarl_bench.quantization.net import Floats, Net
 from quarl_bench.quantization.ptq import quantize_net

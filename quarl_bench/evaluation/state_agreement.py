@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.evaluation.rollouts import count_agreement
+from quarl_bench.evaluation.agreement import count_agreement
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import Policy
 

@@ -48,6 +48,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "environments/registry.py",
     "environments/environments.toml",
     "evaluation/acting.py",
+    "evaluation/agreement.py",
     "evaluation/episodes.py",
     "evaluation/noise.py",
     "evaluation/protocol.py",

@@ -7,8 +7,9 @@ import numpy as np
 
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import Environment
+from quarl_bench.evaluation.agreement import count_agreement
 from quarl_bench.evaluation.calibration import collect_observations
-from quarl_bench.evaluation.rollouts import count_agreement, measure
+from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy, PolicyNet, require_integer
 from quarl_bench.policies.storage.integers import hash_integers
 from quarl_bench.quantization.net import Outputs

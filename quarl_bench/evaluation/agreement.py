@@ -1,0 +1,49 @@
+"""In how many visited states another policy does what was done."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarl_bench.evaluation.acting import Acting
+from quarl_bench.policies.head import ActionHead
+from quarl_bench.policies.policy import Policy
+
+ACTION_TOLERANCE = 0.01  # continuous actions agree when they differ by at most this share of the action range
+BLOCK = 32  # states that are asked about at once: a convolutional net is fastest there
+
+
+class Witness:
+    """A policy that is asked about states that somebody else visits, a block of them at a time."""
+
+    def __init__(self, policy: Policy, acting: Acting) -> None:
+        self._policy, self._acting = policy, acting
+        self._waiting: list[tuple[NDArray[Any], NDArray[Any], Any]] = []
+        self._asked = self._agreed = 0
+
+    def see(self, observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
+        """What was done (n, ...) in the states (n, ...), and the random numbers with which it was chosen."""
+        self._waiting.append((observations, actions, drawn))
+        if sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
+            self._ask()
+
+    def tell(self) -> float:
+        """The share of the states seen so far in which it does the same."""
+        if self._waiting:
+            self._ask()
+        return self._agreed / self._asked
+
+    def _ask(self) -> None:
+        observations, actions, drawn = zip(*self._waiting, strict=True)
+        noise = None if drawn[0] is None else np.concatenate(drawn)
+        expected = self._acting.choose(self._policy, np.concatenate(observations), noise)
+        self._agreed += count_agreement(np.concatenate(actions), expected, self._policy.head)
+        self._asked += len(expected)
+        self._waiting.clear()
+
+
+def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
+    """In how many states the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
+    if head.low is None or head.high is None:
+        return int((actions == expected).sum())
+    return int((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1).sum())
