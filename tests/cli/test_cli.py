@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from quarl_bench import cli
+from quarl_bench.cli import commands as registry
 from quarl_bench.cli import main
 from quarl_bench.cli.arguments import read_bits
 from quarl_bench.cli.commands.sweep import find_sweet_spots, list_schemes
@@ -86,6 +87,22 @@ def test_help_costs_no_heavy_import():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.endswith("[]\n")
+
+
+def test_help_imports_no_command_and_lists_each_in_its_own_words(quarl):
+    code = (
+        "import sys, quarl_bench.cli as c\n"
+        "try: c.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m.startswith('quarl_bench.cli.commands.')])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.endswith("[]\n")
+    helped, whole = " ".join(out.split()), cli._build_parser().format_help()
+    assert helped == " ".join([*whole.split(), "[]"])
+    for name, command in registry.COMMANDS.items():
+        assert command.help in helped
+        assert command.help in " ".join(quarl(name, "--help")[1].split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
