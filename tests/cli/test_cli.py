@@ -529,7 +529,7 @@ def test_integers_deploy_as_they_are(backend, folder, quarl, quarl_json):
 
 def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, capsys):
     """1 is what `quarl check` returns for a refuted claim."""
-    monkeypatch.setattr(cli.check, "run", Mock(side_effect=RuntimeError("the simulator broke")))
+    monkeypatch.setattr("quarl_bench.cli.commands.check.run", Mock(side_effect=RuntimeError("the simulator broke")))
     try:
         code = cli.main(["check", "policy"])
     except SystemExit as stop:
@@ -581,7 +581,7 @@ def test_what_an_environment_does_wrong_is_one_line(command, what, message, fold
 @pytest.mark.parametrize("error", [BrokenPipeError("the simulator has gone"), SystemExit(0), SystemExit(1)])
 def test_neither_is_one_that_looks_like_an_end_of_ours(error, folder, monkeypatch, capsys):
     """A pipe of the user's own that breaks, and code that ends the process: 0 would be "supported"."""
-    monkeypatch.setattr(cli.check, "run", Mock(side_effect=error))
+    monkeypatch.setattr("quarl_bench.cli.commands.check.run", Mock(side_effect=error))
     assert cli.main(["check", "policy"]) == 2
     assert "in an environment or policy of yours" in capsys.readouterr().err
 
