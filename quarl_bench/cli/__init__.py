@@ -1,46 +1,25 @@
 """`quarl`: the same machinery for people who are not running a test. Results go to stdout, progress to stderr.
 
-One module per command; each imports what is heavy only when it runs, so that `--help` and usage errors cost nothing.
+One module per command, imported where it is named; each imports what is heavy only when it runs, so that `--help` and
+usage errors cost nothing.
 """
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
-import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from select import POLLERR, POLLHUP, poll
 from typing import Any, NoReturn
 
-from quarl_bench.cli.commands import (
-    actorq,
-    board,
-    check,
-    deploy,
-    evaluate,
-    fpga,
-    grid,
-    inventory,
-    prove,
-    quantize,
-    repair,
-    select,
-    sweep,
-    train,
-    weights,
-)
-from quarl_bench.cli.commands.results import compare, report
-from quarl_bench.cli.completion import complete
+from quarl_bench.cli.commands import COMMANDS
+from quarl_bench.cli.completion import complete, is_asked
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import QuarlError
 from quarl_bench.system.interruption import Interrupted
 from quarl_bench.version import __version__
-
-COMMANDS = (
-    check, repair, train, quantize, evaluate, sweep, select, weights, deploy, board, fpga, actorq, grid, prove, report,
-    compare, inventory,
-)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,7 +42,8 @@ def _suggest(message: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is returned."""
-    parser = _build_parser()
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = _build_parser(COMMANDS if is_asked() else given)
     complete(parser)
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -86,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001 (0 and 1 are verdicts, of check for one)
         if isinstance(error, BrokenPipeError) and _is_unread():
             return 0
+        import traceback
+
         traceback.print_exc()
         print(f"quarl {options.command}: an error in an environment or policy of yours, or in quarl", file=sys.stderr)
         return 2
@@ -124,11 +106,15 @@ def _is_unread() -> bool:
     return unread
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def _build_parser(named: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser with whole commands where `named` has them, and lines of help for the others."""
     description = "Train, quantize, evaluate, deploy policies, and report on them."
     parser = Parser(prog="quarl", description=description)
     parser.add_argument("--version", action="version", version=f"quarl {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_command(commands)
+    for name, command in COMMANDS.items():
+        if name in named:
+            importlib.import_module(f"quarl_bench.cli.commands.{command.module}").add_command(commands)
+        else:
+            commands.add_parser(name, help=command.help)
     return parser

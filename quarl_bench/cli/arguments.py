@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.cli.commands import COMMANDS
+
 EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 130 interrupted"
 WIDEST = 32
 TASK = ("algo", "normalization", "arch", "environment", "env_kwargs")  # what says which policy and task is meant
@@ -18,15 +20,15 @@ def new_command(
     commands: Any,
     name: str,
     run: Callable[[argparse.Namespace], int],
-    help: str,
     example: str,
     codes: str = EXIT_CODES,
 ) -> argparse.ArgumentParser:
-    """A command with `--json`, an example and the exit codes."""
+    """A command of the registry with `--json`, an example and the exit codes."""
+    about = COMMANDS[name].help
     command: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=help,
-        description=help,
+        help=about,
+        description=about,
         epilog=f"example: {example}\n\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -12,9 +12,14 @@ ASKED = "_ARGCOMPLETE"  # in the environment of a process whose only task is to 
 SCHEMES = ("fp32", "fp16", *(f"{kind}{bits}" for kind in ("w", "int", "qat") for bits in (8, 6, 4, 3, 2)))
 
 
+def is_asked() -> bool:
+    """Whether this process is to complete, and nothing else."""
+    return ASKED in os.environ
+
+
 def complete(parser: argparse.ArgumentParser) -> None:
     """Where a shell asks for it, print what may stand at the cursor, and end the process; else do nothing."""
-    if ASKED not in os.environ:
+    if not is_asked():
         return
     import argcomplete
 

@@ -10,6 +10,7 @@ import pytest
 
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
 from quarl_bench.judging.outcomes import RECORD, STRICT, Undecided
+from quarl_bench.plugin import board_fixtures, fixtures, mixed_precision_fixtures, projects
 from quarl_bench.plugin.options import add_options, is_configured
 from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, ROW, VERDICT, get_settings
 
@@ -18,13 +19,7 @@ if TYPE_CHECKING:
     from quarl_bench.plugin.settings import Settings
     from quarl_bench.views.rows import Row
 
-pytest_plugins = (
-    "quarl_bench.plugin.fixtures",
-    "quarl_bench.plugin.board_fixtures",
-    "quarl_bench.plugin.mixed_precision_fixtures",
-    "quarl_bench.plugin.projects",
-)
-
+FIXTURES = (fixtures, board_fixtures, mixed_precision_fixtures, projects)
 GPU = "cuda"  # a case's board
 UNDECIDED = {"inconclusive": "i", "partial": "p"}
 
@@ -40,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
     config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
     config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
+    _register_fixtures(config)
     config.addinivalue_line("filterwarnings", "default::quarl_bench.system.registry.EntryPointWarning")
     configured, controls = is_configured(config), not hasattr(config, "workerinput")
     if configured and get_settings(config).claims:
@@ -124,6 +120,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Rows of `assert_quantizable` behind a fixture's yield."""
     return (yield from _record_rows(item))
+
+
+def _register_fixtures(config: pytest.Config) -> None:
+    """Plugins of their own; for each name in `pytest_plugins` pytest would read every distribution's entry points."""
+    for module in FIXTURES:
+        if not config.pluginmanager.has_plugin(module.__name__):  # `-p` may have named it
+            config.pluginmanager.register(module, module.__name__)
 
 
 def _start_recorder(config: pytest.Config) -> "Recorder":

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from quarl_bench import cli
+from quarl_bench.cli import commands as registry
 from quarl_bench.cli import main
 from quarl_bench.cli.arguments import read_bits
 from quarl_bench.cli.commands.sweep import find_sweet_spots, list_schemes
@@ -86,6 +87,22 @@ def test_help_costs_no_heavy_import():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.endswith("[]\n")
+
+
+def test_help_imports_no_command_and_lists_each_in_its_own_words(quarl):
+    code = (
+        "import sys, quarl_bench.cli as c\n"
+        "try: c.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m.startswith('quarl_bench.cli.commands.')])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.endswith("[]\n")
+    helped, whole = " ".join(out.split()), cli._build_parser().format_help()
+    assert helped == " ".join([*whole.split(), "[]"])
+    for name, command in registry.COMMANDS.items():
+        assert command.help in helped
+        assert command.help in " ".join(quarl(name, "--help")[1].split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -512,7 +529,7 @@ def test_integers_deploy_as_they_are(backend, folder, quarl, quarl_json):
 
 def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, capsys):
     """1 is what `quarl check` returns for a refuted claim."""
-    monkeypatch.setattr(cli.check, "run", Mock(side_effect=RuntimeError("the simulator broke")))
+    monkeypatch.setattr("quarl_bench.cli.commands.check.run", Mock(side_effect=RuntimeError("the simulator broke")))
     try:
         code = cli.main(["check", "policy"])
     except SystemExit as stop:
@@ -564,7 +581,7 @@ def test_what_an_environment_does_wrong_is_one_line(command, what, message, fold
 @pytest.mark.parametrize("error", [BrokenPipeError("the simulator has gone"), SystemExit(0), SystemExit(1)])
 def test_neither_is_one_that_looks_like_an_end_of_ours(error, folder, monkeypatch, capsys):
     """A pipe of the user's own that breaks, and code that ends the process: 0 would be "supported"."""
-    monkeypatch.setattr(cli.check, "run", Mock(side_effect=error))
+    monkeypatch.setattr("quarl_bench.cli.commands.check.run", Mock(side_effect=error))
     assert cli.main(["check", "policy"]) == 2
     assert "in an environment or policy of yours" in capsys.readouterr().err
 

@@ -116,9 +116,25 @@ def test_the_plugin_costs_no_heavy_import():
     assert out.stdout.strip() == "[]"
 
 
+def test_the_plugin_has_no_entry_points_read(tmp_path):
+    (tmp_path / "test_empty.py").touch()
+    code = (
+        "import importlib.metadata as metadata, sys, pytest; read, listed = [], metadata.distributions\n"
+        "metadata.distributions = lambda **given: read.append(given) or listed(**given)\n"
+        "pytest.main(['--collect-only', '-q', *sys.argv[1:]]); print(len(read))"
+    )
+    command = [sys.executable, "-c", code]
+    counts = [
+        subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()[-1]
+        for more in ((), ("-p", "no:quarl_bench.plugin"))
+    ]
+    assert counts[0] == counts[1] > "0"
+
+
 def test_it_may_be_named_twice(pytester):
     pytester.makepyfile("def test_ok(): pass")
-    pytester.runpytest_subprocess("-p", "quarl_bench.plugin").assert_outcomes(passed=1)
+    named = ("-p", "quarl_bench.plugin", "-p", "quarl_bench.plugin.fixtures")
+    pytester.runpytest_subprocess(*named).assert_outcomes(passed=1)
 
 
 def test_options_are_one_group_with_defaults(pytester):

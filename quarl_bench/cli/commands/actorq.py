@@ -29,7 +29,6 @@ SWEPT = ("seed", "update_period", "actors", "precision")  # precisions side by s
 def add_command(commands: Any) -> None:
     """Add `quarl actorq`: lists of precisions, actors, periods and seeds, and the settings that all runs share."""
     command = new_command(commands, "actorq", run,
-        "Train with quantized actors and a full-precision learner.",
         "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
     command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")

@@ -21,7 +21,6 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """Add `quarl board`: a board's name, and none, one or two artefacts to run on it."""
     command = new_command(commands, "board", run,
-        "Look at a board; check an artefact there, or time two of them in turns.",
         "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(

@@ -28,7 +28,6 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """Add `quarl check`: a policy, its environment, and how much of the return a scheme may lose."""
     command = new_command(commands, "check", run,
-        "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship.",
         "quarl check CartPole-v1.zip --export shipped", EXIT_CODES)  # fmt: skip
     add_task(command)
     command.add_argument(

@@ -17,7 +17,6 @@ STATES = 256  # from which the golden pairs are taken
 def add_command(commands: Any) -> None:
     """Add `quarl deploy`: a policy, a scheme, a backend, and the folder of the artefact."""
     command = new_command(commands, "deploy", run,
-        "Export a policy as an artefact and re-run its golden pairs.",
         "quarl deploy POLICY --scheme int8 --output cartpole-int8")  # fmt: skip
     add_task(command)
     command.add_argument(

@@ -24,7 +24,6 @@ STATES = 256  # from which an artefact's golden pairs are taken
 def add_command(commands: Any) -> None:
     """Add `quarl evaluate`: a policy, a scheme, the number of episodes, and how actions are drawn."""
     command = new_command(commands, "evaluate", run,
-        "Play a policy under a scheme, against its fp32 self.",
         "quarl evaluate baselines/policies/ppo-cartpole-seed0 --scheme w8")  # fmt: skip
     add_task(command)
     command.add_argument("--scheme", default="fp32", help="fp32, fp16, w2..w32, int2..int8, i8c3o8ptq. Default: fp32.")

@@ -35,7 +35,6 @@ RANDOM = "random:"  # begins the name of a published architecture, drawn with ra
 def add_command(commands: Any) -> None:
     """Add `quarl fpga`: a policy of integers, an FPGA and its clock, and which tools run on the design."""
     command = new_command(commands, "fpga", run,
-        "Find the fastest design of a policy that an FPGA holds; simulate, size it.",
         "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
     add_integers(command)
     command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 def add_command(commands: Any) -> None:
     """Add `quarl grid`: a TOML file of tasks, and where their work is to run."""
     command = new_command(commands, "grid", run,
-        "Train, quantize and evaluate a list of policies on several processes.",
         "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
     command.add_argument(
         "spec", type=Path,

@@ -15,7 +15,7 @@ Rows = Iterator[tuple[str, str]]
 def add_command(commands: Any) -> None:
     """Add `quarl list`: a kind of thing, or all kinds."""
     command = new_command(commands, "list", run,
-        "List policies, environments, schemes, backends, boards and claims by name.", "quarl list environments"
+        "quarl list environments"
     )  # fmt: skip
     command.add_argument("kind", nargs="?", choices=tuple(KINDS), help="what to list. Default: all, counted.")
     command.add_argument("--boards", type=Path, metavar="FILE", help="board file (TOML). Default: this machine alone.")

@@ -32,8 +32,6 @@ COLUMNS = ("backend", "sha256 of actions", "return", "bytes", "cost", "unit", "s
 def add_command(commands: Any) -> None:
     """Add `quarl prove`: a policy of integers, the backends that play it, and the episodes."""
     command = new_command(commands, "prove", run,
-        "Play the same episodes with one integer policy in every backend; compare "
-        "the hashes of its actions. Exit code 1 when a backend diverges.",
         "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
     add_integers(command)
     command.add_argument(

@@ -22,7 +22,6 @@ KEPT = ("algo", "environment", "time_feature", "seed", "origin", "licence", "zip
 def add_command(commands: Any) -> None:
     """Add `quarl quantize`: a policy, a scheme, and the folder of the quantized policy."""
     command = new_command(commands, "quantize", run,
-        "Write a policy with quantized weights, or for int<n> its integer parameters.",
         "quarl quantize baselines/policies/ppo-cartpole-seed0 --scheme w8 --output cartpole-w8")  # fmt: skip
     add_task(command)
     command.add_argument("--scheme", default="w8", help="fp16, w2..w32, int2..int8, i8c3o8ptq. Default: w8.")

@@ -27,7 +27,6 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """Add `quarl repair`: a policy, the bits it is to run in, and where the repaired policy goes."""
     command = new_command(commands, "repair", run,
-        "Find a form of a policy that keeps its return in fewer bits.",
         "quarl repair CartPole-v1.zip --normalization none --scheme int8 --output repaired", EXIT_CODES)  # fmt: skip
     add_task(command)
     command.add_argument("--scheme", default="int8", help="int2..int8; repair finds the options. Default: int8.")

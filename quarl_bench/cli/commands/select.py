@@ -25,7 +25,6 @@ MOST_VALUES = 4096  # numbers of a list: nobody trains more
 def add_command(commands: Any) -> None:
     """Add `quarl select`: seeds to train or the authors' runs to replay, and the bits and widths to search."""
     command = new_command(commands, "select", run,
-        "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
         "quarl select sac hopperv4 --seeds 0..9 --output hopper", STOPPING)  # fmt: skip
     command.add_argument("algo", choices=("sac", "ddpg"))
     command.add_argument("environment", help="environment, for example hopperv4 or Hopper-v4")

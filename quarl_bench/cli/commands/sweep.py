@@ -28,7 +28,6 @@ COLUMNS = ("scheme", "return", "interval", "same action", "keeps 95%?")
 def add_command(commands: Any) -> None:
     """Add `quarl sweep`: a policy, the bit widths and families of schemes, and the episodes of each."""
     command = new_command(commands, "sweep", run,
-        "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent.",
         "quarl sweep baselines/policies/ppo-cartpole-seed0 --bits 2..8 --output sweep")  # fmt: skip
     add_task(command)
     command.add_argument(

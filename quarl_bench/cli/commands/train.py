@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 def add_command(commands: Any) -> None:
     """Add `quarl train`: an algorithm, an environment, seeds, and how the recipe is changed."""
-    command = new_command(
-        commands, "train", run, "Train one policy by its recipe.", "quarl train ppo cartpole --seed 0", STOPPING
-    )
+    command = new_command(commands, "train", run, "quarl train ppo cartpole --seed 0", STOPPING)
     command.add_argument("algo", help="algorithm, for example ppo")
     command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")
     command.add_argument("--seed", type=partial(read_natural, most=MOST_SEED), help="training seed. Default: 0.")

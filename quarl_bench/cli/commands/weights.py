@@ -20,7 +20,6 @@ COLUMNS = ("tensor", "weights", "min", "max", "range", "std", "p99.9 |w|", "rel.
 def add_command(commands: Any) -> None:
     """Add `quarl weights`: a policy, a scheme for its weights, and the folder of table and figure."""
     command = new_command(commands, "weights", run,
-        "Statistics of a policy's weights, per layer and pooled, and what quantization does to them.",
         "quarl weights baselines/policies/ppo-cartpole-seed0 --bits 4 --output weights")  # fmt: skip
     add_policy(command)
     choice = command.add_mutually_exclusive_group()

@@ -21,15 +21,24 @@ from quarl_bench.training.multi_seed.recipe import find_recipe
 from quarl_bench.training.sb3 import run as rl_run
 
 
-@pytest.fixture
-def cells(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
     """Two fp32 policies and two with a core of 3 bits, of a few steps of Pendulum."""
-    monkeypatch.setattr(train, "CURVE_EPISODES", 2)
-    monkeypatch.setattr(train, "CURVE_POINTS", 4)
-    monkeypatch.setattr(rl_run, "SCORE_EPISODES", 2)
+    folder = tmp_path_factory.mktemp("trained")
     recipe = find_recipe("sac").override(timesteps=80, learning_starts=40, width=8, batch=8)
-    for scheme in ("fp32", "i8c3o8"):
-        train.train_seeds(recipe.quantize(scheme), "pendulum", (0, 1), tmp_path / "baselines" / "policies")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(train, "CURVE_EPISODES", 2)
+        monkeypatch.setattr(train, "CURVE_POINTS", 4)
+        monkeypatch.setattr(rl_run, "SCORE_EPISODES", 2)
+        for scheme in ("fp32", "i8c3o8"):
+            train.train_seeds(recipe.quantize(scheme), "pendulum", (0, 1), folder)
+    return folder
+
+
+@pytest.fixture
+def cells(tmp_path, trained):
+    """A store with these, for one test."""
+    shutil.copytree(trained, tmp_path / "baselines" / "policies")
     return Cells(
         Store(StorePaths(tmp_path / "cache", tmp_path / "baselines")), Protocol(policies=2, episodes=3), tmp_path
     )

@@ -17,7 +17,6 @@ EXIT_CODES = f"exit codes: 0 no verdict changed, {CHANGED} one did, 2 wrong inpu
 def add_command(commands: Any) -> None:
     """Add `quarl compare`: the results files of two runs."""
     command = new_command(commands, "compare", run,
-        "Say what moved between two results files: verdicts, and numbers by more than a standard error.",
         "quarl compare last.json now.json", EXIT_CODES)  # fmt: skip
     command.add_argument("before", type=Path, metavar="BEFORE", help="results file of pytest --quarl-json")
     command.add_argument("after", type=Path, metavar="AFTER", help="that of the other run")

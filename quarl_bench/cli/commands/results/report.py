@@ -19,7 +19,6 @@ EXIT_CODES = (
 def add_command(commands: Any) -> None:
     """Add `quarl report`: results files to draw as one page, or to merge and to compare with the last run's."""
     command = new_command(commands, "report", run,
-        "Make one self-contained HTML page of results; merge the parts of a run.",
         "quarl report merge 1.json 2.json --compare last.json", EXIT_CODES)  # fmt: skip
     command.add_argument(
         "results", nargs="+", metavar="FILE",
