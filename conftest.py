@@ -39,6 +39,7 @@ EXTRAS = {  # and the modules that it brings
     "report": ("jinja2", "matplotlib", "pandas"),
     "sb3": ("stable_baselines3",),
     "terminal": ("argcomplete", "rich"),
+    "video": ("imageio", "PIL"),
     "claims": ("pandas", "pytest_regressions", "stable_baselines3", "xdist"),
 }
 MODULES = {"mkdocs": "mkdocs", "qonnx": "qonnx", "sb3_contrib": "sb3-contrib"}  # of no extra, and what pip calls them

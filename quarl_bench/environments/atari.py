@@ -84,6 +84,12 @@ class Game:
         self._stack[-1] = self._frame()
         return self._stack.copy(), reward, done
 
+    @property
+    def screen(self) -> Frames:
+        """What a player sees now: (210, 160, 3), RGB."""
+        screen: Frames = self._screens[1].copy()
+        return screen
+
     def _enter(self, noops: int) -> tuple[float, bool]:
         """Leave a lost life or start a game; the reward, and whether leaving the life ended the game."""
         reward, ended = 0.0, False

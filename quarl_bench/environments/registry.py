@@ -103,13 +103,13 @@ def identify_environment(name: str, *, time_feature: bool = False) -> Environmen
     return replace(environment, time_feature=time_feature)
 
 
-def make_environment(environment: Environment, *, shaped: bool = False) -> Made:
+def make_environment(environment: Environment, *, shaped: bool = False, render_mode: str | None = None) -> Made:
     """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced.
 
     Of an Atari game there are only the spaces: `evaluation/episodes.py` plays it without Gymnasium. `shaped`: rewarded
-    as it is learned, where that is not how it is scored.
+    as it is learned, where that is not how it is scored. `render_mode` is Gymnasium's.
     """
-    bare, limit = _make_game(environment) if environment.atari else _make_bare(environment)
+    bare, limit = _make_game(environment) if environment.atari else _make_bare(environment, render_mode)
     if environment.extra == BULLET:
         bare = FastBullet(bare)
     if environment.extra == DMC:
@@ -133,7 +133,7 @@ class EnvironmentPool:
     def borrow(self, environment: Environment, count: int) -> list[Made]:
         """`count` environments and their step limits, made if need be."""
         for other in self._idle.keys() - {environment}:
-            _close(self._idle.pop(other))
+            close_environments(self._idle.pop(other))
         idle = self._idle.get(environment, [])
         return [idle.pop() if idle else make_environment(environment) for _ in range(count)]
 
@@ -142,13 +142,14 @@ class EnvironmentPool:
         if environment.extra in RESETTABLE:
             self._idle.setdefault(environment, []).extend(made)
         else:
-            _close(made)
+            close_environments(made)
 
 
 ENVIRONMENTS = EnvironmentPool()  # of this process
 
 
-def _close(made: list[Made]) -> None:
+def close_environments(made: list[Made]) -> None:
+    """Free what they hold."""
     for bare, _ in made:
         bare.close()
 
@@ -157,13 +158,15 @@ def _make_game(environment: Environment) -> Made:
     return GameSpaces(environment.id), FRAME_LIMIT // SKIP
 
 
-def _make_bare(environment: Environment) -> Made:
+def _make_bare(environment: Environment, render_mode: str | None) -> Made:
     what = f"environment {environment.slug!r}"
     try:
         if environment.extra:
             check_versions(environment.extra, what)
         with _quiet_making(environment):
             settings: dict[str, Any] = NAVIGATION_OPTIONS if environment.extra == NAVIGATION else {}
+            if render_mode is not None:
+                settings = settings | {"render_mode": render_mode}
             bare: gymnasium.Env[Any, Any] = gymnasium.make(environment.id, disable_env_checker=True, **settings)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         if not environment.extra:

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.atari import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
-from quarl_bench.environments.registry import ENVIRONMENTS, Environment, make_environment
+from quarl_bench.environments.registry import (
+    ENVIRONMENTS,
+    Environment,
+    Made,
+    close_environments,
+    make_environment,
+)
 from quarl_bench.errors import QuarlError, SpecError, first_line
 from quarl_bench.spec import name_seeds
 
@@ -116,11 +122,15 @@ def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
 
 
 class SteppedEpisodes:
-    """Episodes in one gymnasium environment per seed, stepped one after the other."""
+    """Episodes in one gymnasium environment per seed, stepped one after the other.
 
-    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
+    Environments are borrowed, or those that are `made` for these episodes alone.
+    """
+
+    def __init__(self, environment: Environment, seeds: Sequence[int], made: list[Made] | None = None) -> None:
         self._environment, self._seeds = environment, seeds
-        self._made = ENVIRONMENTS.borrow(environment, len(seeds))
+        self._borrowed = made is None
+        self._made = ENVIRONMENTS.borrow(environment, len(seeds)) if made is None else made
         self._environments = [bare for bare, _ in self._made]
         self._limit = self._made[0][1]
 
@@ -138,7 +148,10 @@ class SteppedEpisodes:
         return self._read_observations(active, observations, done), self._read_rewards(active, rewards), done
 
     def close(self) -> None:
-        ENVIRONMENTS.give_back(self._environment, self._made)
+        if self._borrowed:
+            ENVIRONMENTS.give_back(self._environment, self._made)
+        else:
+            close_environments(self._made)
         self._made, self._environments = [], []
 
     def _ask(self, index: int, method: str, *arguments: Any, **options: Any) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ COMMANDS = {
     "train": Command("train", "Train one policy by its recipe."),
     "quantize": Command("quantize", "Write a policy with quantized weights, or for int<n> its integer parameters."),
     "evaluate": Command("evaluate", "Play a policy under a scheme, against its fp32 self."),
+    "play": Command("play", "Watch a policy under several schemes, from the same start, side by side."),
     "sweep": Command(
         "sweep", "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent."
     ),

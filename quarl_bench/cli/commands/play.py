@@ -1,0 +1,139 @@
+"""`quarl play`: watch a policy under several schemes, from the same start, side by side."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
+from quarl_bench.cli.printing import print_result
+from quarl_bench.system.counts import read_natural, read_positive
+
+if TYPE_CHECKING:
+    from quarl_bench.environments.registry import Environment
+    from quarl_bench.playing.stage import Panel
+    from quarl_bench.policies.policy import Policy
+
+FRAMES_A_SECOND = 25.0  # of a video, at most; steps between are left out
+SCHEMES = "fp32,int8"
+WIDTH = 300
+MOST_SCHEMES = 8
+MOST_WIDTH, MOST_EPISODES = 2000, 100
+
+
+def add_command(commands: Any) -> None:
+    """Add `quarl play`: a policy, its schemes, and where they are shown."""
+    command = new_command(commands, "play", run,
+        "quarl play baselines/policies/dqn-lunarlander-seed0 --scheme fp32,int8,int3 --video landing.gif")  # fmt: skip
+    add_task(command)
+    command.add_argument(
+        "--scheme", help="schemes in order, separated by commas. Default: fp32,int8; of integers, theirs."
+    )
+    command.add_argument(
+        "--video", type=Path, metavar="FILE", help="write a .gif or an .mp4 file. Default: show it in windows."
+    )
+    command.add_argument(
+        "--render", choices=("human",), help="show it in windows, one per scheme. Default: this, without --video."
+    )
+    command.add_argument("--seed", type=read_natural, help="environment seed. Default: the first that scores policies.")
+    command.add_argument(
+        "--episodes", type=lambda text: read_positive(text, MOST_EPISODES), default=1,
+        help="episodes, one after the other, from this seed on. Default: 1.",
+    )  # fmt: skip
+    command.add_argument("--steps", type=read_positive, help="cut an episode off behind N steps. Default: its end.")
+    command.add_argument(
+        "--width", type=lambda text: read_positive(text, MOST_WIDTH), default=WIDTH, metavar="PIXELS",
+        help=f"of one panel of the video. Default: {WIDTH}.",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play the episodes, write or show them, and print their returns."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.protocol import TEST_SEEDS
+    from quarl_bench.playing.frame import compose
+    from quarl_bench.playing.scenes import ARRAY, WINDOW, open_scenes
+    from quarl_bench.playing.stage import play_side_by_side
+    from quarl_bench.playing.video import check_video, write_video
+
+    if options.video is not None and options.render is not None:
+        raise SpecError("--render shows and --video writes; leave out one of the two")
+    if options.video is not None:
+        check_video(options.video)
+    use_one_thread()
+    policies, environment = quantize_all(options)
+    first = TEST_SEEDS if options.seed is None else options.seed
+    seeds = range(first, first + options.episodes)
+    mode = WINDOW if options.video is None else ARRAY
+    frames, ends = [], []
+    for seed in seeds:
+        with closing(open_scenes(environment, [seed] * len(policies), mode)) as scenes:
+            every = max(1, round(scenes.rate / FRAMES_A_SECOND))
+            rate = scenes.rate / every
+            shown = play_side_by_side(policies, scenes, every=every, most=options.steps)
+            for panels in show_frames(shown, f"seed {seed}"):
+                if options.video is not None:
+                    frames.append(compose(panels, options.width))
+            ends.append(panels)
+    size = None if options.video is None else write_video(options.video, frames, rate)
+    result = {
+        "environment": environment.id,
+        "seeds": list(seeds),
+        "schemes": [name for name, _ in policies],
+        "returns": [[panel.gained for panel in end] for end in ends],
+        "steps": [[panel.steps for panel in end] for end in ends],
+        "video": None if size is None else {"file": str(options.video), "frames": len(frames), "bytes": size},
+    }
+    print_result(options, result, "\n".join(write_text(result)))
+    return 0
+
+
+def quantize_all(options: argparse.Namespace) -> "tuple[list[tuple[str, Policy]], Environment]":
+    """The policy under every scheme that is asked for, by name, and where it plays."""
+    from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.calibration import calibrate
+    from quarl_bench.policies.policy import deployable
+    from quarl_bench.quantization.scheme import Scheme
+
+    names = (options.scheme or SCHEMES).split(",")
+    schemes = [Scheme.parse(name) for name in names]
+    if len({scheme.name for scheme in schemes}) < len(schemes):
+        raise SpecError(f"--scheme {options.scheme}: a scheme is named twice")
+    if len(schemes) > MOST_SCHEMES:
+        raise SpecError(f"--scheme {options.scheme}: {len(schemes)} schemes; at most {MOST_SCHEMES} fit side by side")
+    integers = find_integers(options)
+    if integers is not None:
+        refuse_other_scheme(options, integers[1])
+        return [(integers[1], integers[0].policy)], integers[2]
+    stored, environment = open_task(options)
+    ranged = any(scheme.integer and scheme.calibrated for scheme in schemes)
+    states = calibrate(stored.policy, environment) if ranged else None
+    return [
+        (scheme.name, stored.policy if scheme.name == "fp32" else deployable(stored.policy.quantize(scheme, states)))
+        for scheme in schemes
+    ], environment
+
+
+def show_frames(frames: "Iterator[tuple[Panel, ...]]", name: str) -> "Iterator[tuple[Panel, ...]]":
+    """The same, counted on a terminal; how many there will be nobody knows."""
+    from tqdm import tqdm
+
+    return iter(tqdm(frames, desc=name, unit=" frames", leave=False, disable=None))
+
+
+def write_text(result: dict[str, Any]) -> list[str]:
+    """A line per episode and scheme, and what was written."""
+    lines = [result["environment"]]
+    for seed, returns, steps in zip(result["seeds"], result["returns"], result["steps"], strict=True):
+        lines.append(f"  from environment seed {seed}:")
+        lines += [
+            f"    {name:<8}  return {gained:,.1f} in {count:,} steps"
+            for name, gained, count in zip(result["schemes"], returns, steps, strict=True)
+        ]
+    if result["video"]:
+        video = result["video"]
+        lines.append(f"  {video['file']}: {video['frames']:,} frames, {video['bytes']:,} bytes")
+    lines.append("  One start decides nothing: `quarl check` judges.")
+    return lines

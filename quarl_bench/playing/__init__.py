@@ -1,0 +1,1 @@
+"""Watching policies: the same start under several schemes, side by side."""
