@@ -192,11 +192,31 @@ def test_code_that_moved_is_missed():
         hash_code("quant")
 
 
-def list_loaded(module):
-    """Modules of the package that importing `module` loads, without those that decide no number."""
-    line = f"import sys, {module}; print(*(m for m in sys.modules if m.startswith('quarl_bench.')))"
-    loaded = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout.split()
-    found = {name.removeprefix("quarl_bench.") for name in loaded}
+# Each module in a fork of one process that has imported torch, and nothing of ours.
+LIST_LOADED = """
+import importlib, os, sys
+import torch
+for module in sys.argv[1:]:
+    if not os.fork():
+        importlib.import_module(module)
+        print(module, *(name for name in sys.modules if name.startswith("quarl_bench.")), flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0, module
+"""
+EPOCHS = ("quarl_bench.policies.policy", "quarl_bench.evaluation.rollouts", "quarl_bench.training.schemes")
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """Modules of the package that importing one of these loads, by it, without those that decide no number."""
+    command = [sys.executable, "-c", LIST_LOADED, *EPOCHS]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [*EPOCHS]
+    return {line.split()[0]: drop_others(line.split()[1:]) for line in lines}
+
+
+def drop_others(names):
+    found = {name.removeprefix("quarl_bench.") for name in names}
     rooms = {name.rpartition(".")[0] for name in found}
     return {name for name in found - rooms if not name.startswith(("system.", "policies.storage")) and "." in name}
 
@@ -206,27 +226,27 @@ def name_modules(*files):
     return {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
 
 
-def test_the_epoch_names_all_that_quantizes_a_policy():
+def test_the_epoch_names_all_that_quantizes_a_policy(loaded):
     """Other training code stands beside it in quantization/ and may change without measuring everything again."""
-    loaded = list_loaded("quarl_bench.policies.policy")
-    assert loaded
+    found = loaded["quarl_bench.policies.policy"]
+    assert found
     named = name_modules(*EVALUATION_CODE)
     rooms = ("quantization.", "policies.")
-    assert loaded == {name for name in named if name.startswith(rooms)}
+    assert found == {name for name in named if name.startswith(rooms)}
 
 
-def test_the_epoch_names_all_that_plays_a_policy():
-    loaded = list_loaded("quarl_bench.evaluation.rollouts")
-    assert "evaluation.episodes" in loaded
-    assert loaded <= name_modules(*EVALUATION_CODE, *EVALUATION_LOOP)
+def test_the_epoch_names_all_that_plays_a_policy(loaded):
+    found = loaded["quarl_bench.evaluation.rollouts"]
+    assert "evaluation.episodes" in found
+    assert found <= name_modules(*EVALUATION_CODE, *EVALUATION_LOOP)
 
 
-def test_the_epoch_names_all_that_trains_a_policy():
+def test_the_epoch_names_all_that_trains_a_policy(loaded):
     """What rounds is in the epoch of quantization-aware runs, whose folder is named whole."""
-    loaded = list_loaded("quarl_bench.training.schemes")
-    assert "training.sb3.run" in loaded
-    aware = {name for name in loaded if name.startswith("quantization.")}
-    assert loaded - aware <= name_modules(*TRAINING_CODE, *AWARE_CODE)
+    found = loaded["quarl_bench.training.schemes"]
+    assert "training.sb3.run" in found
+    aware = {name for name in found if name.startswith("quantization.")}
+    assert found - aware <= name_modules(*TRAINING_CODE, *AWARE_CODE)
 
 
 def test_every_library_of_an_environment_counts():

@@ -3,14 +3,13 @@
 The files are those of the pages in docs/extending, whose own commands tests/test_docs.py runs.
 """
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 
+from tests.support.commands import run_commands
 from tests.support.distributions import install, install_project
 from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
@@ -32,52 +31,8 @@ def project(tmp_path, monkeypatch):
     return make
 
 
-# One process for the commands of a test: each is as it would be alone, and torch is imported once.
-COMMANDS = """
-import contextlib, io, json, sys
-from quarl_bench.cli import main
-done = []
-for arguments in json.loads(sys.argv[1]):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = stop.code
-    done.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(done))
-"""
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def result(self):
-        """Of --json."""
-        assert self.code in JUDGED, self.stderr
-        return json.loads(self.stdout)
-
-
-def quarl(folder, *commands):
-    """What `quarl ...` does in the folder, command by command."""
-    lines = json.dumps([[str(word) for word in command] for command in commands])
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, lines], cwd=folder, capture_output=True, text=True, check=True
-    )
-    return [Done(*each) for each in json.loads(done.stdout.splitlines()[-1])]
-
-
-JUDGED = (0, 1, 3)  # exit codes of `quarl check`
-
-
 def test_an_algorithm_is_trained_with_quantizers_and_proven(project):
-    trained, proven, _, checked, unknown = quarl(
+    trained, proven, _, checked, unknown = run_commands(
         project("algorithm"),
         ("train", "twin", "pendulum", "--scheme", "qat4", "--output", "policy", "--json"),
         ("prove", "policy", "--episodes", 1, "--backends", "integer,qat", "--json"),
@@ -106,7 +61,7 @@ def test_a_live_model_of_it_is_known_by_its_name(project):
 
 def test_a_backend_is_checked_proven_and_played(project):
     policy = ("controller:make", "--environment", "CartPole-v1")
-    checked, proven, played, refused = quarl(
+    checked, proven, played, refused = run_commands(
         project("backend"),
         ("check", *policy, "--episodes", 2, "--json"),
         ("prove", *policy, "--episodes", 1, "--backends", "plain", "--json"),
@@ -125,14 +80,14 @@ def test_a_backend_is_checked_proven_and_played(project):
 
 @pytest.mark.needs("litert")
 def test_a_transport_reaches_a_board(project):
-    (state,) = quarl(project("board"), ("board", "quiet", "--boards", "quiet.toml", "--json"))
+    (state,) = run_commands(project("board"), ("board", "quiet", "--boards", "quiet.toml", "--json"))
     assert (state.result["board"], state.result["source"]) == ("quiet", "measured")
 
 
 def test_a_source_is_checked(project):
     folder = project("source")
     (folder / "bad.gains").write_text("a b")
-    checked, bad = quarl(folder, ("check", "balance.gains", "--episodes", 2, "--json"), ("check", "bad.gains"))
+    checked, bad = run_commands(folder, ("check", "balance.gains", "--episodes", 2, "--json"), ("check", "bad.gains"))
     assert (checked.result["environment"], checked.result["return"]) == ("CartPole-v1", 500.0)
     assert bad.code == 2
     assert bad.stderr.count("\n") == 1
@@ -155,16 +110,16 @@ def test_what_does_not_load_is_one_line_in_every_command(project, tmp_path):
     folder = project("source")
     groups = ("algorithms", "backends", "transports", "sources", "papers")
     install(tmp_path, "glue", {f"quarl_bench.{group}": {"glue": "no_such_module:X"} for group in groups})
-    (played,) = quarl(folder, ("evaluate", "balance.gains", "--episodes", 2))
+    (played,) = run_commands(folder, ("evaluate", "balance.gains", "--episodes", 2))
     assert "return 500" in played.stdout
     line = "note: source 'glue' of glue 1.0 does not load (ModuleNotFoundError: No module named 'no_such_module'); "
     assert played.stderr.splitlines() == [line + "mend or uninstall it"]
-    (priced,) = quarl(folder, ("check", "balance.gains", "--episodes", 2))
+    (priced,) = run_commands(folder, ("check", "balance.gains", "--episodes", 2))
     assert [line.split(" of ")[0] for line in priced.stderr.splitlines() if line.startswith("note")] == [
         "note: source 'glue'",
         "note: backend 'glue'",
     ]
-    (named,) = quarl(folder, ("deploy", "balance.gains", "--backend", "glue", "--output", "x"))
+    (named,) = run_commands(folder, ("deploy", "balance.gains", "--backend", "glue", "--output", "x"))
     assert named.code == 2
     assert "quarl deploy: backend 'glue' of glue 1.0 does not load" in named.stderr
 
@@ -173,7 +128,7 @@ def test_two_distributions_with_one_name_are_named(project, tmp_path):
     folder = project("backend")
     install(tmp_path, "other", {"quarl_bench.backends": {"plain": "plain:PLAIN"}})
     policy = ("controller:make", "--environment", "cartpole")
-    (done,) = quarl(folder, ("deploy", *policy, "--output", "x"))
+    (done,) = run_commands(folder, ("deploy", *policy, "--output", "x"))
     assert done.code == 2
     assert done.stderr.count("\n") == 1
     assert "backend 'plain' is given twice, by " in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from quarl_bench.judging.claim import expand
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.modes import describe
+from quarl_bench.papers.lqcc import selection
 from quarl_bench.papers.lqcc.hardware.comparison import Fit
 from quarl_bench.papers.lqcc.hardware.latency import print_cycles
 from quarl_bench.papers.lqcc.integer_agreement import Agreement
@@ -24,9 +25,15 @@ from quarl_bench.spec import Measurement, name_seeds
 from tests.support.boards import compare_boards
 from tests.support.mixed_precision import make_step_times
 from tests.support.records import make_pairs
+from tests.support.sizes import choose
 
 SEEDS = tuple(range(60))
 TASKS = tuple(f"t{i}" for i in range(6))
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(selection, "RESAMPLES", choose(100, selection.RESAMPLES))
 
 
 def measure(mean, seed=0, policies=3, unit=1.0):

@@ -198,6 +198,7 @@ def select(
     has none at all. The first step has to match; a later one without a match leaves what was chosen.
     """
     rule, fp32 = rule or Parity(), Summary.of(reference, "fp32 returns")
+    band = rule.find_band(reference)
     chosen = Configuration()
     decisions: list[Decision] = []
     absent: list[Configuration] = []
@@ -210,8 +211,8 @@ def select(
             if returns is None:
                 absent.append(configuration)
                 continue
-            found, band = Summary.of(returns), rule.find_band(reference)
-            tried.append(Decision(step, configuration, fp32, found, band, rule.matches(reference, returns)))
+            matches = rule.matches(reference, returns)
+            tried.append(Decision(step, configuration, fp32, Summary.of(returns), band, matches))
             tell(tried[-1])
             if tried[-1].matches and not full:
                 break
@@ -241,6 +242,7 @@ def resample(
     """
     if min(selection.reference.policies, *(decision.found.policies for decision in selection.decisions)) < FEWEST:
         return selection
+    steps = steps or list_steps()
     generator = np.random.default_rng(0)
     same = unfinished = 0
     for _ in range(RESAMPLES):
