@@ -43,6 +43,14 @@ def shared(breakout: Environment) -> Iterator[WorkerVector]:
     vector.close()
 
 
+@pytest.fixture(scope="module")
+def used() -> Iterator[WorkerVector]:
+    """One for tests that do not mind which games were played before, and leave it alive."""
+    vector = WorkerVector(find_environment("breakout"), 3, SEED, 2)
+    yield vector
+    vector.close()
+
+
 def test_a_run_does_not_see_how_many_processes_step_it(shared: WorkerVector, breakout: Environment) -> None:
     alone = make_vector(breakout, 3, SEED)
     assert (shared.num_envs, shared.observation_space, shared.action_space) == (
@@ -67,10 +75,10 @@ def test_a_run_does_not_see_how_many_processes_step_it(shared: WorkerVector, bre
     alone.close()
 
 
-def test_stable_baselines_trains_on_it(shared: WorkerVector) -> None:
-    model = sb3.PPO("CnnPolicy", shared, n_steps=32, batch_size=48, n_epochs=1, seed=0, device="cpu")
+def test_stable_baselines_trains_on_it(used: WorkerVector) -> None:
+    model = sb3.PPO("CnnPolicy", used, n_steps=32, batch_size=48, n_epochs=1, seed=0, device="cpu")
     model.learn(96)
-    assert model.get_env() is shared
+    assert model.get_env() is used
     assert model.num_timesteps == 96
 
 
@@ -89,14 +97,14 @@ def test_a_dead_process_is_one_line(shared: WorkerVector) -> None:
         shared.step(np.zeros(3, dtype=np.int64))
 
 
-def test_a_signal_to_the_whole_group_is_for_the_parent(shared: WorkerVector) -> None:
+def test_a_signal_to_the_whole_group_is_for_the_parent(used: WorkerVector) -> None:
     """As a terminal, `timeout` and batch systems send it: the parent has yet to write its checkpoint."""
-    shared.reset()
+    used.reset()
     for number in (signal.SIGINT, signal.SIGTERM):
-        for process in shared._processes:
+        for process in used._processes:
             os.kill(process.pid or 0, number)
         for _ in range(20):
-            shared.step(np.zeros(3, dtype=np.int64))
+            used.step(np.zeros(3, dtype=np.int64))
 
 
 def test_processes_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
