@@ -23,7 +23,7 @@ from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.policies.sources.torch_module import read_architecture, read_chain
 from quarl_bench.policies.storage.fp32 import save_policy
-from quarl_bench.quantization.net import Activation
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.report.check_rows import build_check_row
 from quarl_bench.report.page.row_views import view_plots

@@ -24,8 +24,8 @@ from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
 from quarl_bench.papers.lqcc.hardware.comparison import Fit
 from quarl_bench.papers.lqcc.hardware.latency import judge_fit, judge_latency, judge_model, judge_speedup
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import Outcome
 from tests.support.designs import quantize, quantize_tanh_outputs, write_reports
