@@ -84,7 +84,8 @@ def find_reader(named: PolicySource) -> Reader:
             f"{path}: neither such a path nor a baseline of that name in {named.baselines}; {_suggest(named)}check it"
         )
     raise PolicyError(
-        f"{path}: no folder and no .zip of a policy; of a state dictionary pass --arch as well, of a checkpoint of rsl_rl, rl_games or skrl its activation, as --arch elu"
+        f"{path}: no folder, no .onnx and no .zip of a policy; of a state dictionary pass --arch as well, of a "
+        "checkpoint of rsl_rl, rl_games or skrl its activation, as --arch elu"
     )
 
 

@@ -305,7 +305,7 @@ def test_a_wrong_path_says_what_it_is(tmp_path, capsys):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     for name, message in (
-        ("README.md", "no folder and no .zip of a policy; of a state dictionary pass --arch as well"),
+        ("README.md", "no folder, no .onnx and no .zip of a policy; of a state dictionary pass --arch as well"),
         ("agents", "holds folders of agents, CartPole-v1_1; name one of them"),
         ("artefact", "an artefact, which is deployed already"),
     ):

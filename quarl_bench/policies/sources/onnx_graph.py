@@ -20,6 +20,7 @@ Doubles = NDArray[np.float64]
 PASSED = ("Identity", "Dropout", "Cast", "Softmax", "LogSoftmax", "ArgMax")  # the last three only at the end
 SHAPES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
+FLOATS = (1, 10, 11, 16)  # types of ONNX: float32, float16, float64, bfloat16
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,7 @@ class _Walk:
     normalization: Normalization | None = None
     bounds: tuple[float, float] | None = None
     indices: bool = False
+    channels: bool = False  # whether the numbers are one for each channel of an image, and not for each feature
 
     @property
     def open(self) -> bool:
@@ -58,6 +60,14 @@ class _Walk:
 
 def read_chain(graph: Graph) -> Chain:
     """The chain of layers; PolicyError, naming the node, for a graph that is none."""
+    try:
+        return _follow(graph)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        said = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise PolicyError(f"{graph.where}: a node has inputs or attributes of no known form ({said})") from error
+
+
+def _follow(graph: Graph) -> Chain:
     walk, tensor = _Walk(graph), graph.input
     while tensor != graph.output:
         nodes = graph.consumers(tensor)
@@ -93,6 +103,8 @@ def _take(walk: _Walk, node: Node, tensor: str) -> str | None:
     others = [name for name in node.inputs if name and name != tensor]
     known = all(name in constants for name in others)
     if node.operator in PASSED:
+        if node.operator == "Cast" and node.attributes.get("to") not in FLOATS and not walk.indices:
+            raise walk.refuse(node, "rounds to whole numbers; export the network without it")
         walk.indices |= node.operator in ("Softmax", "LogSoftmax", "ArgMax")
     elif node.operator in SHAPES or node.operator == "Transpose":
         _check_shape(walk, node)
@@ -103,6 +115,7 @@ def _take(walk: _Walk, node: Node, tensor: str) -> str | None:
     elif node.operator == "BatchNormalization":
         scale, shift, mean, variance = (constants[name].astype(np.float64) for name in node.inputs[1:5])
         factor = scale / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
+        walk.channels = bool(walk.layers) and isinstance(walk.layers[-1], Conv2d)
         _shift(walk, node, factor, shift - mean * factor)
     elif node.operator in ARITHMETIC and len(others) == 1:
         _calculate(walk, node, tensor)
@@ -121,6 +134,8 @@ def _calculate(walk: _Walk, node: Node, tensor: str) -> None:
     value = walk.graph.constants[second if first == tensor else first].astype(np.float64)
     if value.ndim > 1 and value.size != max(value.shape):
         raise walk.refuse(node, f"has a constant of shape {value.shape}; one number for each feature is known")
+    if value.size > 1:
+        walk.channels = value.ndim > 2 and value.shape[-2:] == (1, 1)
     value, one, zero = value.reshape(-1), np.ones(1), np.zeros(1)
     if node.operator == "Add":
         _shift(walk, node, one, value)
@@ -153,6 +168,7 @@ def _settle(walk: _Walk, node: Node) -> None:
     outputs = len(layer.bias)
     if walk.scale.size not in (1, outputs) or walk.shift.size not in (1, outputs):
         raise walk.refuse(node, f"stands behind numbers for {walk.scale.size} of {outputs} outputs")
+    _check_axis(walk, node, isinstance(layer, Conv2d))
     scale = np.broadcast_to(walk.scale, outputs)
     weight = layer.weight * scale.reshape((-1,) + (1,) * (layer.weight.ndim - 1))
     bias = layer.bias * scale + walk.shift
@@ -182,11 +198,18 @@ def _fold_front(walk: _Walk, node: Node, weight: Doubles, bias: Doubles) -> tupl
     sizes = {walk.scale.size, walk.shift.size} - {1}
     if sizes - {inputs}:
         raise walk.refuse(node, f"has {inputs} inputs behind {max(sizes)} numbers that scale or shift them")
+    _check_axis(walk, node, weight.ndim == 4)
     axes = (1, -1) + (1,) * (weight.ndim - 2)
     bias = bias + (weight * np.broadcast_to(walk.shift, inputs).reshape(axes)).sum(tuple(range(1, weight.ndim)))
     weight = weight * np.broadcast_to(walk.scale, inputs).reshape(axes)
     walk.scale, walk.shift = np.ones(1), np.zeros(1)
     return weight, bias
+
+
+def _check_axis(walk: _Walk, node: Node, image: bool) -> None:
+    """Refuse numbers for each column of an image, which broadcast along another axis than channels."""
+    if max(walk.scale.size, walk.shift.size) > 1 and walk.channels is not image:
+        raise walk.refuse(node, "meets numbers along another axis than channels (of images) or features")
 
 
 def _normalize(walk: _Walk, clip: float = np.inf) -> None:
@@ -266,6 +289,8 @@ def _clip(walk: _Walk, node: Node) -> str | None:
         if low != -high or high <= 0 or walk.normalization is not None:
             raise walk.refuse(node, f"clips observations to {low:g}..{high:g}; known is one symmetric clip")
         _normalize(walk, high)
+        if walk.normalization is None and high != np.inf:
+            raise walk.refuse(node, "clips observations whose factors are not all positive")
         return node.outputs[0]
     if node.outputs[0] == walk.graph.output and walk.bounds is None:
         _settle(walk, node)

@@ -111,7 +111,7 @@ def test_nothing_of_a_checkpoint_is_executed(tmp_path: Path) -> None:
 
 
 def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="no checkpoint of rsl_rl, rl_games or skrl; .* as --arch fc1,elu,fc2"):
+    with pytest.raises(PolicyError, match=r"no checkpoint of rsl_rl, rl_games or skrl; .* as --arch fc1,elu,fc2"):
         read(dict(make_actor().state_dict()), tmp_path)
     without = rl_games()
     without["model"] = {key: value for key, value in without["model"].items() if ".mu." not in key}

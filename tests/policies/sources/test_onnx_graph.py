@@ -227,6 +227,13 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "asymmetric": (lambda: make_model([("Clip", "x zero five", "k"), ("Gemm", "k w0 b0", "h"), *PLAIN[1:]]),
                    "known is one symmetric clip"),
     "reshape": (lambda: make_model([GEMM, ("Transpose", "h", "k"), ("Relu", "k", "a"), END]), "reshapes by more than"),
+    "whole numbers": (lambda: make_model([GEMM, ("Cast", "h", "k", {"to": 6}), ("Relu", "k", "a"), END]),
+                      "rounds to whole numbers"),
+    "lost clip": (lambda: make_model([("Sub", "mean x", "k"), ("Clip", "k minus five", "n"), ("Gemm", "n w0 b0", "h"),
+                                      *PLAIN[1:]]), "clips observations whose factors are not all positive"),
+    "no parts": (lambda: make_model([GEMM, ("Slice", "h", "a"), END]), "of no known form|takes no plain part"),
+    "columns": (lambda: make_model([("Conv", "x kernel", "h"), ("Mul", "h b1", "k"), ("Relu", "k", "y")],
+                                   kernel=normal(RNG, 3, 3, 2, 2)), "along another axis than channels"),
     "domain": (lambda: make_model([("Gemm", "x w0 b0", "h", {"domain": "com.microsoft"}), ("Relu", "h", "a"), END]),
                "of the domain 'com.microsoft'"),
 }  # fmt: skip
