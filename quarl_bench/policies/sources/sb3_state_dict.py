@@ -32,6 +32,13 @@ def read_weights(data: bytes, where: str, flatten: Callable[[dict[Any, Any]], di
     `flatten` picks it out of what a checkpoint holds beside it.
     """
     archive = open_archive(data, where, LIMIT)
+    if any(
+        "/code/" in name or name.endswith(("model.json", "serialized_exported_program.json")) for name in archive.sizes
+    ):
+        raise PolicyError(
+            f"{where}: TorchScript or torch.export, which is a program and is not run; export it to ONNX, with "
+            "torch.onnx.export, and pass the .onnx file"
+        )
     pickles = [name for name in archive.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise PolicyError(f"{where}: not a state dictionary of torch; save the model again with stable-baselines3")

@@ -110,6 +110,13 @@ def test_nothing_of_a_checkpoint_is_executed(tmp_path: Path) -> None:
     assert not (tmp_path / "touched").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
+def test_a_program_is_not_run(tmp_path: Path) -> None:
+    torch.jit.trace(make_actor(), torch.zeros(1, 3)).save(str(tmp_path / "model.pt"))
+    with pytest.raises(PolicyError, match="which is a program and is not run; export it to ONNX"):
+        open_task(PolicySource(tmp_path / "model.pt", Task, arch="elu"))
+
+
 def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"no checkpoint of rsl_rl, rl_games or skrl; .* as --arch fc1,elu,fc2"):
         read(dict(make_actor().state_dict()), tmp_path)

@@ -1,5 +1,6 @@
 """ONNX files as policies: what is read equals what onnxruntime computes, and what cannot be read is named."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quarl_bench.backends.onnx.qdq import write_float_model
 from quarl_bench.errors import PolicyError
@@ -22,6 +25,7 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.system.imports import import_attribute
 from tests.support.places import ROOT
+from tests.support.sizes import draw_examples
 from tests.support.strategies import make_net, normal
 
 onnx = pytest.importorskip("onnx")
@@ -267,6 +271,19 @@ def test_statistics_stand_in_front_once() -> None:
     assert adopt_chain(read(make_model(PLAIN)), BOX, UNIT, given, "p").transform.normalization is not None
     with pytest.raises(PolicyError, match="a Linear layer of 6 inputs cannot follow"):
         adopt_chain(read(make_model(PLAIN)), spaces.Box(-1, 1, (7,)), UNIT, None, "p")
+
+
+@given(
+    st.sampled_from(sorted(FUNCTIONS)),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=5),
+)
+@draw_examples(400)
+def test_mutated_files_are_read_or_refused_in_one_line(name: str, changes: list[tuple[float, int]]) -> None:
+    data = bytearray(make_model([GEMM, *FUNCTIONS[name][1], END]))
+    for place, byte in changes:
+        data[int(place**2 * (len(data) - 1))] = byte  # the nodes come first
+    with contextlib.suppress(PolicyError), np.errstate(all="ignore"):
+        adopt_chain(read(bytes(data)), BOX, UNIT, None, "policy.onnx")
 
 
 @robot
