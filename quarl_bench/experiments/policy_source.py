@@ -66,7 +66,7 @@ READERS = Registry(
     Reader,
     {
         name: f"quarl_bench.experiments.readers:{name.upper()}"
-        for name in ("onnx", "module", "weights", "hub", "model", "net", "zip", "folder")
+        for name in ("onnx", "exported", "module", "weights", "hub", "model", "net", "zip", "folder")
     },
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.activations import LEAKY_SLOPE, SELU_ALPHA, SELU_SCALE, Activation
 from quarl_bench.quantization.affine import Integers
 
@@ -59,7 +60,9 @@ def add_float_activation(
             add("MUL", add("RELU", source), constant(SELU_SCALE)),
             add("MUL", below, constant(SELU_SCALE * SELU_ALPHA)),
         )
-    # Softplus: max(x, 0) - log(sigmoid(|x|)), where no exponential overflows
+    if activation is not Activation.SOFTPLUS:
+        raise DeploymentError(f"litert: no form of {activation}; use int8")
+    # max(x, 0) - log(sigmoid(|x|)), where no exponential overflows
     return add("SUB", add("RELU", source), add("LOG", add("LOGISTIC", add("ABS", source))))
 
 

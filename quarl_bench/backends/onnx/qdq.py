@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import channel_last, list_shapes
+from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
@@ -120,6 +121,8 @@ class _OnnxGraph:
         elif activation is Activation.SILU:
             before = self.last
             self.add("Mul", [before, self.add("Sigmoid", [before], f"{name}.gate")], name)
+        elif activation is not Activation.NONE:
+            raise DeploymentError(f"onnx: no form of {activation}; use int8")
 
     def add_integer_layer(
         self, name: str, layer: QuantizedLayer, source: ActivationFormat, shape: tuple[int, ...]

@@ -74,8 +74,8 @@ def read_graph(data: bytes, where: str, output: str | None = None) -> Graph:
             node.outputs[0]: _read_constant(onnx, node, where) for node in nodes if node.operator == "Constant"
         }
         names = [value.name for value in graph.input if value.name not in stored]
-        wanted = _choose_output([value.name for value in graph.output], output, where)
-        needed = _find_needed([node for node in nodes if node.operator != "Constant"], wanted)
+        wanted = choose_output([value.name for value in graph.output], output, where)
+        needed = find_needed([node for node in nodes if node.operator != "Constant"], wanted)
         for name in {name for node in needed for name in node.inputs if name in stored}:
             constants[name] = _read_tensor(onnx, stored[name], where)
     except PolicyError:
@@ -126,7 +126,8 @@ def _read_tensor(onnx: Any, tensor: Any, where: str) -> Array:
     return np.asarray(onnx.numpy_helper.to_array(tensor))
 
 
-def _choose_output(outputs: list[str], named: str | None, where: str) -> str:
+def choose_output(outputs: list[str], named: str | None, where: str) -> str:
+    """The output that is the action; PolicyError where that has to be asked."""
     if named is not None and named in outputs:
         return named
     if len(outputs) == 1 and named is None:
@@ -137,7 +138,7 @@ def _choose_output(outputs: list[str], named: str | None, where: str) -> str:
     raise PolicyError(f"{where}: no output {named!r}; there are {said}")
 
 
-def _find_needed(nodes: list[Node], output: str) -> list[Node]:
+def find_needed(nodes: list[Node], output: str) -> list[Node]:
     """The nodes that the output depends on, in the order of the file."""
     makers = {name: node for node in nodes for name in node.outputs}
     found: set[int] = set()

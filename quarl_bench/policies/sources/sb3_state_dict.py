@@ -32,12 +32,10 @@ def read_weights(data: bytes, where: str, flatten: Callable[[dict[Any, Any]], di
     `flatten` picks it out of what a checkpoint holds beside it.
     """
     archive = open_archive(data, where, LIMIT)
-    if any(
-        "/code/" in name or name.endswith(("model.json", "serialized_exported_program.json")) for name in archive.sizes
-    ):
+    if any("/code/" in name for name in archive.sizes):
         raise PolicyError(
-            f"{where}: TorchScript or torch.export, which is a program and is not run; export it to ONNX, with "
-            "torch.onnx.export, and pass the .onnx file"
+            f"{where}: TorchScript, which is a program and is not run; save it by torch.export as .pt2, or by "
+            "torch.onnx.export as .onnx"
         )
     pickles = [name for name in archive.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
