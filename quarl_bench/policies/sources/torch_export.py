@@ -57,7 +57,7 @@ def read_program(data: bytes, where: str, output: str | None = None) -> Graph:
         if len(module["graph"]["nodes"]) > NODES:
             raise PolicyError(f"{where}: {len(module['graph']['nodes'])} nodes; a policy has fewer")
         nodes = [_read_node(node, constants, where) for node in module["graph"]["nodes"]]
-        chosen = choose_output(wanted, output, where)
+        chosen = choose_output([str(name) for name in wanted], output, where)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as error:
         raise PolicyError(
             f"{where}: damaged, or not of torch.export since 2.7 ({type(error).__name__}); save it again, or as .onnx"
@@ -109,8 +109,9 @@ def _read_node(node: dict[str, Any], constants: dict[str, Array], where: str) ->
             raise PolicyError(
                 f"{where}: node {names[:1]} ({target[:40]}) has {name[:40]}={str(value)[:20]}; export to ONNX"
             )
-    read = Node(kind, names[0], tuple(inputs), names, attributes)
-    return _translate(read)
+    if not all(isinstance(name, str) for name in (*names, *inputs)):
+        raise TypeError("names that are no text")
+    return _translate(Node(kind, names[0], tuple(inputs), names, attributes))
 
 
 def _translate(node: Node) -> Node:
