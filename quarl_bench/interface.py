@@ -42,13 +42,15 @@ def load_policy(
     """The fp32 policy in a file, behind a name, or in your hand.
 
     Args:
-        policy: A path of a .zip, a folder or a state dictionary; the name of a baseline; `hub:OWNER/REPOSITORY`;
-            `module:attribute`; or a live model of stable-baselines3 or torch.
+        policy: A path of a .zip, an .onnx file, a folder or a state dictionary; the name of a baseline;
+            `hub:OWNER/REPOSITORY`; `module:attribute`; or a live model of stable-baselines3 or torch.
         env: Its environment, as `check` takes it. Needed of a network alone, which does not say its spaces.
         env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: The algorithm of a .zip that does not say it, as `ppo`.
         normalization: A file of a saved VecNormalize, or `none` for raw observations.
-        arch: Modules and activations of a state dictionary, as `fc1,relu,fc2`, or a preset, as `cleanrl-ppo`.
+        arch: Modules and activations of a state dictionary, as `fc1,relu,fc2`, or a preset, as `cleanrl-ppo`; of a
+            checkpoint of rsl_rl, rl_games or skrl its activation, as `elu`; of an .onnx file the output that is the
+            action, or `means`.
 
     Returns:
         The whole map from raw observations (n, *shape) to actions: `policy.act(observations)`.

@@ -29,7 +29,8 @@ from quarl_bench.backends.export import export_policy
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, deployable
-from quarl_bench.quantization.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Layer, Linear, Net
 from quarl_bench.quantization.scheme import Scheme
 
 HIDDEN = {"I": (64, 64, 64), "II": (256, 256, 256), "III": (4096, 512, 1024)}

@@ -57,7 +57,8 @@ def build_model(task: str, environments: int) -> Any:
     from stable_baselines3.common.vec_env import VecNormalize
 
     from quarl_bench.policies.storage.fp32 import load_policy
-    from quarl_bench.training.sb3.models import ACTIVATIONS, load_class
+    from quarl_bench.quantization.activations import ELEMENTWISE, Activation
+    from quarl_bench.training.sb3.models import load_class
 
     torch.set_num_threads(1)
     folder, recipe = find_policy(task), find_our_recipe(task)
@@ -67,7 +68,7 @@ def build_model(task: str, environments: int) -> Any:
     shape = {key: value for key, value in recipe.hyperparameters.items() if key in ("policy_kwargs", "use_sde")}
     kwargs = shape.get("policy_kwargs", {})
     if "activation_fn" in kwargs:
-        shape["policy_kwargs"] = kwargs | {"activation_fn": ACTIVATIONS[kwargs["activation_fn"]]}
+        shape["policy_kwargs"] = kwargs | {"activation_fn": ELEMENTWISE[Activation(kwargs["activation_fn"])].module}
     made = load_class(recipe.algo)
     if issubclass(made, OffPolicyAlgorithm):
         shape["buffer_size"] = 1

@@ -45,8 +45,9 @@ def build_quarl(*, freeze: bool) -> Any:
     """With this package's modules, watching or frozen to what they watched."""
     import torch
 
+    from quarl_bench.quantization.activations import Activation
     from quarl_bench.quantization.aware_net import find_path, make_aware
-    from quarl_bench.quantization.net import Activation, Linear, Net
+    from quarl_bench.quantization.net import Linear, Net
     from quarl_bench.quantization.scheme import Scheme
 
     network = build_plain()

@@ -25,8 +25,9 @@ from quarl_bench.policies.storage.fp32 import (
     end_tensors,
 )
 from quarl_bench.policies.storage.integers import build_integers, describe_integers, integer_tensors
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Floats, Linear, Net
+from quarl_bench.quantization.net import Floats, Linear, Net
 from quarl_bench.quantization.observers import Range
 from quarl_bench.quantization.ptq import Ranges, quantize_net, quantize_to_ranges
 from quarl_bench.quantization.scheme import Scheme

@@ -9,7 +9,7 @@ from typing import Any
 
 from quarl_bench.errors import SpecError
 from quarl_bench.policies.algorithm import ALGORITHMS, is_actor_critic
-from quarl_bench.quantization.net import Activation
+from quarl_bench.quantization.activations import Activation
 
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with

@@ -6,8 +6,8 @@
 
 `layers.<i>.weight`, `.bias` and `.weight_scale` and both ends of the policy define it; what a target without floats
 needs is derived from them and stands beside them: `.multiplier` and `.shift` (scale = multiplier * 2^-shift exactly),
-`.thresholds` where the policy requantizes by them, and `.table` of a Tanh. A layer whose output has 32 bits returns its
-accumulators, and has none of these.
+`.thresholds` where the policy requantizes by them, and `.table` of an activation that is no ReLU. A layer whose output
+has 32 bits returns its accumulators, and has none of these.
 """
 
 import hashlib
@@ -112,7 +112,7 @@ def _derive(net: IntegerNet) -> dict[str, NDArray[Any]]:
         if net.requantization is Requantization.THRESHOLDS:
             integers = (output.zero_point, output.format.minimum, output.format.maximum)
             arrays[f"{name}.thresholds"] = find_thresholds(*scales, *integers)
-        if layer.tanh is not None:
+        if layer.tabled is not None:
             arrays[f"{name}.table"] = layer.table.astype(np.int16)
         source = layer.result
     return arrays

@@ -44,8 +44,8 @@ def add_policy(command: argparse.ArgumentParser) -> None:
         type=Path,
         help="folder with policy.safetensors and manifest.json, name of a baseline, .zip of stable-baselines3 or a "
         "folder of one as in rl-baselines3-zoo, or one of the Hugging Face hub: "
-        "hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]; with --environment also a torch module, module:attribute, or a "
-        "state dictionary with --arch",
+        "hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]; with --environment also an .onnx or .pt2 file, a torch module, "
+        "module:attribute, or a state dictionary with --arch",
     )
     command.add_argument("--algo", help="algorithm of a .zip, for example ppo. Default: what the file says.")
     command.add_argument(
@@ -56,7 +56,9 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--arch", metavar="CHAIN",
         help="modules and activations of a state dictionary, as fc1,relu,fc2 or conv1/4,relu,fc1 (stride 4), or a "
-        "preset: cleanrl-ppo, -ppo-continuous, -ppo-atari, -dqn, -dqn-atari, -ddpg, -td3, -sac. Default: none.",
+        "preset: cleanrl-ppo, -ppo-continuous, -ppo-atari, -dqn, -dqn-atari, -ddpg, -td3, -sac; of a checkpoint of "
+        "rsl_rl, rl_games or skrl its activation alone, as elu; of an .onnx file the output that is the action, or "
+        "`means` where SDs stand behind the means. Default: none.",
     )  # fmt: skip
 
 

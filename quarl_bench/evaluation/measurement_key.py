@@ -18,6 +18,7 @@ EVALUATION_CODE = (
     "policies/head.py",
     "policies/observation.py",
     "policies/policy.py",
+    "quantization/activations.py",
     "quantization/affine.py",
     "quantization/carried.py",
     "quantization/equalization.py",

@@ -1,7 +1,8 @@
 """From what a user names, or holds in hand, to a policy and the environment it plays in.
 
-A policy is a folder of this package, the name of a baseline, a .zip of stable-baselines3 or the folder of one, an agent
-on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and modules too.
+A policy is a folder of this package, the name of a baseline, an .onnx file, a .zip of stable-baselines3 or the folder
+of one, an agent on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and
+modules too.
 """
 
 import difflib
@@ -29,7 +30,7 @@ class PolicySource:
 
     `environment` is what `resolve_environment` takes, made with `env_kwargs`;
     `normalization` is a file of a saved VecNormalize, or "none", and of a live policy also a Normalization; `arch` the
-    architecture of a state dictionary.
+    architecture of a state dictionary; of an .onnx file the output that is the action, or `means`.
     """
 
     policy: Path
@@ -65,7 +66,7 @@ READERS = Registry(
     Reader,
     {
         name: f"quarl_bench.experiments.readers:{name.upper()}"
-        for name in ("module", "weights", "hub", "model", "net", "zip", "folder")
+        for name in ("onnx", "exported", "module", "weights", "hub", "model", "net", "zip", "folder")
     },
 )
 
@@ -82,7 +83,10 @@ def find_reader(named: PolicySource) -> Reader:
         raise PolicyError(
             f"{path}: neither such a path nor a baseline of that name in {named.baselines}; {_suggest(named)}check it"
         )
-    raise PolicyError(f"{path}: no folder and no .zip of a policy; of a state dictionary pass --arch as well")
+    raise PolicyError(
+        f"{path}: no folder, no .onnx and no .zip of a policy; of a state dictionary pass --arch as well, of a "
+        "checkpoint of rsl_rl, rl_games or skrl its activation, as --arch elu"
+    )
 
 
 def open_stored(named: PolicySource) -> StoredPolicy:

@@ -1,7 +1,7 @@
 """The sources of policies that this package reads: a reader each, in the order in which they are asked."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,17 @@ from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources import torch_module as foreign
 from quarl_bench.policies.sources.archive import read_file
+from quarl_bench.policies.sources.checkpoints import flatten_checkpoint, read_checkpoint
+from quarl_bench.policies.sources.onnx_ends import MEANS, adopt_chain
+from quarl_bench.policies.sources.onnx_file import LIMIT as FILE_LIMIT
+from quarl_bench.policies.sources.onnx_file import Graph, read_graph
+from quarl_bench.policies.sources.onnx_graph import read_chain
 from quarl_bench.policies.sources.sb3_state_dict import LIMIT, read_safetensors, read_weights
 from quarl_bench.policies.sources.sb3_zip import FROM_FOLDER
+from quarl_bench.policies.sources.torch_export import read_program
 from quarl_bench.policies.sources.vecnormalize import read_statistics
 from quarl_bench.policies.storage.fp32 import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer
 from quarl_bench.system.extras import needing
 from quarl_bench.system.imports import SEPARATOR, import_attribute, instantiate
@@ -63,8 +70,32 @@ def _open_weights(named: PolicySource) -> Opened:
         )
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
     data = read_file(named.policy, LIMIT, follow=True)
-    weights = read_safetensors(data, where) if named.policy.suffix == ".safetensors" else read_weights(data, where)
+    if named.policy.suffix == ".safetensors":
+        weights = read_safetensors(data, where)
+    else:
+        weights = read_weights(data, where, flatten_checkpoint)
+    if named.arch in list(Activation):
+        layers, own = read_checkpoint(weights, Activation(named.arch), where)
+        if own is not None and statistics is not None:
+            raise SpecError(f"{where}: holds statistics of its own; leave --normalization out")
+        return _adopt(layers, environment, own if named.normalization is None else statistics, where)
     return _adopt(foreign.read_architecture(str(named.arch), weights, where), environment, statistics, where)
+
+
+def _is_graph(suffix: str) -> Callable[[PolicySource], bool]:
+    return lambda named: named.live is None and named.policy.suffix == suffix
+
+
+def _open_graph(named: PolicySource, read: Callable[[bytes, str, str | None], Graph]) -> Opened:
+    where = str(named.policy)
+    if named.environment is None:
+        raise SpecError(f"{where}: {ALONE}; pass --environment")
+    output = None if named.arch == MEANS else named.arch
+    chain = read_chain(read(read_file(named.policy, FILE_LIMIT, follow=True), where, output))
+    environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
+    policy = adopt_chain(chain, *_find_ends(environment), statistics, where, means=named.arch == MEANS)
+    about = {"algo": None, "environment": environment.id, "origin": "an exported graph"}
+    return StoredPolicy(policy, hash_policy(policy), about), environment
 
 
 def _adopt_module(
@@ -211,6 +242,8 @@ def _choose_statistics(normalization: str | Normalization | None) -> Path | str 
     return {None: FROM_FOLDER, RAW: None}.get(normalization, Path(normalization or ""))
 
 
+ONNX = Reader("onnx", _is_graph(".onnx"), lambda named: _open_graph(named, read_graph), alone=True)
+EXPORTED = Reader("exported", _is_graph(".pt2"), lambda named: _open_graph(named, read_program), alone=True)
 MODULE = Reader("module", _is_module, _open_module, alone=True)  # of torch: live, or module:attribute
 WEIGHTS = Reader("weights", lambda named: named.live is None and bool(named.arch), _open_weights, alone=True)
 HUB = Reader("hub", _is_address, _open_address)

@@ -6,14 +6,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.aware_net import find_path, make_aware
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer
+from quarl_bench.quantization.net import Conv2d, Floats, Layer
 from quarl_bench.quantization.scheme import Scheme
-
-ACTIVATIONS: dict[Activation, type[nn.Module]] = {Activation.RELU: nn.ReLU, Activation.TANH: nn.Tanh}
 
 
 class AwareNet:
@@ -55,5 +54,5 @@ def _build(layer: Layer) -> Iterator[nn.Module]:
         module = nn.Conv2d(inputs, outputs, (kernel[0], kernel[1]), layer.stride)
     module.load_state_dict({"weight": torch.from_numpy(layer.weight), "bias": torch.from_numpy(layer.bias)})
     yield module
-    if layer.activation in ACTIVATIONS:
-        yield ACTIVATIONS[layer.activation]()
+    if layer.activation is not Activation.NONE:
+        yield make_module(layer.activation)

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation, find_activation, is_tabled
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.observers import Range
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
@@ -165,17 +166,23 @@ class AwareReLU(nn.Module):
         return result
 
 
-class AwareTanh(nn.Module):
-    """A Tanh between two roundings, as an integer table is."""
+class AwareTabled(nn.Module):
+    """An activation between two roundings, as an integer table is."""
 
-    def __init__(self, *, follow: bool = False) -> None:
+    def __init__(self, activation: Activation, *, follow: bool = False) -> None:
         super().__init__()
+        self.activation = activation
         self.after, self.table = Quantizer(follow=follow), Quantizer(follow=follow)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """tanh(x), rounded before and behind."""
-        result: torch.Tensor = self.table(torch.tanh(self.after(x)))
+        """The function of `x`, rounded before and behind."""
+        result: torch.Tensor = self.table(ELEMENTWISE[self.activation].apply(self.after(x)))
         return result
 
 
-AWARE = {nn.ReLU: AwareReLU, nn.Tanh: AwareTanh}
+def wrap_activation(leaf: nn.Module, *, follow: bool = False) -> AwareReLU | AwareTabled | None:
+    """The aware form of an activation of torch; None for another module."""
+    activation = find_activation(leaf)
+    if activation is None:
+        return None
+    return AwareTabled(activation, follow=follow) if is_tabled(activation) else AwareReLU(follow=follow)

@@ -8,15 +8,16 @@ import torch
 from torch import nn
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.activations import find_activation, list_modules
 from quarl_bench.quantization.affine import IntegerFormat
-from quarl_bench.quantization.aware import AWARE, AwareConv2d, AwareLinear, AwareReLU, AwareTanh, Quantizer
+from quarl_bench.quantization.aware import AwareConv2d, AwareLinear, AwareReLU, AwareTabled, Quantizer, wrap_activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import QuantizedLayer
 from quarl_bench.quantization.ptq import Ranges, quantize_to_ranges
 from quarl_bench.quantization.scheme import Scheme
 
-Step = tuple[AwareLinear | AwareConv2d, AwareReLU | AwareTanh | None]  # an affine map, the activation behind it
+Step = tuple[AwareLinear | AwareConv2d, AwareReLU | AwareTabled | None]  # an affine map, the activation behind it
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +56,8 @@ class AwarePath:
             affine.freeze(layer, source.scale)
             if not layer.output.wide:
                 self._output(step).freeze(layer.output)
-            if isinstance(activation, AwareTanh) and layer.tanh is not None:
-                activation.table.freeze(layer.tanh)
+            if isinstance(activation, AwareTabled) and layer.tabled is not None:
+                activation.table.freeze(layer.tabled)
             source = layer.result
 
     def export(self, net: Net) -> QuantizedNet:
@@ -90,7 +91,7 @@ class AwarePath:
             weight_format=weight_format,
             bias=np.rint(layer.bias / affine.running_bias_scale.cpu().numpy()).astype(np.int32),
             output=self._output(step).read_format(format),
-            tanh=activation.table.read_format(format) if isinstance(activation, AwareTanh) else None,
+            tabled=activation.table.read_format(format) if isinstance(activation, AwareTabled) else None,
         )
 
     @staticmethod
@@ -121,14 +122,16 @@ def _replace(
         parent, name = places[id(leaf)]
         if isinstance(leaf, nn.Linear | nn.Conv2d):
             follower = leaves[index + 1] if index + 1 < len(leaves) else None
-            bare = index == last or type(follower) not in AWARE
+            bare = index == last or (follower is None or find_activation(follower) is None)
             bare = bare and not (index == last and scheme.wide_outputs)
             setattr(parent, name, _wrap(leaf, scheme, follow=follow, first=first, last=bare))
             first = False
-        elif type(leaf) in AWARE:
-            setattr(parent, name, AWARE[type(leaf)](follow=follow))
+        elif (aware := wrap_activation(leaf, follow=follow)) is not None:
+            setattr(parent, name, aware)
         elif not isinstance(leaf, nn.Flatten | nn.Identity):
-            raise QuantizationError(f"module {leaf} cannot be quantized; known are Linear, Conv2d, ReLU, Tanh, Flatten")
+            raise QuantizationError(
+                f"module {leaf} cannot be quantized; known are Linear, Conv2d, Flatten, {list_modules()}"
+            )
 
 
 def find_path(leaves: Sequence[nn.Module]) -> AwarePath:
@@ -137,7 +140,7 @@ def find_path(leaves: Sequence[nn.Module]) -> AwarePath:
     for leaf in leaves:
         if isinstance(leaf, AwareLinear | AwareConv2d):
             steps.append((leaf, None))
-        elif isinstance(leaf, AwareReLU | AwareTanh):
+        elif isinstance(leaf, AwareReLU | AwareTabled):
             steps[-1] = (steps[-1][0], leaf)
     if not steps:
         raise QuantizationError("this policy was not made for quantization-aware training")

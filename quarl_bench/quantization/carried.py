@@ -67,7 +67,7 @@ class CarriedLayer:
         scale = effective_scale(np.asarray(source.scale), layer.weight_scale, np.asarray(layer.output.scale))
         shape = (-1,) if sums.stride is None else (-1, 1, 1)
         output, zero = layer.output.format, layer.output.zero_point
-        table = None if layer.tanh is None else torch.from_numpy((layer.table - layer.result.zero_point).astype("f4"))
+        table = None if layer.tabled is None else torch.from_numpy((layer.table - layer.result.zero_point).astype("f4"))
         return cls(
             sums=sums,
             scale=torch.from_numpy(np.ascontiguousarray(scale)).reshape(shape),

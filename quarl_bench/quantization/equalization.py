@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.quantization.net import Activation, Floats, Layer, Net, find_norm
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Floats, Layer, Net, find_norm
 from quarl_bench.quantization.scheme import ObserverKind
 
 LIMITS = 0.01, 100.0  # of a factor: a neuron that is nearly dead is not blown up

@@ -1,7 +1,7 @@
 """The fake-quantized forward: float32 arithmetic on numbers that integers could hold.
 
 Equal to the integer forward, exactly, at power-of-two scales, as long as sums stay below 2^24; otherwise each layer,
-given equal inputs, is within one step of it (in front of a Tanh's table), because float32 sums round where integer sums
+given equal inputs, is within one step of it (in front of a table), because float32 sums round where integer sums
 do not.
 """
 
@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.net import APPLY, Activation, Floats, Net
+from quarl_bench.quantization.net import Floats, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 
 
@@ -63,7 +64,14 @@ class QuantizedNet:
         if layer.output.wide:
             return y
         y = fake_quantize(y, layer.output)
-        return y if layer.tanh is None else fake_quantize(APPLY[layer.activation](y), layer.tanh)
+        return y if layer.tabled is None else _look_up(y, layer, layer.tabled)
+
+
+def _look_up(y: torch.Tensor, layer: QuantizedLayer, behind: ActivationFormat) -> torch.Tensor:
+    """What the table holds for numbers that `layer.output` has rounded."""
+    front = layer.output
+    index = torch.round(y * float(np.float32(1) / front.scale)).long() + (front.zero_point - front.format.minimum)
+    return torch.from_numpy(behind.dequantize(layer.table))[index]
 
 
 def fake_quantize(x: torch.Tensor, format: ActivationFormat) -> torch.Tensor:

@@ -67,7 +67,7 @@ class IntegerNet:
         return tuple(out)
 
     def run_layer(self, index: int, q: Integers) -> Integers:
-        """One layer: exact sums, and unless they are the output, requantization, clip, and the table of a Tanh."""
+        """One layer: exact sums, and unless they are the output, requantization, clip, and the activation's table."""
         layer, source = self.layers[index], self._sources[index]
         acc = self.accumulate(index, q)
         if layer.output.wide:
@@ -81,7 +81,7 @@ class IntegerNet:
                 acc, np.asarray(source.scale), weight_scale, np.asarray(layer.output.scale)
             )
             out = np.clip(rounded + layer.output.zero_point, layer.lowest, highest)
-        return out if layer.tanh is None else layer.table[out - layer.output.format.minimum]
+        return out if layer.tabled is None else layer.table[out - layer.output.format.minimum]
 
     def accumulate(self, index: int, q: Integers) -> Integers:
         """Exact sums (n, outputs, ...) of one layer, bias included, for the integers that it reads."""

@@ -19,9 +19,10 @@ import torch
 from torch import nn
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.fake_quantized import QuantizedNet
-from quarl_bench.quantization.net import Activation, Floats, Linear, Net, find_norm
+from quarl_bench.quantization.net import Floats, Linear, Net, find_norm
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.scheme import Family, Scheme
 from quarl_bench.quantization.stacked_nets import Tensor, chain, draw_layer, multiply

@@ -3,9 +3,7 @@
 No RL and no quantization in here: `quant/` turns a Net into a quantized one, `policy/` wraps it into a policy.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -14,24 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 
 Floats = NDArray[np.float32]
 Outputs = NDArray[np.floating[Any]]  # of a net: float32, or float64 where sums of 32 bits are told apart
-
-
-class Activation(StrEnum):
-    """What follows a layer's affine map."""
-
-    NONE = "none"
-    RELU = "relu"
-    TANH = "tanh"
-
-
-APPLY: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
-    Activation.NONE: lambda x: x,
-    Activation.RELU: torch.relu,
-    Activation.TANH: torch.tanh,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +116,7 @@ class Net:
         with torch.inference_mode():
             y = torch.from_numpy(x)
             for layer, (weight, bias) in zip(self.layers, self.tensors, strict=True):
-                y = APPLY[layer.activation](layer.affine(y, weight, bias))
+                y = ELEMENTWISE[layer.activation].apply(layer.affine(y, weight, bias))
             return np.asarray(y.numpy())
 
 

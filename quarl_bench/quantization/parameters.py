@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.affine import IntegerFormat, Integers
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear, Outputs
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Outputs
 
 SUM_BITS = 32  # of an accumulator, and of an output that is one
-MARGIN = 2e-5  # a tanh table entry closer to a tie than this depends on the last bit of the C library's tanh
-MARGIN_STEP = np.float32(1 + 2**-10)  # by which a scale grows until its table keeps the margin
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,9 @@ class QuantizedLayer:
     """Linear or Conv2d with integer weights, int32 bias of scale input * weight, and its output format.
 
     `weight` has the layer's shape; `weight_scale` is (1,) per tensor or (outputs,) per channel; zero points of weights
-    are 0. A ReLU is fused into the output's lower clip. For a Tanh, `output` is the format in front of it and `tanh`
-    the format behind it; the map between them is `table`. A `wide` output is the layer's sum itself, of scale
-    input * weight and zero point 0.
+    are 0. A ReLU is fused into the output's lower clip. For every other activation, `output` is the format in front of
+    it and `tabled` the format behind it; the map between them is `table`. A `wide` output is the layer's sum itself, of
+    scale input * weight and zero point 0.
     """
 
     kind: type[Linear] | type[Conv2d]
@@ -68,7 +67,7 @@ class QuantizedLayer:
     weight_format: IntegerFormat
     bias: NDArray[np.int32]
     output: ActivationFormat
-    tanh: ActivationFormat | None = None
+    tabled: ActivationFormat | None = None
 
     @property
     def lowest(self) -> int:
@@ -79,14 +78,14 @@ class QuantizedLayer:
     @property
     def result(self) -> ActivationFormat:
         """Format of what the next layer reads."""
-        return self.tanh or self.output
+        return self.tabled or self.output
 
     @cached_property
     def table(self) -> Integers:
-        """Output integer of the Tanh for each input integer, from the format's minimum upwards."""
-        if self.tanh is None:
-            raise QuantizationError("only a Tanh layer has a table")
-        return tanh_table(self.output, self.tanh)
+        """Output integer of the activation for each input integer, from the format's minimum upwards."""
+        if self.tabled is None:
+            raise QuantizationError(f"no table stands behind {self.activation}")
+        return make_table(self.activation, self.output, self.tabled)
 
     def dequantized(self, input_scale: np.float32) -> Layer:
         """The fp32 layer that these integers stand for."""
@@ -98,22 +97,23 @@ class QuantizedLayer:
         return Conv2d(weight, bias, self.stride, self.activation)
 
 
-def tanh_table(source: ActivationFormat, target: ActivationFormat) -> Integers:
-    """clip(rint(tanh(x) / scale) + zero_point) for every integer of `source`, in float64.
+def make_table(activation: Activation, source: ActivationFormat, target: ActivationFormat) -> Integers:
+    """clip(rint(f(x) / scale) + zero_point) for every integer of `source`, in float64.
 
-    Equal to every runtime's table when `has_margin` holds for the two formats.
+    Equal to every library's table when `has_margin` holds for the two formats.
     """
-    steps = np.rint(_tanh_steps(source, target))
+    steps = np.rint(_count_steps(activation, source, target))
     clipped = np.clip(steps + target.zero_point, target.format.minimum, target.format.maximum)
     return np.asarray(clipped, dtype=np.int64)
 
 
-def has_margin(source: ActivationFormat, target: ActivationFormat) -> bool:
-    """True when no entry lies so close to a tie that libraries disagree about it."""
-    steps = _tanh_steps(source, target)
-    return bool((np.abs(steps - np.floor(steps) - 0.5) >= MARGIN).all())
+def has_margin(activation: Activation, source: ActivationFormat, target: ActivationFormat) -> bool:
+    """True when no entry of the table lies so close to a tie that libraries disagree about it."""
+    steps = _count_steps(activation, source, target)
+    return bool((np.abs(steps - np.floor(steps) - 0.5) >= ELEMENTWISE[activation].margin).all())
 
 
-def _tanh_steps(source: ActivationFormat, target: ActivationFormat) -> NDArray[np.float64]:
+def _count_steps(activation: Activation, source: ActivationFormat, target: ActivationFormat) -> NDArray[np.float64]:
     integers = np.arange(source.format.minimum, source.format.maximum + 1)
-    return np.asarray(np.tanh(source.dequantize(integers).astype(np.float64)) / np.float64(target.scale))
+    values = ELEMENTWISE[activation].exact(source.dequantize(integers).astype(np.float64))
+    return np.asarray(values / np.float64(target.scale))

@@ -4,18 +4,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quantization.equalization import equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
-from quarl_bench.quantization.net import APPLY, Activation, Conv2d, Floats, Layer, Linear, Net, find_norm
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm
 from quarl_bench.quantization.observers import Range, observe
-from quarl_bench.quantization.parameters import MARGIN_STEP, SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
+MARGIN_STEP = np.float32(1 + 2**-10)  # by which a scale grows until its table keeps the margin
+SAMPLES = 4097  # of a function over a range, which say where it is flat and what it reaches
 SCALE_LIMIT = 128.0  # XNNPACK refuses requantization scales of 256 and more
 
 
@@ -86,7 +90,7 @@ def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What the activations of a net cover: its input, and every layer's output (in front of a Tanh, behind a ReLU)."""
+    """What the activations of a net cover: its input, and every layer's output (in front of a table, behind a ReLU)."""
 
     input: Range
     outputs: tuple[Range, ...]
@@ -116,9 +120,9 @@ def _observe_activations(net: Net, scheme: Scheme, inputs: Floats) -> Ranges:
     for layer, (weight, bias) in zip(net.layers, net.tensors, strict=True):
         with torch.inference_mode():
             affine = layer.affine(values, weight, bias)
-            values = APPLY[layer.activation](affine)
-        # The range in front of a Tanh is its own; a ReLU is fused, so the range behind it counts.
-        seen = affine if layer.activation is Activation.TANH else values
+            values = ELEMENTWISE[layer.activation].apply(affine)
+        # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
+        seen = affine if is_tabled(layer.activation) else values
         spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
     return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans))
 
@@ -150,17 +154,51 @@ def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span
     bias = np.rint(layer.bias / (source.scale * scale32).astype(np.float64)).astype(np.int32)
 
     smallest = float(source.scale) * float(scale32.max()) / SCALE_LIMIT
-    tanh = None
-    if layer.activation is Activation.TANH:
-        tanh = ActivationFormat(source.format, np.float32(2.0 ** (1 - scheme.bit_width)), 0)
-        # Beyond this bound the tanh rounds to its last level: a wider range would only waste integers.
-        bound = float(np.arctanh(1 - float(tanh.scale) / 2))
-        span = Range(max(span.low, -bound), min(span.high, bound))
-    output = _activation_format(span, source.format, scheme, smallest)
-    while tanh is not None and not has_margin(output, tanh):
-        output = replace(output, scale=output.scale * (np.float32(2) if scheme.power_of_two else MARGIN_STEP))
+    tabled = None
+    if is_tabled(layer.activation):
+        output, tabled = _choose_table(layer.activation, span, source.format, scheme, smallest)
+    else:
+        output = _activation_format(span, source.format, scheme, smallest)
     stride = layer.stride if isinstance(layer, Conv2d) else 1
-    return QuantizedLayer(type(layer), layer.activation, stride, weight, scale32, weight_format, bias, output, tanh)
+    return QuantizedLayer(type(layer), layer.activation, stride, weight, scale32, weight_format, bias, output, tabled)
+
+
+def _choose_table(
+    activation: Activation, span: Range, format: IntegerFormat, scheme: Scheme, smallest: float
+) -> tuple[ActivationFormat, ActivationFormat]:
+    """Formats in front of a table and behind it, for sums within `span`; no entry is near a tie.
+
+    Both ends of the range in front where the function is flat, within half a step of its results, are cut off: they
+    would only waste integers.
+    """
+    entry = ELEMENTWISE[activation]
+    step = np.float32(2) if scheme.power_of_two else MARGIN_STEP
+    if entry.unit_bound is not None:
+        behind = ActivationFormat(format, np.float32(2.0 ** (1 - scheme.bit_width)), 0)
+        bound = entry.unit_bound(float(behind.scale) / 2)
+        span = Range(max(span.low, -bound), min(span.high, bound))
+        front = _activation_format(span, format, scheme, smallest)
+        while not has_margin(activation, front, behind):
+            front = replace(front, scale=front.scale * step)
+        return front, behind
+    x = np.linspace(span.low, span.high, SAMPLES)
+    y = entry.exact(x)
+    half = float(max(y.max(), 0.0) - min(y.min(), 0.0)) / (format.levels - 1) / 2
+    first, last = _count_flat(y, half), SAMPLES - 1 - _count_flat(y[::-1], half)
+    if first < last:
+        span, y = Range(float(x[first]), float(x[last])), y[first : last + 1]
+    front = _activation_format(span, format, scheme, smallest)
+    behind = _activation_format(Range(float(y.min()), float(y.max())), format, scheme)
+    # Doubling the scale of a function that all machines compute alike would lose a bit for nothing.
+    while not (entry.basic and scheme.power_of_two) and not has_margin(activation, front, behind):
+        behind = replace(behind, scale=behind.scale * step)  # at last every entry is below half a step
+    return front, behind
+
+
+def _count_flat(y: NDArray[np.float64], half: float) -> int:
+    """Index of the last of the first values that all are within `half` of the first one."""
+    beyond = np.abs(y - y[0]) > half
+    return int(beyond.argmax()) - 1 if beyond.any() else 0
 
 
 def _activation_format(

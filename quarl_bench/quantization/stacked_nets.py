@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from quarl_bench.quantization.net import Activation, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.system.processor import read_processor
 
 Tensor = torch.Tensor

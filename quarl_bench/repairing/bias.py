@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
-from quarl_bench.quantization.net import APPLY
+from quarl_bench.quantization.activations import ELEMENTWISE
 from quarl_bench.quantization.ptq import BIAS_LIMIT
 
 
@@ -25,7 +25,7 @@ def correct_biases(form: PolicyNet, rounded: IntegerPolicy, states: Observations
     for index, (layer, (weight, bias)) in enumerate(zip(form.net.layers, form.net.tensors, strict=True)):
         with torch.inference_mode():
             sums = layer.affine(values, weight, bias)
-            values = APPLY[layer.activation](sums)
+            values = ELEMENTWISE[layer.activation].apply(sums)
         whole, scale = net.layers[index], source.scale.astype(np.float64) * net.layers[index].weight_scale
         found = net.accumulate(index, q)
         axes = (0, *range(2, found.ndim))

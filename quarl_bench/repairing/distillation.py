@@ -18,10 +18,11 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_validation_seeds
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
+from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Net
+from quarl_bench.quantization.net import Conv2d, Floats, Net
 from quarl_bench.quantization.ptq import BIAS_LIMIT, quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate, compare_decisions, visit
@@ -209,7 +210,7 @@ def make_modules(net: Net, scheme: Scheme) -> tuple[nn.Sequential, AwarePath]:
             affine.bias.copy_(torch.from_numpy(layer.bias))  # type: ignore[union-attr]
         leaves.append(affine)
         if layer.activation is not Activation.NONE:
-            leaves.append(nn.ReLU() if layer.activation is Activation.RELU else nn.Tanh())
+            leaves.append(make_module(layer.activation))
     modules = nn.Sequential(*leaves)
     make_aware(modules, leaves, scheme)
     return modules, find_path(list(modules))

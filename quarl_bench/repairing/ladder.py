@@ -12,7 +12,8 @@ from quarl_bench.backends.fpga.rtl.stage import split
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
-from quarl_bench.quantization.net import Activation, Linear
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Linear
 from quarl_bench.quantization.scheme import Family, Granularity, ObserverKind, Scheme
 
 PERCENTILES = (99.9, 99.99)  # of activations: what a rare outlier costs all others

@@ -41,7 +41,8 @@ from quarl_bench.errors import PolicyError, SpecError, StoreError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.quantization.net import Activation, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Linear, Net
 from tests.support.sizes import choose, draw_examples
 
 

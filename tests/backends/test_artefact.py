@@ -26,7 +26,8 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Policy, PolicyNet, QuantizedPolicy, deployable, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy, save_policy
-from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.strategies import make_policy, normal

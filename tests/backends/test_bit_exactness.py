@@ -20,6 +20,7 @@ from quarl_bench.backends.base import Backend, to_channel_last
 from quarl_bench.backends.deployed import load_artefact, verify
 from quarl_bench.backends.export import export_policy, find_divergence, run_integers
 from quarl_bench.backends.litert.backend import LITERT_DYNAMIC
+from quarl_bench.backends.litert.dynamic_range import EXACT as EXACT_FLOATS
 from quarl_bench.backends.litert.dynamic_range import SCHEME, DynamicNet, compute_dynamic
 from quarl_bench.backends.litert.flatbuffer import write_dynamic_net
 from quarl_bench.backends.litert.runtime import LiteRTRunner
@@ -28,10 +29,13 @@ from quarl_bench.environments.registry import identify_environment
 from quarl_bench.errors import DeploymentError, QuantizationError
 from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
-from quarl_bench.policies.head import HeadKind
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy
 from quarl_bench.policies.storage.integers import StoredIntegers, load_integers
+from quarl_bench.quantization.activations import Activation, is_tabled
+from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import LayerNorm, Linear, Net
 from quarl_bench.quantization.parameters import ActivationFormat
@@ -41,7 +45,7 @@ from quarl_bench.quantization.scheme import Scheme
 from tests.support.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
 from tests.support.places import POLICIES
 from tests.support.sizes import EXHAUSTIVE, choose, draw_examples
-from tests.support.strategies import convolutions, inputs_of, make_policy, normal, perceptrons
+from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 NEEDS = {"litert": ("litert",), "litert-dynamic": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": ()}
 EXACT = [
@@ -50,6 +54,7 @@ EXACT = [
     *((name, find_backend(name).kernels[0]) for name in ("onnx", "dump")),
 ]
 SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
+SOME = [Activation.ELU, Activation.SILU, Activation.GELU]  # one table falls, one rises; of GELU two operators
 COUNT, IMAGES = choose(2_000, 100_000), choose(20, 2_000)
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 every_kernel = pytest.mark.parametrize(
@@ -136,6 +141,47 @@ def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, sc
     compare(*open_integers(name, scheme, IMAGES), backend, kernel)
 
 
+# --- every activation, near ties included ---------------------------------------------------------------------------
+
+
+@every_kernel
+@pytest.mark.parametrize("activation", choose(SOME, [activation for activation in Activation if is_tabled(activation)]))
+def test_every_activation_is_bit_exact(activation: Activation, backend: str, kernel: str) -> None:
+    """Two hidden layers, and a last one whose sums lie on ties in front of its table."""
+    rng = np.random.default_rng(list(Activation).index(activation))
+    net = make_net(6, 16, 16, 3, activation=activation, seed=int(rng.integers(1000)))
+    x = inputs_of(net, COUNT, spread=2.0)
+    for scheme in ("int8", "int8pow2"):
+        quantized = quantize_net(net, Scheme.parse(scheme), x[:1000])
+        assert isinstance(quantized, QuantizedNet)
+        integers = IntegerNet.from_quantized(quantized)
+        q = integers.input.quantize(x)
+        assert all(len(np.unique(values)) > 20 for values in integers.trace(q)[:2])  # the tables are read widely
+        np.testing.assert_array_equal(run_integers(integers, q, backend, kernel), integers.run(q))
+        front, behind = quantized.layers[0].output, quantized.layers[0].tabled
+        tie = make_tie_net(rng, exact=scheme != "int8", per_channel=True, relu=False, outputs=2048)
+        layer = replace(tie.layers[0], activation=activation, tabled=behind)
+        weight_scale = layer.weight_scale * (front.scale / layer.output.scale)
+        layer = replace(layer, output=front, weight_scale=np.float32(weight_scale))
+        tie = replace(tie, layers=(layer,))
+        q = draw_integers(rng, 1, tie)
+        np.testing.assert_array_equal(run_integers(tie, q, backend, kernel), tie.run(q))
+
+
+@pytest.mark.parametrize(("backend", "kernel"), [
+    pytest.param(name, find_backend(name).float_kernels[0], marks=pytest.mark.needs(*NEEDS[name]))
+    for name in ("litert", "onnx", "c")
+])  # fmt: skip
+@pytest.mark.parametrize("activation", choose(SOME, list(Activation)))
+def test_every_activation_in_float32(activation: Activation, backend: str, kernel: str) -> None:
+    net = make_net(6, 16, 16, 3, activation=activation)
+    policy = PolicyNet(ObservationTransform((6,)), net, ActionHead(HeadKind.ARGMAX))
+    x = inputs_of(net, COUNT, spread=10.0)
+    found = find_backend(backend).start(find_backend(backend).make_files(policy), kernel).run(x)
+    expected = net.forward(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
+
+
 # --- dynamic range: no integer form, but float32 outputs bit by bit -------------------------------------------------
 
 
@@ -173,7 +219,9 @@ def test_dynamic_range_is_bit_exact(name: str) -> None:
 )
 @draw_examples(40)
 def test_any_net_in_dynamic_range_is_bit_exact(net: Net, scheme: str) -> None:
-    rounded = quantize_net(net, Scheme.parse(scheme))
+    kinds = (layer.activation if layer.activation in EXACT_FLOATS else Activation.TANH for layer in net.layers)
+    layers = tuple(replace(layer, activation=kind) for layer, kind in zip(net.layers, kinds, strict=True))
+    rounded = quantize_net(replace(net, layers=layers), Scheme.parse(scheme))
     assert isinstance(rounded, Net)
     if any(layer.weight.shape[2:] == (1, 1) for layer in net.layers):
         with pytest.raises(DeploymentError, match="1x1 convolution"):
@@ -209,6 +257,13 @@ def test_a_dynamic_range_artefact_proves_itself(tmp_path: Path) -> None:
     assert deployed.artefact.weight_types == ("INT8", "INT8")
     np.testing.assert_array_equal(deployed.outputs(STATES), compute_dynamic(rounded).outputs(STATES))
     assert "quantized at every call" in (tmp_path / "a" / "manifest.json").read_text()
+
+
+def test_dynamic_range_refuses_functions_whose_last_bits_are_unknown() -> None:
+    rounded = quantize_net(make_net(4, 8, 2, activation=Activation.ELU), Scheme.parse(SCHEME))
+    assert isinstance(rounded, Net)
+    with pytest.raises(DeploymentError, match="layer 0 ends in elu, whose float32 kernel is not known to the last bit"):
+        DynamicNet.of(rounded)
 
 
 @pytest.mark.parametrize(

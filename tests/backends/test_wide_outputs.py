@@ -17,9 +17,10 @@ from quarl_bench.policies.action_table import tabulate_actions
 from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.policy import require_integer
 from quarl_bench.policies.storage.integers import load_integers, save_integers
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization

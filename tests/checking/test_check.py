@@ -23,7 +23,7 @@ from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.policies.sources.torch_module import read_architecture, read_chain
 from quarl_bench.policies.storage.fp32 import save_policy
-from quarl_bench.quantization.net import Activation
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.report.check_rows import build_check_row
 from quarl_bench.report.page.row_views import view_plots
@@ -305,7 +305,7 @@ def test_a_wrong_path_says_what_it_is(tmp_path, capsys):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     for name, message in (
-        ("README.md", "no folder and no .zip of a policy; of a state dictionary pass --arch as well"),
+        ("README.md", "no folder, no .onnx and no .zip of a policy; of a state dictionary pass --arch as well"),
         ("agents", "holds folders of agents, CartPole-v1_1; name one of them"),
         ("artefact", "an artefact, which is deployed already"),
     ):

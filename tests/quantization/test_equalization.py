@@ -10,8 +10,9 @@ from quarl_bench.errors import PolicyError, QuantizationError, SpecError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, require_integer
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.equalization import equalize_layers, find_input_ranges, scale_inputs
-from quarl_bench.quantization.net import Activation, Conv2d, LayerNorm, Linear, Net
+from quarl_bench.quantization.net import Conv2d, LayerNorm, Linear, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import ObserverKind, Scheme
 from tests.support.sizes import draw_examples

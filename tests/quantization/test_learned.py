@@ -13,6 +13,7 @@ from quarl_bench.policies.action_table import look_up, tabulate_actions
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import IntegerPolicy
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.learned import (
@@ -25,7 +26,7 @@ from quarl_bench.quantization.learned import (
     round_weight,
     run_integer_layers,
 )
-from quarl_bench.quantization.net import Activation, LayerNorm, Net
+from quarl_bench.quantization.net import LayerNorm, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Family, Scheme

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear, Net
+from quarl_bench.quantization.activations import ELEMENTWISE
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net
 from tests.support.strategies import convolutions, inputs_of, make_net, perceptrons
-
-ACTIVATE = {Activation.NONE: lambda x: x, Activation.RELU: lambda x: np.maximum(x, 0), Activation.TANH: np.tanh}
 
 
 def run_by_hand(net: Net, x: Floats) -> np.ndarray:
@@ -28,7 +27,7 @@ def run_by_hand(net: Net, x: Floats) -> np.ndarray:
                     window = y[:, None, :, top : top + rows, left : left + columns]
                     out[:, :, i, j] = (window * weight).sum((2, 3, 4)) + bias
             y = out
-        y = ACTIVATE[layer.activation](y)
+        y = ELEMENTWISE[layer.activation].exact(y)
     return y
 
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import QuantizationError
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Linear, Net
+from quarl_bench.quantization.net import Conv2d, Floats, Linear, Net
 from quarl_bench.quantization.ptq import count_levels, quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.strategies import convolutions, inputs_of, make_net, normal, perceptrons

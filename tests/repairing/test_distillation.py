@@ -17,7 +17,8 @@ from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.policies.storage.integers import check_integers, hash_integers
-from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing import distillation

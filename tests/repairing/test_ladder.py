@@ -9,7 +9,8 @@ from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, require_integer
-from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.ladder import find_unfit, list_forms, list_ranges, list_remedies
 from tests.support.strategies import make_net, normal

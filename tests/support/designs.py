@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.strategies import inputs_of, make_net

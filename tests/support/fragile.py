@@ -8,7 +8,8 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
-from quarl_bench.quantization.net import Activation, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate
 from quarl_bench.repairing.search import Attempt

@@ -5,7 +5,8 @@ import numpy as np
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Linear, Net
 from tests.support.strategies import normal
 
 

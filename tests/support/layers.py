@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, Integers
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Floats, Linear
+from quarl_bench.quantization.net import Floats, Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale
 
@@ -16,7 +17,7 @@ def draw_integers(rng: np.random.Generator, count: int, net: IntegerNet) -> Inte
 
 
 def make_layer(weight: Integers, bias: Integers, scale: Floats, output: ActivationFormat, **rest: object) -> IntegerNet:
-    """One fully connected integer layer; `rest` may set activation, tanh, source and bits."""
+    """One fully connected integer layer; `rest` may set activation, tabled, source and bits."""
     source = rest.pop("source", ActivationFormat(INT8, np.float32(0.03), -7))
     layer = QuantizedLayer(
         kind=Linear,
@@ -27,7 +28,7 @@ def make_layer(weight: Integers, bias: Integers, scale: Floats, output: Activati
         weight_format=IntegerFormat(rest.pop("bits", 8)),
         bias=bias.astype(np.int32),
         output=output,
-        tanh=rest.pop("tanh", None),
+        tabled=rest.pop("tabled", None),
     )
     assert not rest
     return IntegerNet((weight.shape[1],), source, (layer,))

@@ -7,6 +7,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Pong | all, 20 and 3 |
 | it is bit-exact in LiteRT | one policy of a cell, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
 | it is so in every other backend | four policies, 2,000 states; images 20 | all, 100,000; 2,000 |
+| every activation is bit-exact in every backend | three, 2,000 inputs | all, 100,000 |
 | its float file agrees, and it saturates | one policy of a cell | all |
 | its weights have 2^n levels | one policy of a cell | all |
 | mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Floats, Linear, Net
 
 SEEDS = st.integers(0, 2**32 - 1)
 SPREADS = st.sampled_from([1e-3, 0.1, 1.0, 30.0])

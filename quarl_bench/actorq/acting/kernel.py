@@ -16,8 +16,9 @@ from quarl_bench.actorq.message import Broadcast, FloatNet
 from quarl_bench.backends.c.backend import OPTIMIZE, REORDER, X86, compile_library, identify_compiler
 from quarl_bench.backends.c.source import read_resource
 from quarl_bench.errors import DeploymentError
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Floats
+from quarl_bench.quantization.net import Floats
 from quarl_bench.quantization.parameters import ActivationFormat
 from quarl_bench.quantization.requantize import Requantization, effective_scale
 from quarl_bench.system.atomic import write_file
@@ -86,7 +87,7 @@ class CInference:
             if max(bias.max(), -bias.min()) + 255 * 127 * layer.weight.shape[1] > INT32.max:
                 raise DeploymentError("a layer's sums leave 32 bits; use smaller layers, or fp16 actors")
             scale = effective_scale(np.asarray(source.scale), layer.weight_scale, np.asarray(layer.output.scale))
-            table = None if layer.tanh is None else layer.table.astype(np.int16)
+            table = None if layer.tabled is None else layer.table.astype(np.int16)
             layers.append(
                 _IntegerLayer(
                     weight=self._hold(layer.weight), bias=self._hold(bias.astype(np.int32)), scale=self._hold(scale),
@@ -94,7 +95,7 @@ class CInference:
                     inputs=layer.weight.shape[1], outputs=len(bias), per_channel=int(len(scale) > 1),
                     zero_point=layer.output.zero_point, lowest=layer.lowest, highest=layer.output.format.maximum,
                     offset=_offset(layer.output), table_minimum=layer.output.format.minimum,
-                    table_offset=0 if layer.tanh is None else _offset(layer.tanh),
+                    table_offset=0 if layer.tabled is None else _offset(layer.tabled),
                 )
             )  # fmt: skip
             source = layer.result

@@ -26,7 +26,8 @@ from quarl_bench.actorq.learning.replay import Transitions
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.quantization.net import Activation, Floats, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Floats, Linear, Net
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 D4PG_GRADIENT_LIMIT = 40.0  # norm, as Acme's D4PG

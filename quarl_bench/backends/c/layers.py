@@ -8,14 +8,18 @@ from numpy.typing import NDArray
 
 from quarl_bench.backends.c.arrays import Arrays
 from quarl_bench.errors import DeploymentError
-from quarl_bench.quantization.net import Activation, Conv2d, Layer
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Layer
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale, find_thresholds, split_scale
 
 SMALLEST_SHIFT, LARGEST_SHIFT = -64, 62  # beyond them every product is 0, or clipped
 NARROW = 48  # inputs of a fully connected layer, below which dot products are shorter than what surrounds them
 INT32 = np.iinfo(np.int32)
-FUNCTIONS = {Activation.NONE: "quarl_identity", Activation.RELU: "quarl_relu", Activation.TANH: "tanhf"}
+FUNCTIONS = {activation: f"quarl_{activation}" for activation in Activation} | {
+    Activation.NONE: "quarl_identity",
+    Activation.TANH: "tanhf",
+}
 
 
 def _arrange(weight: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -76,9 +80,9 @@ def write_integer_layer(
         finish = f"quarl_apply_thresholds(accumulator, {{y}}, {sizes}, {low}, {target});"
     else:
         finish = f"QUARL_REQUANTIZE(accumulator, {{y}}, {count}, {name}, {per_channel}, {target});"
-    if layer.tanh is not None:
+    if layer.tabled is not None:
         declarations.append(arrays.declare(f"{name}_table", layer.table.astype(np.int16)))
-        moved = f"{write_offset(layer.output)}, {write_offset(layer.tanh)}"
+        moved = f"{write_offset(layer.output)}, {write_offset(layer.tabled)}"
         finish += f"\n    quarl_look_up({{y}}, {count}, {name}_table, {low}, {moved});"
     sums = f"quarl_sum_{{kind}}({{x}}, {name}_weight, {name}_bias, accumulator, {{sizes}});\n    " + finish
     head = f"static void {name}(const quarl_byte *restrict x, quarl_byte *restrict y)\n{{\n"

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import Policy, PolicyNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Net
 
 SCHEME = "w8symnarrowpc"  # whose weights are stored without loss, one scale per output
 LOWEST, HIGHEST = np.float32(-128), np.float32(127)
@@ -24,6 +25,7 @@ GRIDS = range(2, 9)  # bits of symmetric weights that int8 holds
 OFF_GRID = 1e-6  # of the largest weight: what float32 leaves of a multiple of its scale
 ZERO, ONE = np.float32(0), np.float32(1)
 # tanh(x) is x * p(x^2) / q(x^2) within these bounds: coefficients from the highest power down.
+EXACT = (Activation.NONE, Activation.RELU, Activation.TANH)  # whose last bits are known
 TANH_BOUND = np.float32(7.9807181358)
 TANH_P = np.array([1.4248920266e-08, 2.1235626264e-05, 3.5330520477e-03, 1.3412411511e-01, 1], dtype=np.float32)
 TANH_Q = np.array([8.1365948290e-07, 3.3472978976e-04, 2.6018999517e-02, 4.6745735407e-01, 1], dtype=np.float32)
@@ -114,6 +116,11 @@ def apply_tanh(x: Floats) -> Floats:
 
 
 def _store(layer: Layer, index: int) -> DynamicLayer:
+    if layer.activation not in EXACT:
+        raise DeploymentError(
+            f"litert-dynamic: layer {index} ends in {layer.activation}, whose float32 kernel is not known "
+            "to the last bit; use int8"
+        )
     if layer.weight.shape[2:] == (1, 1):
         raise DeploymentError(
             f"litert-dynamic: layer {index} is a 1x1 convolution, whose pixels have ranges of their own; use int8"

@@ -5,11 +5,14 @@ zero points are the net's; a per-tensor weight scale is repeated per channel, be
 requantization is exact on every processor.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.backends.base import channel_last
+from quarl_bench.backends.litert.activations import add_float_activation, add_table
 from quarl_bench.backends.litert.dynamic_range import DynamicNet
 from quarl_bench.backends.litert.operands import (
     Operands,
@@ -20,8 +23,9 @@ from quarl_bench.backends.litert.operands import (
     wide_operands,
 )
 from quarl_bench.backends.litert.runtime import load_schema, pack_model
+from quarl_bench.quantization.activations import Activation, is_tabled
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Layer, Linear, Net
+from quarl_bench.quantization.net import Conv2d, Layer, Linear, Net
 
 VERSIONS = {  # of each operator: the lowest that carries int8 per channel, the same for float32
     "FULLY_CONNECTED": 5,
@@ -30,7 +34,9 @@ VERSIONS = {  # of each operator: the lowest that carries int8 per channel, the 
     "RESHAPE": 1,
     "DEQUANTIZE": 3,  # from float16
     "CAST": 1,
+    "GATHER": 2,
 }
+ACTIVATION_VERSION = 1  # of every other operator, which computes floats
 
 
 def write_float_net(net: Net) -> bytes:
@@ -75,7 +81,7 @@ def list_tensor_types(model: bytes) -> list[tuple[str, str]]:
 
 
 def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: list[Operands]) -> bytes:
-    graph = _TfliteGraph(integer=input_scales is not None)
+    graph = TfliteGraph(integer=input_scales is not None)
     shape = input_shape
     source = first = graph.add_activation("input", shape, input_scales)
     scales = input_scales
@@ -100,14 +106,20 @@ def _write(input_shape: tuple[int, ...], input_scales: Scales | None, layers: li
         scales = operands.output_scales
         source = graph.add_activation(f"{name}.output", shape, scales)
         graph.add_affine(layer, inputs, source)
-        if layer.activation is Activation.TANH:
-            scales = operands.tanh_scales
-            before, source = source, graph.add_activation(f"{name}.tanh", shape, scales)
-            graph.add_operator("TANH", [before], source)
+        if is_tabled(layer.activation):
+            named = f"{name}.{layer.activation}"
+            scales = operands.tabled_scales
+            if operands.table is None:
+                source = add_float_activation(graph, layer.activation, source, named, shape)
+            elif layer.activation is Activation.TANH:
+                before, source = source, graph.add_activation(named, shape, scales)
+                graph.add_operator("TANH", [before], source)
+            else:
+                source = add_table(graph, operands.table, source, named, shape, scales)
     return graph.finish(first, source)
 
 
-class _TfliteGraph:
+class TfliteGraph:
     """A file under construction: tensors, operators and the buffers behind them."""
 
     def __init__(self, *, integer: bool) -> None:
@@ -122,14 +134,19 @@ class _TfliteGraph:
     def add_cast(self, name: str, source: int, shape: tuple[int, ...]) -> int:
         """The integers of `source` (n, *shape) as whole numbers of float32, which all that follows computes in."""
         self._integer = False
-        output, options = self.add_activation(name, shape, None), self._schema.CastOptionsT()
-        options.inDataType, options.outDataType = self._types.INT8, self._types.FLOAT32
-        self.add_operator("CAST", [source], output, "CastOptions", options)
+        return self.add_plain_cast(name, source, shape, "INT8", "FLOAT32")
+
+    def add_plain_cast(self, name: str, source: int, shape: tuple[int, ...], given: str, wanted: str) -> int:
+        """The numbers of `source` (n, *shape), of the type `given`, in the type `wanted`."""
+        shape = channel_last(shape)
+        kinds = {"inDataType": getattr(self._types, given), "outDataType": getattr(self._types, wanted)}
+        output = self._add_tensor(name, (1, *shape), kinds["outDataType"], 0, None, signature=(-1, *shape))
+        self.add_operator("CAST", [source], output, "CastOptions", kinds)
         return output
 
     def add_activation(self, name: str, shape: tuple[int, ...], scales: Scales | None) -> int:
         """A tensor (n, *shape), channel-last."""
-        shape = (*shape[1:], shape[0]) if len(shape) == 3 else shape
+        shape = channel_last(shape)
         kind = self._types.INT8 if self._integer else self._types.FLOAT32
         return self._add_tensor(name, (1, *shape), kind, 0, scales, signature=(-1, *shape))
 
@@ -153,40 +170,36 @@ class _TfliteGraph:
         target = np.array([-1, *shape], dtype=np.int32)
         constant = self._add_tensor(f"{name}.shape", target.shape, self._types.INT32, self._add_buffer(target), None)
         output = self.add_activation(name, shape, scales)
-        options = self._schema.ReshapeOptionsT()
-        options.newShape = target.tolist()
-        self.add_operator("RESHAPE", [source, constant], output, "ReshapeOptions", options)
+        self.add_operator("RESHAPE", [source, constant], output, "ReshapeOptions", {"newShape": target.tolist()})
         return output
 
     def add_affine(self, layer: Layer, inputs: list[int], output: int) -> None:
         """The operator of a layer, with its ReLU fused."""
         fused = self._schema.ActivationFunctionType
         activation = fused.RELU if layer.activation is Activation.RELU else fused.NONE
+        options: dict[str, Any] = {"fusedActivationFunction": activation}
         if isinstance(layer, Conv2d):
-            options = self._schema.Conv2DOptionsT()
-            options.padding = self._schema.Padding.VALID
-            options.strideW = options.strideH = layer.stride
-            name = "CONV_2D"
+            options |= {"padding": self._schema.Padding.VALID, "strideW": layer.stride, "strideH": layer.stride}
+            self.add_operator("CONV_2D", inputs, output, "Conv2DOptions", options)
         else:
-            options = self._schema.FullyConnectedOptionsT()
-            stored = self._tensors[inputs[1]].type
-            options.asymmetricQuantizeInputs = not self._integer and stored == self._types.INT8  # in dynamic range
-            name = "FULLY_CONNECTED"
-        options.fusedActivationFunction = activation
-        kind = "Conv2DOptions" if isinstance(layer, Conv2d) else "FullyConnectedOptions"
-        self.add_operator(name, inputs, output, kind, options)
+            dynamic = not self._integer and self._tensors[inputs[1]].type == self._types.INT8
+            options |= {"asymmetricQuantizeInputs": dynamic}
+            self.add_operator("FULLY_CONNECTED", inputs, output, "FullyConnectedOptions", options)
 
     def add_operator(
-        self, code: str, inputs: list[int], output: int, options_type: str = "NONE", options: Any = None
+        self, code: str, inputs: list[int], output: int, kind: str = "NONE", options: Mapping[str, Any] | None = None
     ) -> None:
-        """One operator of the graph, in order of execution."""
+        """One operator of the graph, in order of execution; `kind` is the schema's name of its options."""
         operator = self._schema.OperatorT()
         if code not in self._codes:
             self._codes.append(code)
         operator.opcodeIndex = self._codes.index(code)
         operator.inputs, operator.outputs = inputs, [output]
-        operator.builtinOptionsType = getattr(self._schema.BuiltinOptions, options_type)
-        operator.builtinOptions = options
+        operator.builtinOptionsType = getattr(self._schema.BuiltinOptions, kind)
+        if kind != "NONE":
+            operator.builtinOptions = getattr(self._schema, f"{kind}T")()
+            for name, value in (options or {}).items():
+                setattr(operator.builtinOptions, name, value)
         self._operators.append(operator)
 
     def finish(self, first: int, last: int) -> bytes:
@@ -202,8 +215,8 @@ class _TfliteGraph:
     def _operator_code(self, name: str) -> Any:
         code = self._schema.OperatorCodeT()
         code.builtinCode = getattr(self._schema.BuiltinOperator, name)
-        code.deprecatedBuiltinCode = code.builtinCode  # what older runtimes read
-        code.version = VERSIONS[name]
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)  # a byte, which older runtimes read
+        code.version = VERSIONS.get(name, ACTIVATION_VERSION)
         return code
 
     def _add_half(self, name: str, values: NDArray[np.generic]) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import DeploymentError
-from quarl_bench.quantization.affine import IntegerFormat
+from quarl_bench.quantization.affine import IntegerFormat, Integers
 from quarl_bench.quantization.carried import EXACT_FLOAT32
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Layer
@@ -36,7 +36,8 @@ class Operands:
     weight_scales: Scales | None = None
     bias_scales: Scales | None = None
     output_scales: Scales | None = None
-    tanh_scales: Scales | None = None
+    tabled_scales: Scales | None = None
+    table: Integers | None = None  # (256,), of an activation in integers
     wide: bool = False  # whole numbers in float32, behind a cast of the integers that it reads
 
 
@@ -77,7 +78,8 @@ def integer_operands(layer: QuantizedLayer, source: ActivationFormat) -> Operand
         weight_scales=Scales(scale),
         bias_scales=Scales(source.scale * scale),
         output_scales=scales_of(layer.output),
-        tanh_scales=None if layer.tanh is None else scales_of(layer.tanh),
+        tabled_scales=None if layer.tabled is None else scales_of(layer.tabled),
+        table=None if layer.tabled is None else layer.table,
     )
 
 

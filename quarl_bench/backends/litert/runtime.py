@@ -22,6 +22,7 @@ from quarl_bench.system.extras import needing, require_version
 PACKAGE, EXTRA = "ai-edge-litert", "litert"
 LARGEST_BATCH = 1024  # longer batches are cut, which bounds the memory of images
 IDENTIFIER = b"TFL3"
+MOVES = ("CAST", "GATHER")  # operators that round no integer, in whichever kernel
 
 
 class Kernel(StrEnum):
@@ -124,9 +125,10 @@ class LiteRTRunner:
                     f"litert: a delegate runs in place of the {self.kernel} kernel; use {PACKAGE} 2.3.0"
                 )
             return
-        # A chain of operators is taken whole if delegates, and between them the cast to wide outputs, which rounds
-        # nothing, lead from the model's input to its output.
-        chain = delegates + [node for node in nodes if self._wide and node["op_name"] == "CAST"]
+        # A chain of operators is taken whole if delegates, and between them what rounds nothing (the cast to wide
+        # outputs, casts and a gather of a table), lead from the model's input to its output.
+        integer = self.input.dtype == np.int8
+        chain = delegates + [node for node in nodes if integer and node["op_name"] in MOVES]
         tensor = self._input_index
         for _ in chain:
             tensor = next((int(node["outputs"][0]) for node in chain if tensor in node["inputs"]), tensor)

@@ -39,7 +39,7 @@ def to_unsigned(policy: IntegerPolicy) -> IntegerPolicy:
     """The same policy with every activation's integers moved up to bytes from 0: equal sums, equal actions."""
     net = policy.net
     layers = tuple(
-        replace(layer, output=_move(layer.output), tanh=None if layer.tanh is None else _move(layer.tanh))
+        replace(layer, output=_move(layer.output), tabled=None if layer.tabled is None else _move(layer.tabled))
         for layer in net.layers
     )
     return replace(policy, net=replace(net, input=_move(net.input), layers=layers))

@@ -1,8 +1,8 @@
 """A policy's net as the bytes of an .onnx file: QDQ form for integers, plain operators for float32.
 
 Activations are uint8 (onnxruntime has integer kernels for those only), weights int8, biases int32. A ReLU is the lower
-clip of a quantized output, and a Tanh a table of 256 integers, so that no arithmetic on floats is left once the
-runtime has fused the dequantizations. Images enter channel-last and are transposed inside.
+clip of a quantized output, and every other activation a table of 256 integers, so that no arithmetic on floats is left
+once the runtime has fused the dequantizations. Images enter channel-last and are transposed inside.
 """
 
 from typing import Any
@@ -11,14 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import channel_last, list_shapes
+from quarl_bench.errors import DeploymentError
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Net
+from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.system.extras import require
 
 IR_VERSION = 10  # what onnxruntime since 1.18 reads
 OPSET = 21
-OPERATORS = {Activation.RELU: "Relu", Activation.TANH: "Tanh"}
+OPERATORS: dict[Activation, tuple[str, dict[str, str]]] = {  # of one node, with its attributes
+    Activation.RELU: ("Relu", {}),
+    Activation.TANH: ("Tanh", {}),
+    Activation.ELU: ("Elu", {}),
+    Activation.SELU: ("Selu", {}),
+    Activation.GELU: ("Gelu", {"approximate": "none"}),
+    Activation.GELU_TANH: ("Gelu", {"approximate": "tanh"}),
+    Activation.LEAKY_RELU: ("LeakyRelu", {}),
+    Activation.SOFTPLUS: ("Softplus", {}),
+    Activation.SIGMOID: ("Sigmoid", {}),
+    Activation.HARDSWISH: ("HardSwish", {}),
+    Activation.SOFTSIGN: ("Softsign", {}),
+}
+CLIPS = {Activation.HARDTANH: (-1.0, 1.0), Activation.RELU6: (0.0, 6.0)}
 
 
 def load_onnx() -> Any:
@@ -52,8 +67,7 @@ def write_float_model(net: Net) -> bytes:
         ]
         stride = layer.stride if isinstance(layer, Conv2d) else None
         graph.add_affine(f"{name}.sum", [graph.last, *parameters], stride)
-        if layer.activation is not Activation.NONE:
-            graph.add(OPERATORS[layer.activation], [graph.last], f"{name}.activation")
+        graph.add_activation(f"{name}.activation", layer.activation)
     return graph.finish()
 
 
@@ -95,6 +109,21 @@ class _OnnxGraph:
         else:
             self.add("Conv", inputs, name, strides=[stride, stride])
 
+    def add_activation(self, name: str, activation: Activation) -> None:
+        """A function of floats, as the fewest nodes of the standard."""
+        if activation in OPERATORS:
+            operator, attributes = OPERATORS[activation]
+            self.add(operator, [self.last], name, **attributes)
+        elif activation in CLIPS:
+            bounds = zip(("lowest", "highest"), CLIPS[activation], strict=True)
+            limits = [self.add_constant(f"{name}.{side}", np.float32(value)) for side, value in bounds]
+            self.add("Clip", [self.last, *limits], name)
+        elif activation is Activation.SILU:
+            before = self.last
+            self.add("Mul", [before, self.add("Sigmoid", [before], f"{name}.gate")], name)
+        elif activation is not Activation.NONE:
+            raise DeploymentError(f"onnx: no form of {activation}; use int8")
+
     def add_integer_layer(
         self, name: str, layer: QuantizedLayer, source: ActivationFormat, shape: tuple[int, ...]
     ) -> None:
@@ -132,12 +161,12 @@ class _OnnxGraph:
                 for side, value in (("lowest", layer.lowest), ("highest", output.format.maximum))
             ]
             self.add("Clip", [self.last, *bounds], f"{name}.clipped")
-        self._ports = {} if layer.tanh is None else {"output": layer.tanh}
-        if layer.tanh is not None:
+        self._ports = {} if layer.tabled is None else {"output": layer.tabled}
+        if layer.tabled is not None:
             table = np.zeros(256, dtype=np.uint8)
             table[output.format.minimum : output.format.maximum + 1] = layer.table
             self.add("Cast", [self.last], f"{name}.index", to=self._onnx.TensorProto.INT32)
-            self.add("Gather", [self.add_constant(f"{name}.table", table), self.last], f"{name}.tanh", axis=0)
+            self.add("Gather", [self.add_constant(f"{name}.table", table), self.last], f"{name}.tabled", axis=0)
 
     def add_wide_layer(
         self, name: str, layer: QuantizedLayer, source: ActivationFormat, shape: tuple[int, ...]

@@ -15,7 +15,8 @@ from quarl_bench.experiments.cells import Cells, environment_for
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Observations, PolicyNet, deployable
-from quarl_bench.quantization.net import Activation, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
 

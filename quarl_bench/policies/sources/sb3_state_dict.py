@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,8 @@ from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import SavedForm
 from quarl_bench.policies.sources.archive import open_archive
 from quarl_bench.policies.sources.inert_pickle import read_pickle
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
 
 LIMIT, PICKLE_LIMIT = 2**28, 2**22  # bytes of policy.pth and of all its tensors; of the pickle that lists them
 KNOWN = frozenset(
@@ -25,9 +26,17 @@ STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules
 Weights = dict[str, Floats]
 
 
-def read_weights(data: bytes, where: str) -> Weights:
-    """The state dictionary in `data`, torch's format since version 1.6; PolicyError when it holds anything else."""
+def read_weights(data: bytes, where: str, flatten: Callable[[dict[Any, Any]], dict[str, Any]] | None = None) -> Weights:
+    """The state dictionary in `data`, torch's format since version 1.6; PolicyError when it holds anything else.
+
+    `flatten` picks it out of what a checkpoint holds beside it.
+    """
     archive = open_archive(data, where, LIMIT)
+    if any("/code/" in name for name in archive.sizes):
+        raise PolicyError(
+            f"{where}: TorchScript, which is a program and is not run; save it by torch.export as .pt2, or by "
+            "torch.onnx.export as .onnx"
+        )
     pickles = [name for name in archive.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise PolicyError(f"{where}: not a state dictionary of torch; save the model again with stable-baselines3")
@@ -39,6 +48,7 @@ def read_weights(data: bytes, where: str) -> Weights:
         raise PolicyError(f"{where}: torch cannot read it ({type(error).__name__}); restore it") from error
     if not isinstance(state, dict) or not state:
         raise PolicyError(f"{where}: not a state dictionary; save the model again with stable-baselines3")
+    state = state if flatten is None else flatten(state)
     total = sum(_count_numbers(tensor, f"{where}: {str(name)[:80]!r}") for name, tensor in state.items())
     if total * 4 > LIMIT:
         raise PolicyError(f"{where}: {total} numbers in tensors that share their memory; it is refused")

@@ -25,7 +25,8 @@ from quarl_bench.policies.sources.sb3_state_dict import check_modules, read_laye
 from quarl_bench.policies.sources.vecnormalize import read_statistics
 from quarl_bench.policies.sources.zoo_config import CONFIG, Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
-from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation
+from quarl_bench.quantization.net import Net
 
 FROM_FOLDER: Final = "from the folder beside the zip"
 STATISTICS = "vecnormalize.pkl"
@@ -34,8 +35,9 @@ LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**24
 MEAN_LIMIT = 2.0  # SAC's clip_mean unless policy_kwargs says otherwise
 BARE = frozenset(bytes([first]) for first in b"\x80(]}c")  # what a pickle begins with, and no zip
 ACTIVATIONS = {
-    f"<class 'torch.nn.modules.activation.{name}'>": activation
-    for name, activation in (("ReLU", Activation.RELU), ("Tanh", Activation.TANH))
+    str(entry.module): activation  # of torch's own defaults, which is how stable-baselines3 makes them
+    for activation, entry in ELEMENTWISE.items()
+    if activation not in (Activation.NONE, Activation.GELU_TANH)
 }
 EXTRACTORS = {f"<class 'stable_baselines3.common.torch_layers.{name}'>" for name in ("FlattenExtractor", "NatureCNN")}
 WITHOUT_EFFECT = frozenset(  # on the deterministic action of given weights

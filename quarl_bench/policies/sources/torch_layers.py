@@ -11,15 +11,9 @@ import numpy as np
 import torch
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.quantization.aware import AwareReLU, AwareTanh
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, LayerNorm, Linear
-
-ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
-    torch.nn.ReLU: Activation.RELU,
-    torch.nn.Tanh: Activation.TANH,
-    AwareReLU: Activation.RELU,
-    AwareTanh: Activation.TANH,
-}
+from quarl_bench.quantization.activations import Activation, find_activation, list_modules
+from quarl_bench.quantization.aware import AwareReLU, AwareTabled
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear
 
 
 def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
@@ -32,17 +26,23 @@ def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
             pending = _read_affine(module)
         elif isinstance(module, torch.nn.LayerNorm):
             pending = _normalize(pending, module)
-        elif type(module) in ACTIVATIONS:
+        elif (activation := _find_activation(module)) is not None:
             if pending is None or pending.activation is not Activation.NONE:
                 raise PolicyError(f"{module} does not follow an affine layer")
-            pending = replace(pending, activation=ACTIVATIONS[type(module)])
+            pending = replace(pending, activation=activation)
         elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity | torch.nn.Dropout):  # drops in training only
-            names = ", ".join(kind.__name__ for kind in ACTIVATIONS)
             raise PolicyError(
-                f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {names}"
+                f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {list_modules()}"
             )
     if pending is not None:
         yield pending
+
+
+def _find_activation(module: torch.nn.Module) -> Activation | None:
+    """The activation that a module is, aware of rounding or not."""
+    if isinstance(module, AwareReLU):
+        return Activation.RELU
+    return module.activation if isinstance(module, AwareTabled) else find_activation(module)
 
 
 def flatten_sequential(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:

@@ -19,7 +19,8 @@ from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.sb3_state_dict import Weights, read_affine
 from quarl_bench.policies.sources.torch_layers import read_modules
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Layer, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net
 
 PRESETS = {  # of CleanRL's single-file agents
     "cleanrl-ppo": "actor.0,tanh,actor.2,tanh,actor.4",
@@ -119,7 +120,7 @@ def adopt(
     transform = ObservationTransform(shape, is_image_space(observations), normalization)
     *hidden, last = layers
     squashed = last.activation is Activation.TANH
-    if last.activation is Activation.RELU or (squashed and isinstance(actions, spaces.Discrete)):
+    if last.activation not in (Activation.NONE, Activation.TANH) or (squashed and isinstance(actions, spaces.Discrete)):
         raise PolicyError(f"{where}: outputs behind a {last.activation} are no logits, values or means; leave it out")
     net = Net(transform.input_shape, (*hidden, replace(last, activation=Activation.NONE)))
     if isinstance(actions, spaces.Discrete):

@@ -28,9 +28,10 @@ from quarl_bench.policies.storage.fp32 import (
     read_policy,
     write_policy,
 )
+from quarl_bench.quantization.activations import Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
+from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import Requantization
 
@@ -111,8 +112,8 @@ def check_integers(net: IntegerNet) -> None:
             raise PolicyError(f"layer {index}: weights of {integers.bit_width} bits outside their range")
         if layer.output.wide:
             _check_wide(layer, source, index, last=index == len(net.layers) - 1)
-        if (layer.tanh is None) == (layer.activation is Activation.TANH):
-            raise PolicyError(f"layer {index}: a second format belongs behind a tanh, and behind nothing else")
+        if (layer.tabled is None) == is_tabled(layer.activation):
+            raise PolicyError(f"layer {index}: a second format belongs behind a table, and behind nothing else")
         floats.append(layer.dequantized(source.scale))
     Net(net.input_shape, tuple(floats))  # what the integers stand for: shapes that fit, finite numbers
 
@@ -146,7 +147,7 @@ def _describe_layer(layer: QuantizedLayer) -> dict[str, Any]:
         "stride": layer.stride,
         "weight": _describe_integers(layer.weight_format),
         "output": _describe_format(layer.output),
-        "tanh": None if layer.tanh is None else _describe_format(layer.tanh),
+        "tanh": None if layer.tabled is None else _describe_format(layer.tabled),  # the oldest table's name
     }
 
 
@@ -165,7 +166,7 @@ def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Quantiz
         weight_format=_build_integers(entry["weight"]),
         bias=bias,
         output=_build_format(entry["output"], (*BIT_WIDTHS, SUM_BITS)),
-        tanh=None if entry["tanh"] is None else _build_format(entry["tanh"]),
+        tabled=None if entry["tanh"] is None else _build_format(entry["tanh"]),
     )
 
 

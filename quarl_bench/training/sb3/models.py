@@ -13,13 +13,13 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.system.registry import load
 from quarl_bench.training.recipes import FP16, FP32, Recipe, schedule
 from quarl_bench.training.sb3 import aware
 from quarl_bench.training.sb3 import mixed_precision as mixed
 from quarl_bench.training.sb3.scaled_cnn import SizedCNN
 
-ACTIVATIONS = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
 NOISE = {"normal": NormalActionNoise, "ou": OrnsteinUhlenbeckActionNoise}
 EXTRACTORS = {"sized": SizedCNN}
 IMAGES = "CnnPolicy"
@@ -37,7 +37,7 @@ def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> B
     arguments = {key: schedule(value) for key, value in hyperparameters.items()}
     kwargs = arguments.setdefault("policy_kwargs", {})
     if "activation_fn" in kwargs:
-        kwargs["activation_fn"] = ACTIVATIONS[kwargs["activation_fn"]]
+        kwargs["activation_fn"] = ELEMENTWISE[Activation(kwargs["activation_fn"])].module
     if "features_extractor_class" in kwargs:
         kwargs["features_extractor_class"] = EXTRACTORS[kwargs["features_extractor_class"]]
         kwargs.setdefault("net_arch", [])  # what NatureCNN itself gets: nothing between features and heads

@@ -12,7 +12,8 @@ from quarl_bench.backends.export import export_policy
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Policy, PolicyNet, deployable
-from quarl_bench.quantization.net import Activation, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.images import make_image_policy
 from tests.support.places import ROOT

@@ -24,8 +24,8 @@ from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, find_architecture
 from quarl_bench.papers.lqcc.hardware.comparison import Fit
 from quarl_bench.papers.lqcc.hardware.latency import judge_fit, judge_latency, judge_model, judge_speedup
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import Outcome
 from tests.support.designs import quantize, quantize_tanh_outputs, write_reports
@@ -50,9 +50,22 @@ def plan_small(lanes=(5, 2, 4, 3), **options) -> FoldingPlan:
 # --- stages: integers, thresholds, integers --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("activation", [Activation.ELU, Activation.SOFTPLUS, Activation.SELU, Activation.RELU6])
+def test_a_table_that_never_falls_is_thresholds(activation) -> None:
+    integers = quantize(make_net(5, 12, 8, 3, activation=activation), "int8")
+    q = draw_inputs(split(integers), 2000)
+    np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))
+
+
 @given(perceptrons(), st.sampled_from(["int8", "int4", "int2", "int8pow2", "int8sym"]), st.integers(0, 99))
 def test_stages_equal_the_golden_model(net, scheme, seed) -> None:
     integers = quantize(net, scheme)
+    if any(layer.tabled is not None and (np.diff(layer.table) < 0).any() for layer in integers.layers):
+        with pytest.raises(
+            DeploymentError, match=r"ends in \w+, whose table falls, and designs count thresholds; deploy"
+        ):
+            split(integers)
+        return
     stages = split(integers)
     q = draw_inputs(stages, 200, seed)
     np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))

@@ -29,9 +29,9 @@ from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreE
 from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, draw_policy
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.policy import require_integer
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.designs import quantize_tanh_outputs, write_reports

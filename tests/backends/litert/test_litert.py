@@ -29,10 +29,11 @@ from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
 from quarl_bench.policies.policy import IntegerPolicy, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy
 from quarl_bench.policies.storage.integers import load_integers
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, Integers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Conv2d, Floats, Linear, Net
+from quarl_bench.quantization.net import Conv2d, Floats, Linear, Net
 from quarl_bench.quantization.parameters import ActivationFormat, has_margin
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
@@ -277,7 +278,7 @@ def make_tanh_net(scale: np.float32, zero_point: int, target: ActivationFormat) 
     """A layer that passes its integers on, and a Tanh."""
     source = ActivationFormat(INT8, scale, zero_point)
     return make_layer(
-        np.ones((1, 1)), np.zeros(1), np.float32([1]), source, activation=Activation.TANH, source=source, tanh=target
+        np.ones((1, 1)), np.zeros(1), np.float32([1]), source, activation=Activation.TANH, source=source, tabled=target
     )
 
 
@@ -293,7 +294,7 @@ def test_tanh_equals_its_table(kernel: Kernel) -> None:
     for scale in scales.astype(np.float32):
         for target in TANH_TARGETS:
             net = make_tanh_net(scale, int(rng.integers(-128, 128)), target)
-            if not has_margin(net.layers[0].output, target):
+            if not has_margin(Activation.TANH, net.layers[0].output, target):
                 left_out += 1
                 continue
             table = net.layers[0].table.reshape(-1, 1)
@@ -308,8 +309,8 @@ def test_quantization_keeps_the_margin() -> None:
         net = make_net(5, 16, 16, 2, activation=Activation.TANH, seed=seed, spread=2.0)
         for scheme in ("int8", "int8pow2"):
             for layer in to_integer(net, scheme, inputs_of(net, 100)).layers[:-1]:
-                assert layer.tanh is not None
-                assert has_margin(layer.output, layer.tanh)
+                assert layer.tabled is not None
+                assert has_margin(Activation.TANH, layer.output, layer.tabled)
 
 
 # --- what is in the file ---------------------------------------------------------------------------------------------
@@ -481,6 +482,6 @@ def test_a_divergence_is_named_by_layer_and_element() -> None:
     assert where.startswith("layer 0, element (")
     layer = integer.layers[0]
     first = IntegerNet(integer.input_shape, integer.input, integer.layers[:1])
-    assert layer.tanh is not None
+    assert layer.tabled is not None
     differs = np.argwhere(run(first, q, Kernel.REFERENCE) != first.run(q))[0]
     assert f"element ({differs[1]},) of pair {differs[0]}" in where

@@ -18,7 +18,8 @@ from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.sb3_model import extract, read_normalization
-from quarl_bench.quantization.net import Activation, Conv2d
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d
 from tests.support.fakes import PIXELS, Fake
 
 VECTOR = spaces.Box(-np.inf, np.inf, (5,), np.float32)
@@ -227,8 +228,11 @@ def make_unsupported() -> BaseAlgorithm:
 
 
 REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
-    "elu": (lambda: make_model("ppo", policy_kwargs={"activation_fn": torch.nn.ELU}), r"module ELU.* has no portable"),
-    "leaky": (lambda: make_model("sac", policy_kwargs={"activation_fn": torch.nn.LeakyReLU}), "module LeakyReLU"),
+    "celu": (
+        lambda: make_model("ppo", policy_kwargs={"activation_fn": torch.nn.CELU}),
+        "module CELU.* has no portable",
+    ),
+    "mish": (lambda: make_model("sac", policy_kwargs={"activation_fn": torch.nn.Mish}), "module Mish"),
     "dictionary": (
         lambda: make_model("ppo", policy="MultiInputPolicy", vector=make_vector(spaces.Dict({"a": VECTOR}), DISCRETE)),
         "is not a Box",

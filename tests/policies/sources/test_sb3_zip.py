@@ -23,7 +23,8 @@ from quarl_bench.policies.sources.sb3_model import extract
 from quarl_bench.policies.sources.sb3_zip import read_zip
 from quarl_bench.policies.sources.vecnormalize import read_statistics
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
-from quarl_bench.quantization.net import Activation, Conv2d
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d
 from tests.support.agents import (
     ALGOS,
     NO_ZOO,
@@ -263,7 +264,7 @@ def rename(members: dict[str, bytes], old: str, new: str) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "elu": ({"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ELU'>"}}, "activation_fn.*ELU"),
+    "celu": ({"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.CELU'>"}}, "activation_fn.*CELU"),
     "own_activation": ({"policy_kwargs": {"activation_fn": "<class '__main__.ReLU'>"}}, "has no portable form"),
     "own_extractor": ({"policy_kwargs": {"features_extractor_class": "<class '__main__.Net'>"}}, "no portable form"),
     "unknown_option": ({"policy_kwargs": {"dropout": 0.5}}, "'dropout' = '0.5' has no portable form"),

@@ -18,7 +18,8 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import MANIFEST, WEIGHTS, load_policy, save_policy
-from quarl_bench.quantization.net import Activation, Conv2d, Linear, Net
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Conv2d, Linear, Net
 from tests.support.documents import JSON, list_paths
 from tests.support.sizes import draw_examples
 from tests.support.strategies import SEEDS, make_policy, normal
@@ -174,7 +175,7 @@ def test_a_pickle_is_never_executed(folder: Path, tmp_path: Path) -> None:
         (lambda m: m["architecture"]["layers"][0].update(shape=[8, 4, 1]), "manifest says shape"),
         (lambda m: m["architecture"]["layers"][0].update(kind="conv2d", stride=1), "do not belong together"),
         (lambda m: m["architecture"]["layers"][0].update(kind="gru"), "unknown kind 'gru'"),
-        (lambda m: m["architecture"]["layers"][0].update(activation="elu"), "ill-formed"),
+        (lambda m: m["architecture"]["layers"][0].update(activation="celu"), "ill-formed"),
         (lambda m: m["architecture"]["layers"].pop(0), "manifest says shape"),
         (lambda m: m["architecture"]["layers"].pop(1), "8 outputs for 2 action bounds"),
         (lambda m: m["architecture"].update(layers=[]), "at least one layer"),

@@ -58,8 +58,8 @@ NUMBERS: dict[str, tuple[Callable[[Tensors], object], str]] = {
 }
 LAYERS: dict[str, tuple[Callable[[Layers], object], str]] = {
     "kind": (lambda layers: layers[0].update(kind="conv2d"), "do not belong together"),
-    "activation": (lambda layers: layers[0].update(activation="none"), "behind a tanh, and behind nothing else"),
-    "tanh": (lambda layers: layers[0].update(tanh=None), "behind a tanh, and behind nothing else"),
+    "activation": (lambda layers: layers[0].update(activation="none"), "behind a table, and behind nothing else"),
+    "tanh": (lambda layers: layers[0].update(tanh=None), "behind a table, and behind nothing else"),
     "empty": (lambda layers: layers.clear(), "ill-formed"),
 }
 

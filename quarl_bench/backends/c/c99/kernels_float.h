@@ -1,6 +1,6 @@
 /*
- * Float32 kernels of a policy: the baseline that integers are compared with. C99, static memory only; tanhf is the C
- * library's. Sums run in the order of the inputs, so a compiler vectorises them only under -ffast-math: a ratio to
+ * Float32 kernels of a policy: the baseline that integers are compared with. C99, static memory only; tanhf, expf,
+ * expm1f, log1pf and erff are the C library's. Sums run in the order of the inputs, so a compiler vectorises them only under -ffast-math: a ratio to
  * this baseline means nothing without its flags.
  */
 #ifndef QUARL_KERNELS_FLOAT_H
@@ -33,6 +33,66 @@ QUARL_INLINE float quarl_identity(float x)
 QUARL_INLINE float quarl_relu(float x)
 {
     return x > 0.0f ? x : 0.0f;
+}
+
+QUARL_INLINE float quarl_elu(float x)
+{
+    return x > 0.0f ? x : expm1f(x);
+}
+
+QUARL_INLINE float quarl_selu(float x)
+{
+    return 1.05070098735548f * (x > 0.0f ? x : 1.67326324235438f * expm1f(x));
+}
+
+QUARL_INLINE float quarl_sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+QUARL_INLINE float quarl_silu(float x)
+{
+    return x / (1.0f + expf(-x));
+}
+
+QUARL_INLINE float quarl_gelu(float x)
+{
+    return 0.5f * x * (1.0f + erff(0.707106781186548f * x));
+}
+
+QUARL_INLINE float quarl_gelu_tanh(float x)
+{
+    return 0.5f * x * (1.0f + tanhf(0.797884560802865f * (x + 0.044715f * x * x * x)));
+}
+
+QUARL_INLINE float quarl_leaky_relu(float x)
+{
+    return x > 0.0f ? x : 0.01f * x;
+}
+
+QUARL_INLINE float quarl_softplus(float x)
+{
+    return (x > 0.0f ? x : 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
+QUARL_INLINE float quarl_hardtanh(float x)
+{
+    return x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
+}
+
+QUARL_INLINE float quarl_relu6(float x)
+{
+    return x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x;
+}
+
+QUARL_INLINE float quarl_hardswish(float x)
+{
+    return x * quarl_relu6(x + 3.0f) / 6.0f;
+}
+
+QUARL_INLINE float quarl_softsign(float x)
+{
+    return x / (1.0f + fabsf(x));
 }
 
 /* Fully connected: weight (outputs, inputs), row by row. */

@@ -1,6 +1,7 @@
 """A layer as hardware sees it: unsigned integers times signed weights, and thresholds on the raw sums.
 
-Bias and zero points only shift a sum, and the table of a Tanh never falls, so all of them move into the thresholds:
+Bias and zero points only shift a sum, and the table of a Tanh or an ELU never falls, so all of them move into the
+thresholds (a table that falls, of SiLU, GELU or HardSwish, is refused):
 output = lowest + number of thresholds <= sum. Between layers travels that number, which is never negative.
 """
 
@@ -116,7 +117,7 @@ def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: 
     widths = {source.format.bit_width, layer.weight_format.bit_width, layer.result.format.bit_width}
     if max(widths) > 8:
         raise DeploymentError(f"fpga: {name} has {max(widths)} bits, and at most 8 are supported; quantize further")
-    levels, lowest = _levels(layer, source)
+    levels, lowest = _levels(name, layer, source)
     shift = 0 if previous is None else previous.lowest  # a travelling code is the integer less this
     # threshold <= sum + bias - zero_point * weights, where sum is over integers; over codes it lacks shift * weights
     rows = layer.weight.astype(np.int64).sum(1)
@@ -139,7 +140,7 @@ def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: 
     )
 
 
-def _levels(layer: QuantizedLayer, source: ActivationFormat) -> tuple[Integers, int]:
+def _levels(name: str, layer: QuantizedLayer, source: ActivationFormat) -> tuple[Integers, int]:
     """Thresholds (outputs, levels) on accumulators, of every output integer above the lowest, and the lowest."""
     output = layer.output
     found = find_thresholds(
@@ -151,8 +152,13 @@ def _levels(layer: QuantizedLayer, source: ActivationFormat) -> tuple[Integers, 
         output.format.maximum,
     )
     found = np.broadcast_to(found, (len(layer.bias), found.shape[1]))
-    if layer.tanh is None:
+    if layer.tabled is None:
         return found[:, layer.lowest - output.format.minimum :], layer.lowest
+    if (np.diff(layer.table) < 0).any():
+        raise DeploymentError(
+            f"fpga: {name} ends in {layer.activation}, whose table falls, and designs count "
+            "thresholds; deploy to litert, onnx or c"
+        )
     lowest, highest = int(layer.table[0]), int(layer.table[-1])
     # The first integer in front of the table that reaches each integer behind it.
     first = np.searchsorted(layer.table, np.arange(lowest + 1, highest + 1))

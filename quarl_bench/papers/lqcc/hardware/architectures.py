@@ -12,9 +12,10 @@ from quarl_bench.errors import SpecError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import IntegerPolicy
+from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Activation, Linear
+from quarl_bench.quantization.net import Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import Requantization
 

@@ -1,0 +1,96 @@
+"""A chain of layers read from an ONNX graph, between the spaces of the environment that it is to play in."""
+
+from dataclasses import replace
+
+import numpy as np
+from gymnasium import spaces
+
+from quarl_bench.errors import PolicyError
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.images import is_image_space
+from quarl_bench.policies.observation import Normalization, ObservationTransform
+from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.policies.sources.onnx_graph import Chain
+from quarl_bench.policies.sources.torch_module import PIXELS, read_shape
+from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.net import Layer, Net
+
+MEANS = "means"  # what a user says of outputs that are means and, behind them, as many SDs
+
+
+def adopt_chain(
+    chain: Chain,
+    observations: spaces.Space[object],
+    actions: spaces.Space[object],
+    statistics: Normalization | None,
+    where: str,
+    *,
+    means: bool = False,
+) -> PolicyNet:
+    """The policy whose actions are the graph's outputs; PolicyError where they do not fit the spaces.
+
+    `statistics` normalize observations in front of a graph that does not do it itself. Of `means` the first half of the
+    outputs is taken.
+    """
+    shape = read_shape(observations, where)
+    image = is_image_space(observations)
+    layers, normalization = list(chain.layers), chain.normalization or statistics
+    if chain.normalization is not None and statistics is not None:
+        raise PolicyError(f"{where}: normalizes observations itself; leave normalization out")
+    if image:
+        if normalization is not None:
+            raise PolicyError(f"{where}: normalizes images by more than a factor, which has no portable form")
+        layers[0] = replace(layers[0], weight=layers[0].weight * np.float32(PIXELS))  # pixels come divided by 255
+    if normalization is not None:
+        normalization = _spread(normalization, shape, where)
+    transform = ObservationTransform(shape, image, normalization)
+    if means:
+        layers[-1] = _take_first_half(layers[-1], where)
+    net = Net(transform.input_shape, tuple(layers))
+    head, last = _choose_head(chain, net, actions, where)
+    return PolicyNet(transform, replace(net, layers=(*layers[:-1], last)), head)
+
+
+def _choose_head(chain: Chain, net: Net, actions: spaces.Space[object], where: str) -> tuple[ActionHead, Layer]:
+    """How the net's outputs become actions, and the last layer without what the head does."""
+    last = net.layers[-1]
+    if isinstance(actions, spaces.Discrete):
+        plain = actions.start == 0 and last.activation is Activation.NONE and chain.bounds is None
+        if actions.n != net.outputs or not plain:
+            raise PolicyError(f"{where}: {net.outputs} outputs for the actions {actions}; they are one value for each")
+        return ActionHead(HeadKind.ARGMAX), last
+    if not isinstance(actions, spaces.Box) or len(actions.shape) != 1 or actions.dtype.kind != "f" or chain.indices:
+        raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or a Box of one axis")
+    width = actions.shape[0]
+    if net.outputs == 2 * width:
+        raise PolicyError(
+            f"{where}: {net.outputs} outputs for {width} actions; if they are means and, behind them, SDs, pass "
+            f"--arch {MEANS}"
+        )
+    low, high = actions.low.astype(np.float32), actions.high.astype(np.float32)
+    if chain.bounds is not None:
+        low, high = np.maximum(low, np.float32(chain.bounds[0])), np.minimum(high, np.float32(chain.bounds[1]))
+    unit = bool((low == -1).all() and (high == 1).all())
+    if last.activation is Activation.TANH and unit:
+        return ActionHead(HeadKind.TANH, low, high), replace(last, activation=Activation.NONE)
+    return ActionHead(HeadKind.CLIP, low, high), last
+
+
+def _spread(statistics: Normalization, shape: tuple[int, ...], where: str) -> Normalization:
+    """Statistics of every feature, of one number for all or one for each."""
+    if statistics.mean.size not in (1, int(np.prod(shape))):
+        raise PolicyError(
+            f"{where}: normalizes {statistics.mean.size} features, and its environment has observations of {shape}"
+        )
+    mean, variance = (
+        np.broadcast_to(array.reshape(-1), int(np.prod(shape))).reshape(shape).copy()
+        for array in (statistics.mean, statistics.variance)
+    )
+    return replace(statistics, mean=mean, variance=variance)
+
+
+def _take_first_half(layer: Layer, where: str) -> Layer:
+    half, odd = divmod(len(layer.bias), 2)
+    if odd:
+        raise PolicyError(f"{where}: {len(layer.bias)} outputs have no half; leave --arch {MEANS} out")
+    return replace(layer, weight=layer.weight[:half], bias=layer.bias[:half])
