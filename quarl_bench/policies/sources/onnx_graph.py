@@ -228,8 +228,9 @@ def _read_affine(walk: _Walk, node: Node) -> tuple[Doubles, Doubles, int | None]
     weight = constants[node.inputs[1]].astype(np.float64)
     if node.operator == "Conv":
         strides, pads = given.get("strides", [1, 1]), given.get("pads", [0])
-        plain = not any(pads) and given.get("group", 1) == 1 and set(given.get("dilations", [1])) == {1}
-        if weight.ndim != 4 or not plain or len(set(strides)) != 1 or given.get("auto_pad", b"NOTSET") == b"SAME_UPPER":
+        unpadded = not any(pads) and given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID")
+        plain = unpadded and given.get("group", 1) == 1 and set(given.get("dilations", [1])) == {1}
+        if weight.ndim != 4 or not plain or len(set(strides)) != 1:
             raise walk.refuse(node, "has no portable form: two axes, no padding, dilation or groups, one stride")
         stride = int(strides[0])
     else:

@@ -238,6 +238,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "no parts": (lambda: make_model([GEMM, ("Slice", "h", "a"), END]), "of no known form|takes no plain part"),
     "columns": (lambda: make_model([("Conv", "x kernel", "h"), ("Mul", "h b1", "k"), ("Relu", "k", "y")],
                                    kernel=normal(RNG, 3, 3, 2, 2)), "along another axis than channels"),
+    "padding": (lambda: make_model([("Conv", "x kernel", "h", {"auto_pad": "SAME_LOWER"}), ("Relu", "h", "y")],
+                                   kernel=normal(RNG, 3, 3, 2, 2)), "no padding, dilation or groups"),
     "domain": (lambda: make_model([("Gemm", "x w0 b0", "h", {"domain": "com.microsoft"}), ("Relu", "h", "a"), END]),
                "of the domain 'com.microsoft'"),
 }  # fmt: skip
