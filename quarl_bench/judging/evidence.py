@@ -86,7 +86,9 @@ def collect_returns(cells: Cells, item: JudgedClaim, statistic: str = "") -> Evi
         except ABSENT:  # of a scheme that is trained
             missing.append(case.id)
             continue
-        measurements[case.id] = tuple(cells.measure(each) for each in quantized)
+        # fp32 last: every item asks for it, and another process measures it meanwhile.
+        measured = [cells.measure(each) for each in reversed(quantized)]
+        measurements[case.id] = tuple(reversed(measured))
         if statistic:
             spreads[case.id] = measure_spread(policies, statistic)
     fewest = min((len(group[0].policies) for group in measurements.values()), default=0)
