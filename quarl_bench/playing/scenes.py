@@ -32,15 +32,18 @@ class Scenes(Episodes, Protocol):
         """What episode `index` looks like now (height, width, 3), or None where a window shows it."""
 
 
-def open_scenes(environment: Environment, seeds: Sequence[int], mode: str = ARRAY) -> Scenes:
-    """Scenes of these environment seeds; SpecError where they cannot be rendered in this Gymnasium mode."""
+def check_mode(environment: Environment, mode: str) -> None:
+    """SpecError where windows are asked for and there can be none."""
     if mode == WINDOW and not _has_display():
         raise SpecError("no display to show a window on; write a file: --video play.gif")
-    if not environment.atari:
-        return RenderedEpisodes(environment, seeds, mode)
-    if mode == WINDOW:
+    if mode == WINDOW and environment.atari:
         raise SpecError(f"environment {environment.id}: a game has no window here; write a file: --video play.gif")
-    return RenderedGames(environment, seeds)
+
+
+def open_scenes(environment: Environment, seeds: Sequence[int], mode: str = ARRAY) -> Scenes:
+    """Scenes of these environment seeds; SpecError where they cannot be rendered in this Gymnasium mode."""
+    check_mode(environment, mode)
+    return RenderedGames(environment, seeds) if environment.atari else RenderedEpisodes(environment, seeds, mode)
 
 
 class RenderedEpisodes(SteppedEpisodes):

@@ -14,7 +14,7 @@ from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.playing.frame import BAR, GAP, compose, describe
 from quarl_bench.playing.scenes import WINDOW, open_scenes
 from quarl_bench.playing.stage import Panel, play_side_by_side
-from quarl_bench.playing.video import check_video, write_video
+from quarl_bench.playing.video import check_suffix, write_video
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
@@ -161,7 +161,7 @@ def test_a_frame_holds_every_panel_and_has_even_sides(count):
 @pytest.mark.parametrize("suffix", [".gif", ".mp4"])
 def test_a_video_is_read_back_with_as_many_frames(tmp_path, suffix):
     path = tmp_path / f"play{suffix}"
-    check_video(path)
+    check_suffix(path)
     frames = [np.full((32, 64, 3), 20 * index, np.uint8) for index in range(6)]
     assert write_video(path, frames, 10.0) == path.stat().st_size
     if suffix == ".gif":
@@ -185,6 +185,7 @@ def test_a_video_is_read_back_with_as_many_frames(tmp_path, suffix):
         (["--scheme", "fp32,int99"], "int99"),
         (["--scheme", ",".join(f"w{bits}" for bits in range(2, 12))], "at most 8 fit side by side"),
         (["--video", "play.gif", "--render", "human"], "leave out one of the two"),
+        (["--environment", "nowhere", "--video", "play.gif"], "unknown environment 'nowhere'"),
     ],
 )
 def test_wrong_options_are_one_line(arguments, said, capsys):

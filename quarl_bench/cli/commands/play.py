@@ -1,7 +1,7 @@
 """`quarl play`: watch a policy under several schemes, from the same start, side by side."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from quarl_bench.system.counts import read_natural, read_positive
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment
     from quarl_bench.playing.stage import Panel
-    from quarl_bench.policies.policy import Policy
+    from quarl_bench.policies.policy import Policy, PolicyNet
+    from quarl_bench.quantization.scheme import Scheme
 
 FRAMES_A_SECOND = 25.0  # of a video, at most; steps between are left out
 SCHEMES = "fp32,int8"
@@ -54,19 +55,32 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.errors import SpecError
     from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.playing.frame import compose
-    from quarl_bench.playing.scenes import ARRAY, WINDOW, open_scenes
+    from quarl_bench.playing.scenes import ARRAY, WINDOW, check_mode, open_scenes
     from quarl_bench.playing.stage import play_side_by_side
-    from quarl_bench.playing.video import check_video, write_video
+    from quarl_bench.playing.video import check_suffix, load_writer, write_video
 
     if options.video is not None and options.render is not None:
         raise SpecError("--render shows and --video writes; leave out one of the two")
     if options.video is not None:
-        check_video(options.video)
+        check_suffix(options.video)
+    schemes = read_schemes(options.scheme or SCHEMES)
     use_one_thread()
-    policies, environment = quantize_all(options)
+    integers = find_integers(options)
+    if integers is None:
+        stored, environment = open_task(options)
+    else:
+        refuse_other_scheme(options, integers[1])
+        environment = integers[2]
+    mode = WINDOW if options.video is None else ARRAY
+    check_mode(environment, mode)  # before the calibration, which may take a minute
+    if options.video is not None:
+        load_writer(options.video)
+    if integers is None:
+        policies = quantize_all(stored.policy, schemes, environment)
+    else:
+        policies = [(integers[1], integers[0].policy)]
     first = TEST_SEEDS if options.seed is None else options.seed
     seeds = range(first, first + options.episodes)
-    mode = WINDOW if options.video is None else ARRAY
     frames, ends = [], []
     for seed in seeds:
         with closing(open_scenes(environment, [seed] * len(policies), mode)) as scenes:
@@ -90,30 +104,32 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def quantize_all(options: argparse.Namespace) -> "tuple[list[tuple[str, Policy]], Environment]":
-    """The policy under every scheme that is asked for, by name, and where it plays."""
+def read_schemes(text: str) -> "list[Scheme]":
+    """Different schemes, separated by commas; SpecError where they are too many, or one is named twice."""
     from quarl_bench.errors import SpecError
-    from quarl_bench.evaluation.calibration import calibrate
-    from quarl_bench.policies.policy import deployable
     from quarl_bench.quantization.scheme import Scheme
 
-    names = (options.scheme or SCHEMES).split(",")
-    schemes = [Scheme.parse(name) for name in names]
+    schemes = [Scheme.parse(name) for name in text.split(",")]
     if len({scheme.name for scheme in schemes}) < len(schemes):
-        raise SpecError(f"--scheme {options.scheme}: a scheme is named twice")
+        raise SpecError(f"--scheme {text}: a scheme is named twice")
     if len(schemes) > MOST_SCHEMES:
-        raise SpecError(f"--scheme {options.scheme}: {len(schemes)} schemes; at most {MOST_SCHEMES} fit side by side")
-    integers = find_integers(options)
-    if integers is not None:
-        refuse_other_scheme(options, integers[1])
-        return [(integers[1], integers[0].policy)], integers[2]
-    stored, environment = open_task(options)
+        raise SpecError(f"--scheme {text}: {len(schemes)} schemes; at most {MOST_SCHEMES} fit side by side")
+    return schemes
+
+
+def quantize_all(
+    policy: "PolicyNet", schemes: "Sequence[Scheme]", environment: "Environment"
+) -> "list[tuple[str, Policy]]":
+    """The policy under every scheme, by its name."""
+    from quarl_bench.evaluation.calibration import calibrate
+    from quarl_bench.policies.policy import deployable
+
     ranged = any(scheme.integer and scheme.calibrated for scheme in schemes)
-    states = calibrate(stored.policy, environment) if ranged else None
+    states = calibrate(policy, environment) if ranged else None
     return [
-        (scheme.name, stored.policy if scheme.name == "fp32" else deployable(stored.policy.quantize(scheme, states)))
+        (scheme.name, policy if scheme.name == "fp32" else deployable(policy.quantize(scheme, states)))
         for scheme in schemes
-    ], environment
+    ]
 
 
 def show_frames(frames: "Iterator[tuple[Panel, ...]]", name: str) -> "Iterator[tuple[Panel, ...]]":
