@@ -19,6 +19,6 @@ def read_processor(*names: str) -> str:
 
 
 def lacks_bf16() -> bool:
-    """Whether products in bf16 are emulated, at about half the speed of fp32; False where nothing says so."""
+    """Whether products in bf16 are emulated, two to eleven times slower than fp32; False where nothing says so."""
     instructions = read_processor("flags", "Features").split()
     return bool(instructions) and BF16.isdisjoint(instructions)

@@ -194,7 +194,7 @@ def warn_of_emulation(precision: str) -> None:
 
     if precision == BF16 and lacks_bf16():
         say(
-            "note: this processor has no bf16 instructions and emulates them, at about half the speed of fp32; "
+            "note: this processor has no bf16 instructions and emulates them, two to eleven times slower than fp32; "
             "--precision fp32 trains another arm"
         )
 
