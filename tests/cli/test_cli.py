@@ -78,25 +78,24 @@ def quarl_json(quarl):
     return run
 
 
-def test_help_costs_no_heavy_import():
+def ask_for_help(*arguments, modules):
+    """What a fresh process prints, and behind it the list of loaded modules that the expression `modules` keeps."""
     code = (
         "import sys, quarl_bench.cli as c\n"
-        "try: c.main(['sweep', '--help'])\n"
+        f"try: c.main([*{arguments!r}, '--help'])\n"
         "except SystemExit: pass\n"
-        "print([m for m in ('torch', 'numpy', 'matplotlib', 'jinja2', 'tqdm', 'safetensors') if m in sys.modules])"
+        f"print([m for m in {modules}])"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.endswith("[]\n")
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_help_costs_no_heavy_import():
+    heavy = ("torch", "numpy", "matplotlib", "jinja2", "tqdm", "safetensors")
+    assert ask_for_help("sweep", modules=f"{heavy!r} if m in sys.modules").endswith("[]\n")
 
 
 def test_help_imports_no_command_and_lists_each_in_its_own_words(quarl):
-    code = (
-        "import sys, quarl_bench.cli as c\n"
-        "try: c.main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print([m for m in sys.modules if m.startswith('quarl_bench.cli.commands.')])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = ask_for_help(modules="sys.modules if m.startswith('quarl_bench.cli.commands.')")
     assert out.endswith("[]\n")
     helped, whole = " ".join(out.split()), cli._build_parser().format_help()
     assert helped == " ".join([*whole.split(), "[]"])
