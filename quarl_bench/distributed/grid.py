@@ -5,7 +5,7 @@ kept, what a killed worker began goes on at its checkpoint, and a bench run afte
 """
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
+from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
 from quarl_bench.training.multi_seed.train import complete_seeds
 from quarl_bench.training.recipes import Recipe, find_recipe
@@ -100,6 +101,11 @@ def read_tasks(path: Path) -> tuple[GridTask, ...]:
     if twice:
         raise SpecError(f"grid {path}: {twice} is listed twice; remove one")
     return tuple(tasks)
+
+
+def list_precisions(tasks: Iterable[GridTask]) -> set[str]:
+    """Precisions of the recipes that the tasks train by, such as {"fp32", "bf16"}."""
+    return {(_find_shared if task.multi_seed else _find_own)(task).precision for task in tasks}
 
 
 def run_task(task: GridTask, plan: GridPlan) -> tuple[Mean, ...]:
@@ -181,17 +187,29 @@ def _train(options: TrainingOptions, spec: PolicySpec, recipe: Recipe, folder: P
     return train_policy(spec, recipe, folder, checkpoint, options)
 
 
+def _name_trained(task: GridTask) -> str:
+    """The scheme that a task's policies are trained with; empty where they are trained in floats."""
+    return task.schemes[0] if Scheme.parse(task.schemes[0]).trained else ""
+
+
+def _find_own(task: GridTask) -> Recipe:
+    return find_recipe(task.algo, task.environment, task.origin, _name_trained(task))
+
+
+def _find_shared(task: GridTask) -> MultiSeedRecipe:
+    recipe = find_shared_recipe(task.algo).quantize(task.schemes[0])
+    return recipe.override(timesteps=task.steps) if task.steps else recipe
+
+
 def _find_policy(task: GridTask, store: Store) -> Iterator[tuple[PolicySpec, Stored]]:
-    trained = Scheme.parse(task.schemes[0]).trained
-    spec = PolicySpec(task.algo, task.environment, task.seeds[0], task.origin, task.schemes[0] if trained else "")
+    trained = _name_trained(task)
+    spec = PolicySpec(task.algo, task.environment, task.seeds[0], task.origin, trained)
     yield spec, store.integers(spec) if trained else store.policy(spec)
 
 
 def _train_seeds(task: GridTask, plan: GridPlan, options: TrainingOptions) -> Iterator[tuple[PolicySpec, Stored]]:
     """All seeds of one configuration; those that are missing are trained together."""
-    recipe = find_shared_recipe(task.algo).quantize(task.schemes[0])
-    recipe = recipe.override(timesteps=task.steps) if task.steps else recipe
-    yield from complete_seeds(recipe, task.environment, task.seeds, plan.baselines / "policies", options)
+    yield from complete_seeds(_find_shared(task), task.environment, task.seeds, plan.baselines / "policies", options)
 
 
 def _measure(store: Store, plan: GridPlan, task: GridTask, spec: PolicySpec, stored: Stored) -> Iterator[Mean]:

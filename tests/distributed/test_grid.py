@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from quarl_bench.cli import main
+from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.distributed import engine, grid
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.evaluation.protocol import Protocol
@@ -15,6 +16,7 @@ from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.papers.lqcc.runs.own import Runs, average
 from quarl_bench.spec import Case
+from quarl_bench.system import processor
 from tests.support.engine import run_alone
 from tests.support.places import ROOT
 from tests.support.sizes import exhaustive
@@ -111,6 +113,20 @@ def test_an_ill_formed_file_is_one_line(text, reason, tmp_path):
 def test_the_command_refuses_before_it_starts_anything(tmp_path, capsys):
     assert main(["grid", str(tmp_path / "absent.toml")]) == 2
     assert "absent.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("origin", "lines"), [("bf16", 2), ("", 1)])
+def test_emulated_precision_is_told_once(origin, lines, tmp_path, monkeypatch, capsys):
+    """Before anything is trained; here the grid stops at once."""
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(processor, "lacks_bf16", lambda: True)
+    monkeypatch.setattr(grid, "run_grid", lambda *_, **__: iter(()))
+    several = f"[[task]]\nalgo = 'dqn'\nenvironments = ['catcha']\nseeds = [0, 1]\norigin = '{origin}'\n"
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["grid", str(write(tmp_path, several))]) == STOPPED
+    signal.signal(signal.SIGTERM, before)
+    told = capsys.readouterr().err
+    assert (told.count("\n"), "no bf16 instructions" in told) == (lines, lines == 2)
 
 
 def test_a_signal_is_for_whoever_opened_the_engine(monkeypatch):

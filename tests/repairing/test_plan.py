@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.cli import main
-from quarl_bench.cli.commands.repair import read_seconds
+from quarl_bench.cli.commands.quantizing.repair import read_seconds
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.protocol import TEST_SEEDS
 from quarl_bench.policies.storage.fp32 import save_policy

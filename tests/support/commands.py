@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.support.places import ROOT
 
+PROCESS = [sys.executable, "-m", "quarl_bench.cli"]
 JUDGED = (0, 1, 3)  # exit codes of `quarl check`
 IMPORTED = ("torch", "quarl_bench.checking.answer", "quarl_bench.cli", "tests.support.commands")
 SERVER = multiprocessing.get_context("forkserver")

@@ -12,29 +12,35 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "check": Command(
-        "check", "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship."
+        "playing.check", "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship."
     ),
-    "repair": Command("repair", "Find a form of a policy that keeps its return in fewer bits."),
-    "train": Command("train", "Train one policy by its recipe."),
-    "quantize": Command("quantize", "Write a policy with quantized weights, or for int<n> its integer parameters."),
-    "evaluate": Command("evaluate", "Play a policy under a scheme, against its fp32 self."),
-    "play": Command("play", "Watch a policy under several schemes, from the same start, side by side."),
+    "repair": Command("quantizing.repair", "Find a form of a policy that keeps its return in fewer bits."),
+    "train": Command("training.train", "Train one policy by its recipe."),
+    "quantize": Command(
+        "quantizing.quantize",
+        "Write a policy with quantized weights, or for int<n> its integer parameters.",
+    ),
+    "evaluate": Command("playing.evaluate", "Play a policy under a scheme, against its fp32 self."),
+    "play": Command("playing.play", "Watch a policy under several schemes, from the same start, side by side."),
     "sweep": Command(
-        "sweep", "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent."
+        "playing.sweep",
+        "Play one policy at every bit width and find the fewest bits that keep its return to 5 percent.",
     ),
     "select": Command(
-        "select", "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits."
+        "quantizing.select",
+        "Select the smallest integer controller that matches fp32: core bits, hidden width, input bits.",
     ),
     "weights": Command(
-        "weights", "Statistics of a policy's weights, per layer and pooled, and what quantization does to them."
+        "quantizing.weights",
+        "Statistics of a policy's weights, per layer and pooled, and what quantization does to them.",
     ),
-    "deploy": Command("deploy", "Export a policy as an artefact and re-run its golden pairs."),
-    "board": Command("board", "Look at a board; check an artefact there, or time two of them in turns."),
-    "fpga": Command("fpga", "Find the fastest design of a policy that an FPGA holds; simulate, size it."),
-    "actorq": Command("actorq", "Train with quantized actors and a full-precision learner."),
-    "grid": Command("grid", "Train, quantize and evaluate a list of policies on several processes."),
+    "deploy": Command("deploying.deploy", "Export a policy as an artefact and re-run its golden pairs."),
+    "board": Command("deploying.board", "Look at a board; check an artefact there, or time two of them in turns."),
+    "fpga": Command("deploying.fpga", "Find the fastest design of a policy that an FPGA holds; simulate, size it."),
+    "actorq": Command("training.actorq", "Train with quantized actors and a full-precision learner."),
+    "grid": Command("training.grid", "Train, quantize and evaluate a list of policies on several processes."),
     "prove": Command(
-        "prove",
+        "deploying.prove",
         "Play the same episodes with one integer policy in every backend; compare "
         "the hashes of its actions. Exit code 1 when a backend diverges.",
     ),

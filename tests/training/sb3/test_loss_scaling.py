@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from quarl_bench.cli import main
-from quarl_bench.cli.commands.train import find_origin
+from quarl_bench.cli.commands.training.train import find_origin
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.policies.sources.sb3_model import extract

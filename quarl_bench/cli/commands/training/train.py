@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
@@ -106,7 +107,7 @@ def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     recipe = choose_recipe(options, spec)
 
     def train(spec: PolicySpec, recipe: "Recipe", folder: Path, checkpoint: Path) -> "Stored":
-        warn_of_emulation(recipe.precision)
+        warn_of_emulation({recipe.precision})
         return train_policy(spec, recipe, folder, checkpoint, settings)
 
     folder = options.output
@@ -137,7 +138,7 @@ def train_arms(options: argparse.Namespace, settings: "TrainingOptions") -> int:
         if not scheme or Scheme.parse(scheme).family is not Family.AWARE:
             raise SpecError(f"--scheme {options.scheme}: {scheme!r} cannot share steps; train with one of qat2..qat8")
     recipes = {scheme: choose_recipe(options, replace(spec, scheme=scheme)) for scheme in schemes}
-    warn_of_emulation(next(iter(recipes.values())).precision)
+    warn_of_emulation({recipe.precision for recipe in recipes.values()})
     _check_taken(options, [options.output / replace(spec, scheme=scheme).name for scheme in schemes])
     return print_trained(options, list(train_schemes(spec, recipes, options.output, settings)))
 
@@ -187,18 +188,6 @@ def find_origin(options: argparse.Namespace) -> str:
     return "" if options.precision == recipe.precision else recipe.train_in(options.precision).precision
 
 
-def warn_of_emulation(precision: str) -> None:
-    """Say that training takes longer than it might on another processor."""
-    from quarl_bench.system.processor import lacks_bf16
-    from quarl_bench.training.recipes import BF16
-
-    if precision == BF16 and lacks_bf16():
-        say(
-            "note: this processor has no bf16 instructions and emulates them, two to eleven times slower than fp32; "
-            "--precision fp32 trains another arm"
-        )
-
-
 def train_many(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     """Train all seeds in this process, and say how well each plays."""
     from quarl_bench.errors import SpecError
@@ -217,7 +206,7 @@ def train_many(options: argparse.Namespace, settings: "TrainingOptions") -> int:
         raise SpecError(f"--width is an fp32 actor's; write --scheme {bits}h{options.width}")
     recipe = recipe.override(normalize=not options.raw, **{key: value for key, value in changes.items() if value})
     _check_taken(options, [options.output / name_policy(recipe, options.environment, seed).name for seed in seeds])
-    warn_of_emulation(recipe.precision)
+    warn_of_emulation({recipe.precision})
     train = complete_seeds if options.resume and not options.force else train_seeds
     return print_trained(options, train(recipe, options.environment, seeds, options.output, settings))
 

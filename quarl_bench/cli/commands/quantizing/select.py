@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
@@ -116,14 +117,13 @@ def _replay(paper: "Paper", options: argparse.Namespace, rule: Any, steps: Any) 
 
 
 def _search(paper: "Paper", options: argparse.Namespace, rule: Any, steps: Any) -> tuple[Any, dict[str, Any]]:
-    from quarl_bench.cli.commands.train import warn_of_emulation
     from quarl_bench.training.multi_seed.recipe import find_recipe
     from quarl_bench.training.sb3.run import TrainingOptions
 
     if options.output is None:
         raise SpecError("--seeds: pass --output, the folder of what is trained")
     recipe = find_recipe(options.algo).override(precision=options.precision)
-    warn_of_emulation(recipe.precision)
+    warn_of_emulation({recipe.precision})
     if options.steps:
         recipe = recipe.override(timesteps=options.steps)
     settings = TrainingOptions(

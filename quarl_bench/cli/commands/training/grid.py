@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPED, STOPPING, listen_for_stop
 from quarl_bench.errors import EngineError
@@ -45,9 +46,10 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run what is missing, and say what every task came to."""
     with needing("sb3", "training"):
-        from quarl_bench.distributed.grid import GridPlan, read_tasks, run_grid
+        from quarl_bench.distributed.grid import GridPlan, list_precisions, read_tasks, run_grid
 
     tasks = read_tasks(options.spec)
+    warn_of_emulation(list_precisions(tasks))
     cache = open_folder((options.cache_dir or default_cache()).absolute())
     plan = GridPlan(cache, options.baselines.absolute(), options.episodes, options.games or options.episodes)
     finished = list(

@@ -107,7 +107,7 @@ def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tup
 
     In JSON types, in lines, and as the outcome of its test, which is empty where none was asked for.
     """
-    from quarl_bench.cli.commands.repair import repair_with_progress, write_repaired
+    from quarl_bench.cli.commands.quantizing.repair import repair_with_progress, write_repaired
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.repairing.ladder import list_remedies
     from quarl_bench.repairing.plan import Plan

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
-from quarl_bench.cli.commands.check import CODES
+from quarl_bench.cli.commands.playing.check import CODES
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.atomic import check_replaceable
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 def write_repaired(folder: Path, subject: "Subject", found: "Repair") -> tuple[dict[str, Any], str]:
     """Write the chosen integers to `folder`; what was written in JSON types, and in a line."""
-    from quarl_bench.cli.commands.quantize import write_quantized
+    from quarl_bench.cli.commands.quantizing.quantize import write_quantized
     from quarl_bench.evaluation.calibration import count_calibration
 
     chosen, environment = found.chosen.candidate, subject.environment

@@ -1,0 +1,1 @@
+"""Commands that play a policy under schemes."""

@@ -1,0 +1,91 @@
+"""`quarl sweep`: the fewest bits, and what is kept of them."""
+
+import csv
+import signal
+import subprocess
+import time
+
+import pytest
+
+from quarl_bench.cli.arguments import read_bits
+from quarl_bench.cli.commands.playing.sweep import find_sweet_spots, list_schemes
+from quarl_bench.policies.storage.fp32 import load_policy
+from tests.support.commands import PROCESS
+
+
+class TestSweep:
+    ARGUMENTS = ("sweep", "policy", "--episodes", 20)
+
+    def test_every_width_is_measured_judged_and_drawn(self, folder, quarl, quarl_json):
+        result = quarl_json(*self.ARGUMENTS, "--bits", "2..8", "--output", "out")
+        names = [row["scheme"] for row in result["rows"]]
+        assert names == ["fp32", "fp16", *(f"w{n}" for n in range(8, 1, -1)), *(f"int{n}" for n in range(8, 1, -1))]
+        assert all(row["low"] <= row["return"] <= row["high"] for row in result["rows"])
+        with (folder / "out" / "sweep.csv").open() as stream:
+            table = list(csv.DictReader(stream))
+        assert [row["scheme"] for row in table] == names
+        assert float(table[0]["return"]) == 500.0
+        assert (folder / "out" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+        code, out, err = quarl(*self.ARGUMENTS, "--bits", "8,3", "--family", "int")
+        assert (code, err) == (0, "")
+        assert [line.split()[0] for line in out.splitlines()[2:6]] == ["fp32", "fp16", "int8", "int3"]
+
+    def test_measurements_are_those_of_evaluate_and_of_pytest(self, folder, quarl_json):
+        from quarl_bench.evaluation.protocol import Protocol
+        from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet
+        from quarl_bench.experiments.store import Store, StorePaths
+        from quarl_bench.spec import Case
+
+        swept = quarl_json(*self.ARGUMENTS, "--bits", "4")
+        alone = quarl_json("evaluate", "policy", "--scheme", "int4", "--episodes", 20)
+        assert swept["rows"][-1]["return"] == alone["measured"]["mean"]
+        assert swept["rows"][-1]["agreement"] == alone["measured"]["agreement"]
+        stored = load_policy(folder / "policy")
+        files = sorted((folder / "cache").rglob("*.json"))
+        cells = Cells(Store(StorePaths(folder / "cache")), Protocol(1, 20), folder)
+        member = LazyPolicy(stored, lambda: pytest.fail("it was measured already"))
+        cells.measure(PolicySet(Case("ppo", "cartpole", "int4"), (member,)))
+        assert sorted((folder / "cache").rglob("*.json")) == files
+
+    def test_a_killed_sweep_goes_on(self, folder, quarl_json):
+        arguments = ["sweep", "policy", "--bits", "2..32", "--family", "w", "--episodes", "400"]
+        process = subprocess.Popen([*PROCESS, *arguments], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while len(list((folder / "cache").rglob("*.json"))) < 4 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        kept = {path: path.stat().st_mtime_ns for path in (folder / "cache").rglob("*.json")}
+        assert 4 <= len(kept) < 33
+        result = quarl_json(*arguments)
+        assert len(result["rows"]) == 33
+        assert len(list((folder / "cache").rglob("*.json"))) == 33
+        assert kept.items() <= {path: path.stat().st_mtime_ns for path in (folder / "cache").rglob("*.json")}.items()
+
+    def test_sweet_spots(self):
+        rows = [
+            {"family": family, "bits": bits, "verdict": verdict}
+            for family, bits, verdict in [
+                ("w", 8, "supported"), ("w", 4, "refuted"), ("w", 3, "supported"), ("w", 2, "refuted"),
+                ("int", 8, "inconclusive"),
+            ]
+        ]  # fmt: skip
+        assert find_sweet_spots(rows) == ({"w": 3, "int": None}, {"w": 4, "int": None})
+
+    def test_widths(self):
+        assert read_bits("2..4,8") == (8, 4, 3, 2)
+        assert [scheme.name for scheme in list_schemes((16, 8), None)] == ["fp32", "fp16", "w16", "w8", "int8"]
+
+    @pytest.mark.parametrize("bits", ["1", "33", "8..2", "", "2...8", "2..8,x", "²"])
+    def test_other_widths_are_refused(self, bits, quarl):
+        code, _, err = quarl("sweep", "policy", "--bits", bits)
+        assert code == 2
+        assert "is not a list of bit widths from 2 to 32" in err
+
+
+def test_a_cache_that_cannot_be_written_ends_in_one_line(folder, quarl, monkeypatch):
+    (folder / "file").write_text("")
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(folder / "file" / "cache"))
+    code, _, err = quarl("sweep", "policy", "--episodes", 2)
+    assert code == 2
+    assert err.startswith("quarl sweep: cannot write the cache")
