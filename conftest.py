@@ -18,6 +18,7 @@ TOOLS = {  # and the Debian package that has it
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "arm-none-eabi-gcc": "gcc-arm-none-eabi",
     "cc": "gcc",
+    "chromium": "chromium",
     "make": "make",
     "qemu-aarch64-static": "qemu-user-static",
     "qemu-system-arm": "qemu-system-arm",
@@ -42,7 +43,12 @@ EXTRAS = {  # and the modules that it brings
     "video": ("imageio", "PIL"),
     "claims": ("pandas", "pytest_regressions", "stable_baselines3", "xdist"),
 }
-MODULES = {"mkdocs": "mkdocs", "qonnx": "qonnx", "sb3_contrib": "sb3-contrib"}  # of no extra, and what pip calls them
+MODULES = {
+    "material": "mkdocs-material",
+    "playwright": "playwright",
+    "qonnx": "qonnx",
+    "sb3_contrib": "sb3-contrib",
+}  # of no extra, and what pip calls them
 SYSTEM = ("/usr/sbin", "/usr/local/sbin")  # where servers are, and a user's path often does not lead
 
 

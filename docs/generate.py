@@ -23,6 +23,7 @@ import quarl_bench
 from quarl_bench.checking.answer import Answer
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
+from quarl_bench.report.stored import list_outcomes, merge_stored
 from quarl_bench.spec import Measurement
 from quarl_bench.system.atomic import write_file
 
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> None:
         date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
         results = json.loads(path.read_text(encoding="utf-8"))
         stored = json.loads(VERDICTS.read_text(encoding="utf-8"))
-        write_file(VERDICTS, json.dumps(merge(stored, results, date, list_ids(claims)), indent=1) + "\n")
+        write_file(VERDICTS, write_stored(merge_stored(stored, results, date, list_ids(claims))))
     verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
@@ -139,31 +140,16 @@ def draw_house(floors: list[list[str]], width: int = 640, height: int = 34) -> s
     return "\n".join([*lines, "</svg>", ""])
 
 
+def write_stored(stored: dict[str, Any]) -> str:
+    """JSON with a row a line, so that a change of one case is a change of one line."""
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in stored["rows"])
+    rest = json.dumps({name: value for name, value in stored.items() if name != "rows"}, indent=1)
+    return f'{rest[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
+
+
 def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
     """By claim, the ids of its cases or items."""
     return {claim.id: {item.id for item in expand(claim)} for claim in claims}
-
-
-def merge(stored: dict[str, Any], results: dict[str, Any], date: str, ids: dict[str, set[str]]) -> dict[str, Any]:
-    """`stored` verdicts with those of a results file of that day in their place; what has no id any more is dropped."""
-    runs = [*stored["runs"], {"date": date, **{name: results[name] for name in ("commit", "settings", "machine")}}]
-    found = {claim: dict(verdicts) for claim, verdicts in stored["verdicts"].items()}
-    for row in results["rows"]:
-        known = " (known)" if row["known"] and row["verdict"] == "refuted" else ""
-        found.setdefault(row["claim"], {})[row["id"]] = [row["verdict"] + known, len(runs) - 1]
-    kept = {
-        claim: {id_: verdict for id_, verdict in sorted(found[claim].items()) if id_ in ids.get(claim, ())}
-        for claim in sorted(found)
-    }
-    used = sorted({run for verdicts in kept.values() for _, run in verdicts.values()})
-    return {
-        "runs": [runs[run] for run in used],
-        "verdicts": {
-            claim: {id_: [verdict, used.index(run)] for id_, (verdict, run) in verdicts.items()}
-            for claim, verdicts in kept.items()
-            if verdicts
-        },
-    }
 
 
 def insert_table(text: str, claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
@@ -258,7 +244,7 @@ def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
 
 
 def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
-    found = Counter(verdict for verdict, _ in verdicts["verdicts"].get(claim.id, {}).values())
+    found = Counter(verdict for verdict, _ in list_outcomes(verdicts).get(claim.id, {}).values())
     told = ", ".join(f"{found[name]} {name}" for name in (*ORDER, "refuted (known)") if name in found)
     open_ = len(expand(claim)) - found.total()
     return told + (f"{', ' if told else ''}{open_} not run" if open_ > 0 else "")

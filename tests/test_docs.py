@@ -87,29 +87,6 @@ def test_the_page_of_claims_and_the_table_of_findings_are_current(generator):
     assert not unknown, f"{generator.VERDICTS} has what the claims files have no more: put a results file into it"
 
 
-def make_results(commit, **rows):
-    """A results file with one row per id of the claim "cell"; `known` where the verdict says so."""
-    split = {id_: verdict.partition(" ")[::2] for id_, verdict in rows.items()}
-    return {
-        "commit": commit,
-        "settings": {"profile": "nightly", "episodes": 100},
-        "machine": {"processor": commit, "cores": 2, "python": "3.11"},
-        "rows": [{"claim": "cell", "id": id_, "verdict": v, "known": known} for id_, (v, known) in split.items()],
-    }
-
-
-def test_a_part_of_a_nightly_replaces_what_it_ran(generator):
-    ids, nothing = {"cell": {"a", "b", "c"}}, {"runs": [], "verdicts": {}}
-    whole = generator.merge(nothing, make_results("1", a="supported", b="refuted", c="supported"), "2026-01-01", ids)
-    part = generator.merge(whole, make_results("2", b="refuted reason"), "2026-01-02", ids)
-    assert part["verdicts"] == {"cell": {"a": ["supported", 0], "b": ["refuted (known)", 1], "c": ["supported", 0]}}
-    assert [run["date"] for run in part["runs"]] == ["2026-01-01", "2026-01-02"]
-    rest = generator.merge(part, make_results("3", a="supported", c="inconclusive"), "2026-01-03", {"cell": {"a", "b"}})
-    assert rest["verdicts"] == {"cell": {"a": ["supported", 1], "b": ["refuted (known)", 0]}}
-    assert [run["commit"] for run in rest["runs"]] == ["2", "3"]
-    assert generator.merge(rest, make_results("4"), "2026-01-04", {}) == {"runs": [], "verdicts": {}}
-
-
 def test_the_page_of_policies_is_current(generator):
     if not generator.BASELINES.is_dir():
         pytest.skip(f"no baselines in {generator.BASELINES}")

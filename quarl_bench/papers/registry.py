@@ -32,7 +32,7 @@ class Paper:
     package: str = ""  # its room, where it has one: its claims, data files and modules
     claims: tuple[Claim, ...] = ()  # by default those of its room
     headings: Mapping[str, str] = field(default_factory=dict)
-    provides: tuple[str, ...] = ()  # what else rooms above ask papers for: tables, selection, architectures, navigation
+    provides: tuple[str, ...] = ()  # tables, selection, architectures, navigation, statements: asked for above
     records: bool = False  # whether its claims are about committed records, not about policies
 
     def open(self, module: str) -> ModuleType:
@@ -75,15 +75,17 @@ QUARL_HEADINGS = {
     "memory": "Memory over time (QuaRL, Figure 4)",
     "mixed_precision": "Mixed precision (QuaRL, Table 5 and Figure 5)",
 }
-QUARL = Paper("quarl", "QuaRL", f"{__package__}.quarl", headings=QUARL_HEADINGS, provides=("tables", "navigation"))
+QUARL = Paper(
+    "quarl", "QuaRL", f"{__package__}.quarl", headings=QUARL_HEADINGS, provides=("tables", "navigation", "statements")
+)
 LQCC = Paper(
     "lqcc",
     "Learning Quantized Continuous Controllers for Integer Hardware (Kresse and Lampert 2025)",
     f"{__package__}.lqcc",
     headings={"panels": "Figures of LQCC"},
-    provides=("tables", "selection", "architectures"),
+    provides=("tables", "selection", "architectures", "statements"),
 )
-ACTORQ = Paper("actorq", "QuaRL, ActorQ", f"{__package__}.actorq", records=True)
+ACTORQ = Paper("actorq", "QuaRL, ActorQ", f"{__package__}.actorq", records=True, provides=("statements",))
 PAPERS = Registry(
     "paper",
     "quarl_bench.papers",

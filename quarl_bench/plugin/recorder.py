@@ -157,6 +157,18 @@ class Recorder:
             terminalreporter.line(f"note: {note}")
         for error in self._errors:
             terminalreporter.line(f"ERROR: {error}", red=True)
+        self._write_findings(terminalreporter)
+
+    def _write_findings(self, terminalreporter: "pytest.TerminalReporter") -> None:
+        """The papers' main statements, behind a run that is long enough to answer them."""
+        if self._settings.profile == "quick":
+            return
+        from quarl_bench.report.findings import list_findings
+
+        if lines := [*list_findings(self.rows)]:
+            terminalreporter.section("quarl findings")
+            for line in lines:
+                terminalreporter.line(line)
 
 
 def record_row(node: pytest.Item, row: Row | dict[str, Any]) -> None:

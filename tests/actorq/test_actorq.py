@@ -669,7 +669,7 @@ def test_recipes_name_listed_environments():
 
 
 def test_the_plot_stacks_every_stage(tmp_path: Path):
-    from quarl_bench.report.page.breakdown import draw_breakdown
+    from quarl_bench.report.page.kinds.breakdown import draw_breakdown
     from quarl_bench.report.page.plots import render_png
 
     bars = [

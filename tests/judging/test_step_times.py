@@ -20,7 +20,7 @@ from quarl_bench.judging.step_times import (
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.html import render_report
-from quarl_bench.report.page.mixed_precision import view_step_times
+from quarl_bench.report.page.kinds.mixed_precision import view_step_times
 from quarl_bench.report.rows import build_row
 from quarl_bench.report.step_time_rows import show_step_times
 from quarl_bench.spec import Outcome

@@ -19,8 +19,8 @@ from quarl_bench.quantization.weight_statistics import (
     pool_weights,
     relative_rmse,
 )
+from quarl_bench.report.page.kinds.weight_histograms import view_spreads
 from quarl_bench.report.page.plots import draw_weights, render_svg
-from quarl_bench.report.page.weight_histograms import view_spreads
 from tests.support.rows import make_row, to_rows
 from tests.support.strategies import convolutions, inputs_of, make_net, normal, perceptrons
 

@@ -3,8 +3,8 @@
 import pytest
 
 from quarl_bench.report.documents import Document
-from quarl_bench.report.page.exploration import smooth, view_learning
 from quarl_bench.report.page.html import render_report
+from quarl_bench.report.page.kinds.exploration import smooth, view_learning
 from tests.support.rows import ROWS, to_rows
 
 POINTS = [{"timesteps": 100.0 * i, "variance": 0.2 - 0.01 * i, "return": 10.0 * i} for i in range(1, 11)]

@@ -12,14 +12,17 @@ from quarl_bench.cli import main
 from quarl_bench.errors import StoreError
 from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.html import render_report
-from quarl_bench.report.page.memory import draw_memory, view_memory
+from quarl_bench.report.page.kinds.memory import draw_memory, view_memory
+from quarl_bench.report.page.matrix import view_matrix
+from quarl_bench.report.page.overview import describe_matrix
+from quarl_bench.report.page.palette import DARK, LIGHT
 from quarl_bench.report.page.plots import Bins, Curve, Point, draw_bits, draw_weights, render_png, render_svg
 from quarl_bench.report.page.row_views import LARGEST_DISTANCE, WIDTH, view_claims, view_failures, view_plots, view_rows
-from quarl_bench.report.page.tables import view_tables
+from quarl_bench.report.page.tables import split_tables, view_tables
 from quarl_bench.report.unjudged import list_unjudged
 from quarl_bench.views.table import NOT_RUN
 from tests.support.inner import run_inside
-from tests.support.rows import ROWS, SWEEP, WEIGHTS, make_document, make_row, to_rows
+from tests.support.rows import CHECK, CLAIM, ROWS, SWEEP, WEIGHTS, make_document, make_row, to_rows
 
 HOSTILE = """<script>alert("x")</script><img src=http://evil.example/x.png onerror='y'>&amp;$\\frac{"""
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -132,6 +135,62 @@ def test_the_papers_tables_stand_beside_ours():
     assert view_tables(to_rows([make_row("w8", 0.99, "supported", claim="quantizable")])) == ()
 
 
+def test_lines_of_a_table_without_a_number_of_ours_stand_apart():
+    table = next(table for table in split_tables(to_rows(ROWS)) if "Table 2" in table.title)
+    assert [line[0] for line in table.lines] == ["ppo cartpole", "ppo mean error"]
+    assert "dqn breakout" in [line[0] for line in table.bare]
+    assert not split_tables(to_rows([make_row("w8", 0.99, "supported", claim="quantizable")]))
+
+
+def test_the_matrix_has_a_mark_for_every_cell_that_was_judged():
+    more = [
+        make_row("w8", 0.5, "refuted", board="local", id="ppo-cartpole-w8-local"),  # the simulation's stands for it
+        make_row("int8", 0.97, "inconclusive", env="acrobot", id="ppo-acrobot-int8"),
+        make_row("w8", 0.2, "supported", rule="drops", env="pong"),  # says that the return is lost
+        make_row("fp16", 1.0, "supported", env="rover", algo="", origin="mine", id="rover"),
+    ]
+    matrix = view_matrix(to_rows([*ROWS, *more]))
+    assert matrix.groups == (("policy", 1), ("ppo", 4))
+    assert [column.scheme for column in matrix.columns] == ["fp16", "w8", "w4", "w2", "int8"]
+    assert [(line.environment, line.origin) for line in matrix.lines] == [
+        ("cartpole", ""), ("acrobot", ""), ("rover", "mine"),
+    ]  # fmt: skip
+    marks = [mark and (mark.symbol, mark.share) for mark in matrix.lines[0].marks]
+    assert marks == [None, ("✔", "99%"), ("?", "96%"), ("✖", "30%"), None]
+    assert matrix.counts == {"supported": 2, "refuted": 1, "inconclusive": 2}
+    assert "cartpole: ppo w8 supported 99%" in describe_matrix(matrix)
+    assert view_matrix(to_rows([CLAIM])) is None
+
+
+def test_a_project_s_page_names_its_tests_and_no_paper():
+    own = [
+        make_row("w8", 0.99, "supported", claim="quantizable", nodeid="tests/test_release.py::test_keeps[w8]"),
+        make_row("int4", 0.5, "refuted", claim="quantizable", nodeid="tests/test_release.py::test_keeps[int4]"),
+    ]
+    text = " ".join(read(render_report([make_document([row | {"paper": None} for row in own])])).text)
+    assert "Does a policy keep its return in fewer bits? Asked 2 times: 1 yes, 1 no, 0 not decided." in text
+    assert text.count("tests/test_release.py::test_keeps[int4]") == 2
+    assert not re.search("paper|QuaRL|LQCC|claim|reproduce", text.partition("results.json")[0])
+
+
+def test_every_verdict_can_be_read_on_either_ground():
+    """WCAG's contrast of 4.5 for text, in light and in dark, also on its own tint."""
+    for colours in (LIGHT, DARK):
+        for name in ("ink", "soft", "link", "supported", "refuted", "inconclusive", "partial"):
+            assert find_contrast(colours[name], colours["page"]) >= 4.5, name
+
+
+def find_contrast(one, other):
+    light, dark = sorted((find_luminance(one), find_luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def find_luminance(colour):
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 def test_claims_that_were_not_judged_are_counted():
     skipped = ["benches/quarl/test_table2.py::test_x[dqn-pong-w8]"]
     entry = {entry.claim: entry for entry in list_unjudged(to_rows(ROWS), skipped)}["table2-cell"]
@@ -141,34 +200,6 @@ def test_claims_that_were_not_judged_are_counted():
     )
     assert everything.absent == entry.absent + 2  # ROWS have one of its cells: ppo-cartpole-w8
     assert list_unjudged(to_rows([make_row("w8", 0.99, "supported", claim="quantizable")]), skipped) == ()
-
-
-CHECK = Document(
-    "check.json",
-    {
-        "kind": "check", "policy": "mine", "environment": "CartPole-v1", "episodes": 60, "distinct_episodes": 59,
-        "source": "measured", "margin": 0.05, "confidence": 0.95, "scheme": "int8", "fewest": "w8", "return": 200.0,
-        "recommendation": "Ship w8.", "layer_bits": 4,
-        "rows": [
-            {"scheme": "w8", "family": "w", "bits": 8, "return": 199.0, "difference": -1.0,
-             "difference_interval": [-3, 1], "ratio": 0.995, "ratio_low": 0.985, "ratio_high": 1.005,
-             "agreement": 0.99, "verdict": "supported", "needed": "", "caveats": ["one policy"]},
-            {"scheme": "int8", "family": "int", "bits": 8, "return": 150.0, "difference": -50.0,
-             "difference_interval": None, "ratio": None, "ratio_low": None, "ratio_high": None,
-             "agreement": 0.7, "verdict": "inconclusive", "needed": "about 300 distinct episodes",
-             "caveats": ["one policy", "no gains"]},
-        ],
-        "layers": [{"name": "layers.0", "shape": [64, 4], "reach": 5.7, "error": 0.068, "error_per_channel": 0.028,
-                    "agreement": 0.986}],
-        "costs": [{"backend": "c", "scheme": "w8", "bytes": 12345, "median": 7.04, "p90": 9.1, "reason": "",
-                   "counted": "machine code", "own": 684.4},
-                  {"backend": "litert", "scheme": "w8", "bytes": 0, "median": 0.0, "p90": 0.0, "reason": "no kernel"}],
-        "targets": [{"target": "cortex-m4", "scheme": "w8", "unit": "bytes of flash", "value": 8232.0,
-                     "source": "emulated", "reason": ""},
-                    {"target": "xc7a15t", "scheme": "w8", "unit": "", "value": 0.0, "source": "",
-                     "reason": "too wide"}],
-    },
-)  # fmt: skip
 
 
 def test_a_check_shows_layers_differences_the_fewest_bits_and_what_would_decide():

@@ -11,6 +11,7 @@ def make_row(scheme, ratio, verdict, **changes):
         "kind": "case",
         "id": f"ppo-cartpole-{scheme}",
         "claim": "table2-cell",
+        "rule": "retention",
         "sentence": "it keeps the return",
         "locus": "Table 2",
         "algo": "ppo",
@@ -109,3 +110,31 @@ WEIGHTS = Document(
         ],
     },
 )
+
+
+CHECK = Document(
+    "check.json",
+    {
+        "kind": "check", "policy": "mine", "environment": "CartPole-v1", "episodes": 60, "distinct_episodes": 59,
+        "source": "measured", "margin": 0.05, "confidence": 0.95, "scheme": "int8", "fewest": "w8", "return": 200.0,
+        "recommendation": "Ship w8.", "layer_bits": 4,
+        "rows": [
+            {"scheme": "w8", "family": "w", "bits": 8, "return": 199.0, "difference": -1.0,
+             "difference_interval": [-3, 1], "ratio": 0.995, "ratio_low": 0.985, "ratio_high": 1.005,
+             "agreement": 0.99, "verdict": "supported", "needed": "", "caveats": ["one policy"]},
+            {"scheme": "int8", "family": "int", "bits": 8, "return": 150.0, "difference": -50.0,
+             "difference_interval": None, "ratio": None, "ratio_low": None, "ratio_high": None,
+             "agreement": 0.7, "verdict": "inconclusive", "needed": "about 300 distinct episodes",
+             "caveats": ["one policy", "no gains"]},
+        ],
+        "layers": [{"name": "layers.0", "shape": [64, 4], "reach": 5.7, "error": 0.068, "error_per_channel": 0.028,
+                    "agreement": 0.986}],
+        "costs": [{"backend": "c", "scheme": "w8", "bytes": 12345, "median": 7.04, "p90": 9.1, "reason": "",
+                   "counted": "machine code", "own": 684.4},
+                  {"backend": "litert", "scheme": "w8", "bytes": 0, "median": 0.0, "p90": 0.0, "reason": "no kernel"}],
+        "targets": [{"target": "cortex-m4", "scheme": "w8", "unit": "bytes of flash", "value": 8232.0,
+                     "source": "emulated", "reason": ""},
+                    {"target": "xc7a15t", "scheme": "w8", "unit": "", "value": 0.0, "source": "",
+                     "reason": "too wide"}],
+    },
+)  # fmt: skip

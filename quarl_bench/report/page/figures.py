@@ -6,16 +6,23 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
+from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.papers.registry import find_heading
 from quarl_bench.report.documents import Document
-from quarl_bench.report.page.exploration import STEPS, WEIGHT, draw_learning, view_learning
-from quarl_bench.report.page.memory import draw_memory, view_memory
-from quarl_bench.report.page.mixed_precision import draw_convergence, draw_step_times, view_convergence, view_step_times
-from quarl_bench.report.page.multi_panel import draw_panels, view_panels
+from quarl_bench.report.page.kinds.exploration import STEPS, WEIGHT, draw_learning, view_learning
+from quarl_bench.report.page.kinds.memory import draw_memory, view_memory
+from quarl_bench.report.page.kinds.mixed_precision import (
+    draw_convergence,
+    draw_step_times,
+    view_convergence,
+    view_step_times,
+)
+from quarl_bench.report.page.kinds.multi_panel import draw_panels, view_panels
+from quarl_bench.report.page.kinds.sweeps import read_check_curves, read_curves
+from quarl_bench.report.page.kinds.weight_histograms import read_bins, view_spreads
+from quarl_bench.report.page.overview import describe_kept, draw_kept, view_kept
 from quarl_bench.report.page.plots import Curve, draw_bits, draw_weights, render_svg
 from quarl_bench.report.page.row_views import view_plots
-from quarl_bench.report.page.sweeps import read_check_curves, read_curves
-from quarl_bench.report.page.weight_histograms import read_bins, view_spreads
 from quarl_bench.views.rows import Row
 
 
@@ -26,6 +33,7 @@ class Figure:
     title: str
     note: str
     svg: str  # an element drawn here, not text of a file
+    words: str = ""  # what it shows, for those who do not see it; the note by default
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ ROW_FIGURES = (
                "mean return over training seeds, with its 90% interval"),
     RowFigures("panels", "panels", view_panels, draw_panels, "means over policies, with their standard deviation"),
 )  # fmt: skip
-ReadCurves = Callable[[dict[str, Any]], tuple[tuple[Curve, ...], float]]
+ReadCurves = Callable[[dict[str, Any]], tuple[tuple[Curve, ...], float, float | None]]
 BITS: tuple[tuple[str, ReadCurves, str], ...] = (  # documents beside rows: kind, how its curves are read, note
     ("sweep", read_curves, "one policy, {episodes} episodes at every width"),
     ("check", read_check_curves, "one policy, with intervals of the paired difference to fp32"),
@@ -68,11 +76,14 @@ BITS: tuple[tuple[str, ReadCurves, str], ...] = (  # documents beside rows: kind
 
 
 def draw_galleries(documents: Sequence[Document], rows: Sequence[Row]) -> tuple[Gallery, ...]:
-    """Everything that rows and sweeps brought to be drawn, by heading."""
+    """Everything that rows and sweeps brought to be drawn, by heading; papers are named beside rows about them only."""
     sources = {"bits": [*_draw_plots(rows), *(figure for kind in BITS for figure in _draw_documents(documents, *kind))]}
     for kind in ROW_FIGURES:
         sources.setdefault(kind.heading, []).extend(_draw_kind(kind, rows))
-    return tuple(Gallery(find_heading(kind), tuple(figures)) for kind, figures in sources.items() if figures)
+    of_papers = any(row.claim != QUANTIZABLE for row in rows)
+    headings = {kind: find_heading(kind) for kind in sources}
+    headings = {kind: name if of_papers else name.partition(" (")[0] for kind, name in headings.items()}
+    return tuple(Gallery(headings[kind], tuple(figures)) for kind, figures in sources.items() if figures)
 
 
 def draw_histograms(document: Document) -> Figure:
@@ -82,16 +93,26 @@ def draw_histograms(document: Document) -> Figure:
     return _render(title, note, draw_weights(read_bins(document.data)), f"weights-{document.name}")
 
 
+def draw_curves(rows: Sequence[Row]) -> Figure | None:
+    """What every cell keeps against its bits, in one figure; None where no row says so."""
+    view = view_kept(rows)
+    if view is None:
+        return None
+    note = "every line is one environment, with intervals; what is below nothing or above 120% is drawn at the edge"
+    title = "Return against bits, as a share of fp32's"
+    return Figure(title, note, render_svg(draw_kept(view), "kept"), describe_kept(view))
+
+
 def _draw_plots(rows: Sequence[Row]) -> Iterator[Figure]:
     for index, plot in enumerate(view_plots(rows)):
         note = "mean over policies, with the interval of the verdict"
-        yield _render(plot.title, note, draw_bits(plot.curves, plot.reference), f"bits{index}")
+        yield _render(plot.title, note, draw_bits(plot.curves, plot.reference, plot.kept, plot.title), f"bits{index}")
 
 
 def _draw_documents(documents: Sequence[Document], kind: str, read: ReadCurves, note: str) -> Iterator[Figure]:
     for index, document in enumerate(document for document in documents if document.kind == kind):
         title = f"{document.data['policy']} on {document.data['environment']}"
-        drawing = draw_bits(*read(document.data))
+        drawing = draw_bits(*read(document.data), title)
         yield _render(title, note.format_map(document.data), drawing, f"{kind}{index}")
 
 

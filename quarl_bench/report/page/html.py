@@ -1,22 +1,28 @@
 """Results files -> one HTML page that needs nothing beside itself: no network, no other file, no script to be read."""
 
 import importlib.resources
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from quarl_bench.errors import StoreError
+from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.report.documents import Document
-from quarl_bench.report.page.figures import draw_galleries, draw_histograms
+from quarl_bench.report.page.figures import draw_curves, draw_galleries, draw_histograms
+from quarl_bench.report.page.matrix import view_matrix
+from quarl_bench.report.page.palette import write_variables
 from quarl_bench.report.page.row_views import VERDICTS, view_claims, view_failures, view_rows
-from quarl_bench.report.page.tables import view_tables
-from quarl_bench.report.terminal import name_kind
+from quarl_bench.report.page.tables import split_tables
+from quarl_bench.report.terminal import ANSWERS, name_kind
 from quarl_bench.report.unjudged import list_unjudged
 from quarl_bench.system.atomic import write_file
+from quarl_bench.views.rows import Row
 
-TEMPLATE = "page.html.jinja"
+TEMPLATE, SUFFIX = "page.html.jinja", ".jinja"
 
 
 def write_report(path: Path, documents: Sequence[Document]) -> None:
@@ -30,19 +36,27 @@ def render_report(documents: Sequence[Document]) -> str:
     rows = [row for document in results for row in document.rows]
     try:
         views = view_rows(rows)
+        cases = [view for view in views if view.kind == "case"]
+        own = bool(rows) and all(row.claim == QUANTIZABLE for row in rows)
         skips = _group_skips(results)
         return (
             _environment()
             .get_template(TEMPLATE)
             .render(
-                title=_name_page(documents),
+                title=_name_page(documents, own=own),
+                sentence=_tell(rows, own=own),
+                own=own,
+                palette=Markup(write_variables()),  # noqa: S704 (colours of ours)
+                matrix=view_matrix(rows),
+                curves=draw_curves(rows),
+                targets={(view.id, view.claim): f"case-{number}" for number, view in enumerate(cases)},
                 ranks=VERDICTS,
                 judged=bool(results),
                 failures=view_failures(rows),
                 changes=_list_changes(results),
                 claims=view_claims(rows),
-                tables=view_tables(rows),
-                cases=[view for view in views if view.kind == "case"],
+                tables=split_tables(rows),
+                cases=cases,
                 items=[view for view in views if view.kind != "case"],
                 counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
                 galleries=draw_galleries(documents, rows),
@@ -59,9 +73,22 @@ def render_report(documents: Sequence[Document]) -> str:
         raise StoreError(f"{names}: a row is ill-formed ({error!r}); make the file again") from error
 
 
-def _name_page(documents: Sequence[Document]) -> str:
+def _name_page(documents: Sequence[Document], *, own: bool) -> str:
+    if own:
+        return "May these policies run in fewer bits?"
     kinds = sorted({document.kind for document in documents})
     return "quarl claims" if "results" in kinds else f"quarl {' and '.join(kinds)}"
+
+
+def _tell(rows: Sequence[Row], *, own: bool) -> str:
+    """What the page says, in one sentence; empty without rows."""
+    if not rows:
+        return ""
+    counts = Counter(ANSWERS[row.verdict] for row in rows)
+    yes, no, open_ = (counts[answer] for answer in dict.fromkeys(ANSWERS.values()))
+    asked = "a policy keep its return in fewer bits" if own else "a sentence of the papers hold for these policies"
+    times = "once" if len(rows) == 1 else f"{len(rows)} times"
+    return f"Does {asked}? Asked {times}: {yes} yes, {no} no, {open_} not decided."
 
 
 def _group_skips(results: Sequence[Document]) -> dict[str, list[str]]:
@@ -119,10 +146,11 @@ def _join(values: Any) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    template = importlib.resources.files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
+    folder = importlib.resources.files(__package__) / "templates"
+    templates = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(SUFFIX)}
     return jinja2.Environment(
         autoescape=True,
-        loader=jinja2.DictLoader({TEMPLATE: template}),
+        loader=jinja2.DictLoader(templates),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 import matplotlib as mpl
 from matplotlib import style
@@ -15,15 +16,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-INK, GRID = "#101418", "#c8ccd1"
-SERIES = ("#0b62c4", "#c04a00", "#1a7f37", "#8250df", "#9a6700", "#bf3989")
-VARIABLES = {INK: "currentColor", GRID: "var(--grid)"} | {
-    color: f"var(--series-{index})" for index, color in enumerate(SERIES)
-}
+from quarl_bench.report.page.palette import LIGHT, follow_reader, write_variables
+
+INK, GRID = LIGHT["ink"], LIGHT["grid"]
+SERIES = tuple(LIGHT[f"series-{index}"] for index in range(6))
 MARKERS = ("o", "s", "^", "D", "v", "P")
+NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 FIXED = {  # whatever a user's matplotlibrc says, the same data give the same picture
     "font.family": "sans-serif",
-    "font.size": 9.0,
+    "font.size": 10.0,
     "text.color": INK,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -63,11 +64,13 @@ class Bins:
     levels: tuple[float, ...] = ()
 
 
-def draw_bits(curves: Sequence[Curve], reference: float) -> Figure:
-    """Return against bit width, with intervals, and the fp32 return as a line."""
-    columns = 3 if len(curves) > 3 else len(curves) + 1
-    with open_panel(("bits", "mean return"), columns, height=3.4) as (figure, axes):
+def draw_bits(curves: Sequence[Curve], reference: float, kept: float | None = None, title: str = "") -> Figure:
+    """Return against bit width, with intervals; the fp32 return, and the one that has to be `kept`, as lines."""
+    with open_panel(("bits", "mean return"), columns=3, height=3.6) as (figure, axes):
+        axes.set_title(title, fontsize=10, loc="left")
         axes.axhline(reference, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label="fp32", zorder=1)
+        if kept is not None:
+            axes.axhline(kept, color=SERIES[1], linewidth=1.0, linestyle=(0, (1, 2)), label="to be kept", zorder=1)
         for index, curve in enumerate(curves):
             points = sorted(curve.points, key=lambda point: point.bits)
             color = SERIES[index % len(SERIES)]
@@ -113,7 +116,7 @@ def draw_weights(histograms: Sequence[Bins], *, shared: bool = False) -> Figure:
 def open_panel(labels: tuple[str, str], columns: int, height: float = 3.0) -> Iterator[tuple[Figure, Axes]]:
     """A figure of one panel to draw into, with `labels` of x and y, and its legend above in so many columns."""
     with fix_style():
-        figure = Figure((6.4, height), layout="constrained")
+        figure = Figure((5.6, height), layout="constrained")
         axes = figure.subplots()
         yield figure, axes
         axes.set_xlabel(labels[0])
@@ -141,9 +144,17 @@ def render_svg(figure: Figure, salt: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # names like axes_1, the same in every figure
-    for color, variable in VARIABLES.items():
-        text = text.replace(color, variable)
-    return text.strip()
+    return follow_reader(text).strip()
+
+
+def render_svg_file(figure: Figure, salt: str, title: str, words: str) -> str:
+    """The figure as an SVG file of its own, in the reader's colours, with a title and its content in words."""
+    drawn = render_svg(figure, salt).removeprefix("<svg")
+    attributes, body = drawn.split(">", maxsplit=1)
+    names = f'role="img" aria-labelledby="{salt}-title {salt}-words" style="color: var(--ink)"'
+    told = f'<title id="{salt}-title">{escape(title)}</title>\n<desc id="{salt}-words">{escape(words)}</desc>'
+    ground = f'<style>{write_variables("svg")}</style>\n<rect width="100%" height="100%" fill="var(--page)"/>'
+    return f"<svg {NAMESPACES} {names}{attributes}>\n{told}\n{ground}{body}\n"
 
 
 def tidy(axes: Axes) -> None:

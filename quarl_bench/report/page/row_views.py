@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from quarl_bench.report.page.matrix import RULE
 from quarl_bench.report.page.plots import Curve, Point
 from quarl_bench.views.rows import Row
 
@@ -49,6 +50,7 @@ class CaseView:
     basis: str
     notes: tuple[str, ...]
     missing: tuple[str, ...]
+    nodeid: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class PlotView:
     title: str
     curves: tuple[Curve, ...]
     reference: float
+    kept: float | None = None  # the return at the threshold, where one holds for all points
 
 
 def view_rows(rows: Sequence[Row]) -> tuple[CaseView, ...]:
@@ -112,7 +115,9 @@ def view_plots(rows: Sequence[Row]) -> Iterator[PlotView]:
         drawn = tuple(Curve(label, tuple(points.values())) for label, points in curves.items())
         # Trained schemes are held against the fp32 policies of their own seeds, which may be few of all.
         widest = max(members, key=lambda row: int(row.reference["policies"]))
-        yield PlotView(" / ".join(filter(None, key)), drawn, float(widest.reference["mean"]))
+        yield PlotView(
+            " / ".join(filter(None, key)), drawn, float(widest.reference["mean"]), _find_kept(widest, members)
+        )
 
 
 def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
@@ -144,6 +149,7 @@ def _view_row(row: Row, reach: tuple[float, float]) -> CaseView:
         basis=basis,
         notes=tuple(filter(None, (row.needed, *row.caveats, *(row.layers or ())))),
         missing=tuple(row.missing),
+        nodeid=row.nodeid,
     )
 
 
@@ -197,6 +203,14 @@ def _place(row: Row, bits: int) -> Point:
         return Point(bits, measured)
     low, high = (reference + (float(bound) - 1.0) * unit for bound in interval)
     return Point(bits, measured, low, high)
+
+
+def _find_kept(widest: Row, members: Sequence[Row]) -> float | None:
+    """The return that a threshold on its share stands for."""
+    if any(row.rule != RULE or row.threshold != widest.threshold or row.floor != widest.floor for row in members):
+        return None
+    reference = float(widest.reference["mean"])
+    return reference - (1.0 - widest.threshold) * abs(reference - (widest.floor or 0.0))
 
 
 def _badness(row: Row) -> tuple[int, float]:

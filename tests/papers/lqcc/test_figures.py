@@ -28,7 +28,7 @@ from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.report.page.html import render_report
-from quarl_bench.report.page.multi_panel import draw_panels, view_panels
+from quarl_bench.report.page.kinds.multi_panel import draw_panels, view_panels
 from quarl_bench.report.page.plots import render_svg
 from quarl_bench.spec import Outcome
 from tests.support.learned import make_learned

@@ -77,8 +77,8 @@ def run(options: argparse.Namespace) -> int:
     }
     if folder is not None:
         with needing("report", "a figure"):
+            from quarl_bench.report.page.kinds.sweeps import read_curves
             from quarl_bench.report.page.plots import draw_bits, render_png
-            from quarl_bench.report.page.sweeps import read_curves
 
         write_file(folder / "sweep.csv", format_csv(rows))
         write_file(folder / "sweep.png", render_png(draw_bits(*read_curves(result))))

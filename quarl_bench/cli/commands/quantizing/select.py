@@ -81,7 +81,7 @@ def _draw(paper: "Paper", options: argparse.Namespace, selection: Any) -> None:
     from quarl_bench.system.atomic import write_file
 
     with needing("report", "a figure"):
-        from quarl_bench.report.page.multi_panel import PanelsView, draw_panels
+        from quarl_bench.report.page.kinds.multi_panel import PanelsView, draw_panels
         from quarl_bench.report.page.plots import render_png
 
     figures = paper.open("figures")

@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     result = about | {"rows": rows, "histograms": histograms}
     if folder is not None:
         with needing("report", "a figure"):
+            from quarl_bench.report.page.kinds.weight_histograms import read_bins
             from quarl_bench.report.page.plots import draw_weights, render_png
-            from quarl_bench.report.page.weight_histograms import read_bins
 
         write_file(folder / "weights.csv", format_csv(rows))
         write_file(folder / "weights.png", render_png(draw_weights(read_bins(result))))

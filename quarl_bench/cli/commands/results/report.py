@@ -29,6 +29,11 @@ def add_command(commands: Any) -> None:
         "--output", type=Path, metavar="FILE", help="what is written. Default: report.html, or results.json of merge."
     )
     command.add_argument(
+        "--figures", type=Path, metavar="DIR",
+        help="write the verdict matrix and the return against bits there, as SVG and PNG; a page only where --output "
+        "names one. Default: a page alone.",
+    )  # fmt: skip
+    command.add_argument(
         "--compare", type=Path, metavar="FILE",
         help="with merge: results file of the last run; say what moved, and exit with 1 on changed verdicts. "
         "Default: none.",
@@ -41,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
 
     first, *rest = options.results
     if first == MERGE and rest:
+        if options.figures is not None:
+            raise SpecError("--figures goes with a page's files; leave out merge")
         return _merge(options, [Path(name) for name in rest])
     if options.compare is not None:
         raise SpecError("--compare goes with merge: quarl report merge FILE ... --compare LAST")
@@ -51,14 +58,20 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
     from quarl_bench.report.documents import read_document
 
     with needing("report", "a page"):
+        from quarl_bench.report.page.export import write_figures
         from quarl_bench.report.page.html import write_report
 
-    output = options.output or Path("report.html")
     documents = [read_document(path) for path in paths]
-    write_report(output, documents)
-    size, rows = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
-    result = {"file": str(output), "bytes": size, "files": len(documents), "rows": rows}
-    print_result(options, result, f"{output}: {rows} rows of {len(documents)} files, {size:,} bytes")
+    drawn = [] if options.figures is None else write_figures(options.figures, documents)
+    result: dict[str, Any] = {"figures": [str(path) for path in drawn]}
+    lines = [f"{path}: {path.stat().st_size:,} bytes" for path in drawn]
+    if options.figures is None or options.output is not None:
+        output = options.output or Path("report.html")
+        write_report(output, documents)
+        size, rows = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
+        result |= {"file": str(output), "bytes": size, "files": len(documents), "rows": rows}
+        lines.append(f"{output}: {rows} rows of {len(documents)} files, {size:,} bytes")
+    print_result(options, result, "\n".join(lines))
     return 0
 
 

@@ -170,7 +170,7 @@ def _plot(path: Path, rows: "list[RunComparison]") -> None:
     from quarl_bench.system.atomic import write_file
 
     with needing("report", "a figure"):
-        from quarl_bench.report.page.breakdown import draw_breakdown
+        from quarl_bench.report.page.kinds.breakdown import draw_breakdown
         from quarl_bench.report.page.plots import render_png
 
     bars = [(name_run(row), read_acting(row.record).per_step()) for row in rows]

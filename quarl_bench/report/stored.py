@@ -1,0 +1,78 @@
+"""Stored results: the last row of every case of several runs, cut down to what an audit of its number needs.
+
+A stored file is a results file with `runs` (date, commit, settings, machine) and a `run` in every row. Of cases that
+were stored before rows were, `verdicts` holds the verdict alone, by claim and id, with its run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from quarl_bench.views.rows import COUNTS, SCHEMA_VERSION, Row
+
+KEPT = (
+    "nodeid", "id", "claim", "kind", "rule", "verdict", "threshold", "estimate", "interval", "floor", "algo", "env",
+    "scheme", "origin", "board", "known", "paper", "source", "scope", "needed", "missing", "seeds", "processor",
+    "code_epoch", "line",
+)  # fmt: skip
+SIDES = ("measured", "reference")
+HASH = 12  # characters of a policy's SHA-256 that are kept
+KNOWN = " (known)"
+Ids = Mapping[str, set[str]]  # by claim, of its cases or items
+Outcomes = dict[str, dict[str, list[Any]]]  # by claim and id: the verdict in words, and its run
+
+
+def merge_stored(stored: dict[str, Any], results: dict[str, Any], date: str, ids: Ids) -> dict[str, Any]:
+    """`stored` with the rows of a results file of that day in their place; what has no id any more is dropped."""
+    runs = [*stored["runs"], {"date": date, **{name: results[name] for name in ("commit", "settings", "machine")}}]
+    rows = {(row["claim"], row["id"]): row for row in stored.get("rows", ())}
+    for row in results["rows"]:
+        rows[row["claim"], row["id"]] = reduce_row(row) | {"run": len(runs) - 1}
+    rows = {key: row for key, row in sorted(rows.items()) if key[1] in ids.get(key[0], ())}
+    words = {
+        claim: kept
+        for claim, verdicts in stored.get("verdicts", {}).items()
+        if (kept := {id_: v for id_, v in verdicts.items() if id_ in ids.get(claim, ()) and (claim, id_) not in rows})
+    }
+    used = sorted(
+        {row["run"] for row in rows.values()} | {run for verdicts in words.values() for _, run in verdicts.values()}
+    )
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "runs": [runs[run] for run in used],
+        "rows": [row | {"run": used.index(row["run"])} for row in rows.values()],
+        "verdicts": {
+            claim: {id_: [word, used.index(run)] for id_, (word, run) in verdicts.items()}
+            for claim, verdicts in words.items()
+        },
+    }
+
+
+def reduce_row(row: dict[str, Any]) -> dict[str, Any]:
+    """What an audit needs: verdict, estimate, interval, both returns with their counts, and the policies' hashes."""
+    kept = {name: row[name] for name in KEPT if row.get(name) not in (None, "", [])}
+    kept |= {name: row.get(name) for name in ("estimate", "interval")}
+    if row["kind"] == "case":
+        kept |= {
+            side: {name: row[side][name] for name in (*COUNTS, "agreement") if name in row[side]} for side in SIDES
+        }
+    return kept | {"policy_sha256": [sha256[:HASH] for sha256 in row.get("policy_sha256", ())]}
+
+
+def list_outcomes(stored: dict[str, Any]) -> Outcomes:
+    """The verdict of every case and item that is stored, as words."""
+    found = {claim: dict(verdicts) for claim, verdicts in stored.get("verdicts", {}).items()}
+    for row in stored.get("rows", ()):
+        known = KNOWN if row.get("known") and row["verdict"] == "refuted" else ""
+        found.setdefault(row["claim"], {})[row["id"]] = [row["verdict"] + known, row["run"]]
+    return found
+
+
+def read_rows(stored: dict[str, Any]) -> list[Row]:
+    """Its rows; of what is stored as a word alone, a row without numbers, whose scheme its id names."""
+    rows = [Row.from_dict(row) for row in stored.get("rows", ())]
+    for claim, verdicts in stored.get("verdicts", {}).items():
+        for id_, (word, _) in verdicts.items():
+            bare = Row(id=id_, claim=claim, kind="claim", verdict=word.removesuffix(KNOWN), threshold=0.0)
+            rows.append(replace(bare, scheme=id_.split("-")[2] if id_.count("-") >= 2 else ""))
+    return rows

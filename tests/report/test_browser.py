@@ -1,0 +1,136 @@
+"""The page in a real Chromium: sorted, filtered, a case opened, printed, exported; at both widths, light and dark."""
+
+import pytest
+
+from quarl_bench.report.documents import Document
+from quarl_bench.report.page.export import write_figures
+from quarl_bench.report.page.html import write_report
+from tests.support.browser import open_chromium, open_file
+from tests.support.rows import CHECK, CLAIM, make_row
+
+pytestmark = pytest.mark.needs("report", "chromium", "playwright")
+CELLS = [
+    ("ppo", "cartpole", "w8", 0.99, "supported"),
+    ("ppo", "cartpole", "int4", 0.64, "refuted"),
+    ("ppo", "acrobot", "w8", 0.96, "inconclusive"),
+    ("dqn", "cartpole", "w8", 0.81, "inconclusive"),
+    ("dqn", "cartpole", "int8", 0.66, "refuted"),
+]
+OUTSIDE = """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
+  const box = svg.getBoundingClientRect();
+  const inside = (it) => it.left > box.left - 1 && it.right < box.right + 1 && it.top > box.top - 1;
+  const texts = [...svg.querySelectorAll("text")];
+  return texts.filter((text) => !inside(text.getBoundingClientRect())).map((text) => text.textContent);
+})"""
+NAMELESS = """() => {
+  const all = [...document.querySelectorAll("a, button, input, [role=img], [role=region], table")];
+  const named = (each) => each.getAttribute("aria-label") || each.textContent.trim() || each.closest("label");
+  return all.filter((each) => !named(each)).map((each) => each.outerHTML);
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with open_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def results():
+    rows = [
+        make_row(scheme, kept, verdict, id=f"{algo}-{env}-{scheme}", nodeid=f"t.py::t[{algo}-{env}-{scheme}]",
+                 algo=algo, env=env)
+        for algo, env, scheme, kept, verdict in CELLS
+    ]  # fmt: skip
+    return Document("results.json", {"schema_version": 1, "rows": [*rows, CLAIM]})
+
+
+@pytest.fixture(scope="module")
+def page(results, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_report(path, [results])
+    return path
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_cut_and_everything_has_a_name(width, scheme, page, chromium):
+    with open_file(chromium, page, width, color_scheme=scheme) as shown:
+        assert shown.evaluate("document.documentElement.scrollWidth") <= width
+        assert shown.evaluate(OUTSIDE) == []
+        assert shown.evaluate(NAMELESS) == []
+        dark = shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 27)"
+        assert dark == (scheme == "dark")
+        matrix = shown.locator("#matrix").bounding_box()
+        assert matrix["y"] < 900  # on the first screen
+        assert shown.get_by_role("link", name="ppo-cartpole-int4: refuted, keeps 64% of the return").is_visible()
+
+
+def test_a_mark_opens_its_case_by_mouse_and_by_keyboard(page, chromium):
+    with open_file(chromium, page) as shown:
+        shown.get_by_role("searchbox").fill("acrobot")
+        link = shown.get_by_role("link", name="dqn-cartpole-int8: refuted")
+        row = shown.locator(link.get_attribute("href"))
+        assert not row.is_visible()
+        link.click()
+        shown.wait_for_function("document.activeElement.tagName === 'TR'")
+        assert row.is_visible()
+        assert row.locator("details").evaluate("each => each.open")
+        shown.get_by_role("link", name="ppo-cartpole-w8: supported").focus()
+        shown.keyboard.press("Enter")
+        shown.wait_for_function("document.activeElement.textContent.includes('ppo-cartpole-w8')")
+
+
+def test_tables_sort_and_filter(page, chromium):
+    with open_file(chromium, page) as shown:
+        cases = shown.locator("table.filtered")
+        names = cases.locator("tbody th[scope=row]")
+        head = cases.get_by_role("columnheader", name="interval")
+        button = head.get_by_role("button")
+        button.focus()
+        shown.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == "ascending"
+        assert "dqn-cartpole-int8" in names.nth(0).inner_text() + names.nth(1).inner_text()
+        button.click()
+        assert head.get_attribute("aria-sort") == "descending"
+        assert "ppo-cartpole-w8" in names.first.inner_text()
+        shown.get_by_role("searchbox").fill("dqn refuted")
+        assert sum(row.is_visible() for row in cases.locator("tbody tr").all()) == 1
+
+
+def test_lines_without_a_number_of_ours_are_folded(page, chromium):
+    with open_file(chromium, page) as shown:
+        breakout = shown.get_by_role("row", name="dqn breakout")
+        assert not breakout.first.is_visible()
+        shown.get_by_text("more lines of the paper").first.click()
+        assert breakout.first.is_visible()
+
+
+def test_it_prints_without_what_needs_a_hand(page, chromium):
+    with open_file(chromium, page, color_scheme="dark") as shown:
+        printed = shown.pdf(format="A4")
+        assert printed.startswith(b"%PDF")
+        shown.emulate_media(media="print")
+        assert not shown.get_by_role("navigation").is_visible()
+        assert shown.evaluate("getComputedStyle(document.body).getPropertyValue('--page')") == "#ffffff"
+        assert shown.get_by_text("3 policies x 100 episodes").first.is_visible()  # what rests in details
+
+
+@pytest.mark.parametrize("name", ["verdicts", "bits", "overview"])
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_exported_figures_are_pictures(name, suffix, results, tmp_path, chromium):
+    assert len(write_figures(tmp_path, [results])) == 6
+    (tmp_path / "page.html").write_text(f'<img src="{name}{suffix}" alt="">')
+    with open_file(chromium, tmp_path / "page.html") as shown:
+        assert shown.evaluate("document.images[0].naturalWidth") > 300
+
+
+def test_a_check_has_its_threshold_its_title_and_its_whole_legend(tmp_path, chromium):
+    write_report(tmp_path / "check.html", [CHECK])
+    with open_file(chromium, tmp_path / "check.html", 400) as shown:
+        assert shown.evaluate("document.documentElement.scrollWidth") <= 400
+        assert shown.evaluate(OUTSIDE) == []
+        words = shown.locator("figure svg").text_content()
+        assert "to be kept" in words
+        assert "mine on CartPole-v1" in words
+        assert "QuaRL, Figure" not in shown.locator("body").inner_text()

@@ -1,0 +1,49 @@
+"""The papers' main statements, each in one line: the paper's number, ours with its interval, the verdict."""
+
+import pytest
+
+from quarl_bench.judging.claim import expand
+from quarl_bench.papers.registry import list_providers, read_catalog
+from quarl_bench.report.findings import list_findings
+from quarl_bench.views.rows import Row
+from tests.support.inner import run_inside
+from tests.support.rows import ROWS, make_row, to_rows
+
+STATEMENTS = [s for paper in list_providers("statements") for s in paper.open("statements").STATEMENTS]
+
+
+def test_seven_statements_are_about_items_that_exist():
+    assert len(STATEMENTS) == 7
+    ids = {claim.id: {item.id for item in expand(claim)} for claim in read_catalog()}
+    for statement in STATEMENTS:
+        assert statement.item in ids[statement.claim] or (not statement.item and statement.scheme), statement
+
+
+def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
+    rows = [
+        make_row("w8", 0.99, "supported"),
+        make_row("w8", 0.5, "refuted", id="dqn-x-w8"),
+        make_row("w8", 0.94, "inconclusive", id="dqn-breakout-w8", interval=[0.89, 0.99]),
+    ]
+    count, single = list_findings(to_rows(rows))
+    assert count.endswith("3 cells, 1 supported, 1 inconclusive, 1 refuted (dqn-x-w8)")
+    assert single.endswith("(paper: 36% kept (Table 2: 214 to 78)): 3 policies, 94% [89%, 99%] kept: inconclusive")
+    (line,) = list_findings(to_rows(ROWS[:1]))
+    assert line.endswith("of the return (paper: 2 to 5% on average (abstract, Table 2)): 1 cell, 1 supported")
+
+
+def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_told():
+    bare = Row(id="dqn-pongc-bf16", claim="table5-half-again", kind="claim", verdict="supported", threshold=0.0)
+    (line,) = list_findings([bare])
+    assert line.endswith("(paper: 1.62x on a GPU (Table 5)): supported")
+    assert not [*list_findings([])]
+
+
+@pytest.mark.parametrize(("profile", "lines"), [("quick", 0), ("nightly", 1)])
+def test_the_nightly_s_terminal_ends_with_them(pytester, profile, lines):
+    row = make_row("w8", 0.99, "supported", nodeid="x")
+    pytester.makepyfile(f"def test_x(quarl_record):\n    quarl_record({row!r})\n")
+    result = run_inside(pytester, f"--quarl-profile={profile}")
+    assert result.ret == 0
+    assert result.stdout.str().count("quarl findings") == lines
+    assert result.stdout.str().count("Weights in 8 bits after training") == lines

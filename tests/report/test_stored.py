@@ -1,0 +1,60 @@
+"""Stored results: the last row of every case, with what an audit of its number needs."""
+
+from quarl_bench.report.documents import Document
+from quarl_bench.report.page.matrix import view_matrix
+from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows, reduce_row
+from tests.support.rows import CLAIM, make_row
+
+NOTHING = {"runs": [], "verdicts": {}}
+IDS = {"cell": {"a", "b", "c"}}
+
+
+def make_results(commit, **rows):
+    """A results file with one row per id of the claim "cell"; `known` where the verdict says so."""
+    split = {id_: verdict.partition(" ")[::2] for id_, verdict in rows.items()}
+    return {
+        "commit": commit,
+        "settings": {"profile": "nightly", "episodes": 100},
+        "machine": {"processor": commit, "cores": 2, "python": "3.11"},
+        "rows": [make_row("w8", 1.0, v, claim="cell", id=id_, known=known) for id_, (v, known) in split.items()],
+    }
+
+
+def test_a_part_of_a_nightly_replaces_what_it_ran():
+    whole = merge_stored(NOTHING, make_results("1", a="supported", b="refuted", c="supported"), "2026-01-01", IDS)
+    part = merge_stored(whole, make_results("2", b="refuted reason"), "2026-01-02", IDS)
+    assert list_outcomes(part) == {"cell": {"a": ["supported", 0], "b": ["refuted (known)", 1], "c": ["supported", 0]}}
+    assert [run["date"] for run in part["runs"]] == ["2026-01-01", "2026-01-02"]
+    rest = merge_stored(part, make_results("3", a="supported", c="inconclusive"), "2026-01-03", {"cell": {"a", "b"}})
+    assert list_outcomes(rest) == {"cell": {"a": ["supported", 1], "b": ["refuted (known)", 0]}}
+    assert [run["commit"] for run in rest["runs"]] == ["2", "3"]
+    empty = merge_stored(rest, make_results("4"), "2026-01-04", {})
+    assert (empty["runs"], empty["rows"], empty["verdicts"]) == ([], [], {})
+
+
+def test_words_of_older_runs_stay_until_a_row_takes_their_place():
+    old = {"runs": [{"commit": "0"}], "verdicts": {"cell": {"a": ["refuted (known)", 0], "ppo-b-w8": ["partial", 0]}}}
+    ids = {"cell": {"a", "ppo-b-w8"}}
+    new = merge_stored(old, make_results("1", a="supported"), "2026-01-01", ids)
+    assert new["verdicts"] == {"cell": {"ppo-b-w8": ["partial", 0]}}
+    assert [(row.id, row.verdict, row.scheme) for row in read_rows(new)] == [
+        ("a", "supported", "w8"),
+        ("ppo-b-w8", "partial", "w8"),
+    ]
+
+
+def test_what_is_stored_is_a_results_file_that_can_be_audited():
+    row = make_row("w8", 0.99, "supported", policy_sha256=["a" * 64, "b" * 64])
+    kept = reduce_row(row)
+    assert (kept["estimate"], kept["interval"], kept["policy_sha256"]) == (0.99, row["interval"], ["a" * 12, "b" * 12])
+    assert kept["measured"] == {
+        "mean": 198.0,
+        "policies": 3,
+        "episodes": 100,
+        "distinct_episodes": 99,
+        "agreement": 0.875,
+    }
+    ids = {"table2-cell": {"ppo-cartpole-w8"}, "table2-mean": {"ppo-table2-w8"}}
+    stored = merge_stored(NOTHING, make_results("1") | {"rows": [row, CLAIM]}, "2026-01-01", ids)
+    matrix = view_matrix(Document("stored.json", stored).rows)
+    assert matrix.counts == {"supported": 1}
