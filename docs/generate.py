@@ -1,11 +1,13 @@
-"""Pages made of data: docs/claims.md, docs/policies.md, docs/api.md, the claim table of docs/findings.md between its
-two marks, and the picture of the floors, docs/house.svg.
+"""Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/api.md, the findings of README.md and
+docs/findings.md between their marks, docs/pictures/*.svg, and the picture of the floors, docs/house.svg.
 
 python docs/generate.py                  write them from claims, baselines, docstrings, verdicts.json, pyproject.toml
-python docs/generate.py FILE [FILE ...]  the same, with the verdicts of results files put into docs/verdicts.json
+python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
                                          first: a nightly's, a part of one, or timings measured on an idle machine
 
-docs/verdicts.json holds the last verdict of every case that was run, and in which run it was.
+docs/verdicts.json holds the last row of every case that was run, and in which run it was. The lander is no part of it:
+
+quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 200 --video docs/pictures/landing.gif
 """
 
 import inspect
@@ -23,7 +25,9 @@ import quarl_bench
 from quarl_bench.checking.answer import Answer
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
-from quarl_bench.report.stored import list_outcomes, merge_stored
+from quarl_bench.report.findings import list_findings
+from quarl_bench.report.page.export import write_figures
+from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows
 from quarl_bench.spec import Measurement
 from quarl_bench.system.atomic import write_file
 
@@ -33,7 +37,8 @@ POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policie
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
 API, SECTIONS = HERE / "api.md", ("Args", "Returns", "Raises")
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
-BEGIN, END = "<!-- claims: made by docs/generate.py -->", "<!-- end of claims -->"
+README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
+BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
 SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
 ORDER = ("supported", "refuted", "inconclusive", "partial")
 
@@ -50,7 +55,12 @@ def main(arguments: list[str]) -> None:
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
     write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
-    write_file(FINDINGS, insert_table(FINDINGS.read_text(encoding="utf-8"), claims, verdicts))
+    for path, blocks in list_blocks(claims, verdicts).items():
+        text = path.read_text(encoding="utf-8")
+        for name, lines in blocks.items():
+            text = insert_block(text, name, lines)
+        write_file(path, text)
+    write_figures(PICTURES, read_rows(verdicts, claims), (".svg",))
     write_file(API, write_api())
     write_file(HOUSE, draw_house(read_floors(PROJECT)))
 
@@ -152,38 +162,32 @@ def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
     return {claim.id: {item.id for item in expand(claim)} for claim in claims}
 
 
-def insert_table(text: str, claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
-    """The page with its block replaced; ValueError where the two marks are not there, once each."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def list_blocks(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
+    """By page, what stands between its marks."""
+    findings = [f"- {line}" for line in list_findings(read_rows(verdicts, claims))]
+    runs = [_tell_runs(verdicts)]
+    return {README: {"findings": [*findings, "", *runs]}, FINDINGS: {"findings": findings, "runs": runs}}
+
+
+def insert_block(text: str, name: str, lines: list[str]) -> str:
+    """The page with the block of that name replaced; ValueError where its two marks are not there, once each."""
+    before, begin, rest = text.partition(BEGIN.format(name))
+    _, end, after = rest.partition(END.format(name))
     if not begin or not end:
-        raise ValueError(f"{FINDINGS}: no block from {BEGIN!r} to {END!r}")
-    return f"{before}{begin}\n{write_table(claims, verdicts)}\n{end}{after}"
-
-
-def write_table(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
-    """By paper, one line per claim: what it says, and what its cases or items are."""
-    lines = []
-    for paper in dict.fromkeys(claim.paper for claim in claims):
-        lines += [f"**{paper}**", "", "| claim | says | where | verdicts |", "|---|---|---|---|"]
-        lines += [
-            f"| `{claim.id}` | {_escape(claim.says)} | {_escape(claim.where)} | {_tell(claim, verdicts)} |"
-            for claim in claims
-            if claim.paper == paper
-        ]
-        lines.append("")
-    return "\n".join([*lines, _tell_runs(verdicts)])
+        raise ValueError(f"no block {name!r} between {BEGIN.format(name)} and {END.format(name)}")
+    return "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
 
 
 def write_page(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> str:
     """The page "Claims and verdicts"."""
-    lines = [HEAD, "| judgement | what the interval is on |", "|---|---|"]
-    kinds = dict.fromkeys(type(claim.judgement) for claim in claims)
-    lines += [f"| `{kind.__name__}` | {kind.meaning} |" for kind in kinds]
+    lines = [HEAD.rstrip()]
     for paper in dict.fromkeys(claim.paper for claim in claims):
         lines += ["", f"## {paper}", ""]
         for claim in (claim for claim in claims if claim.paper == paper):
             lines += list(_describe(claim, verdicts))
+    lines += ["## Judgements", "", "| judgement | what the interval is on |", "|---|---|"]
+    kinds = dict.fromkeys(type(claim.judgement) for claim in claims)
+    lines += [f"| `{kind.__name__}` | {kind.meaning} |" for kind in kinds]
     return "\n".join([*lines, "", _tell_runs(verdicts), ""])
 
 
@@ -268,10 +272,6 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
     )
 
 
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 API_HEAD = """# The API
 
 <!-- Made by docs/generate.py from docstrings; edit those. -->
@@ -309,13 +309,9 @@ HEAD = """# Claims and verdicts
 
 A claim is a sentence of a paper, in our words, with a threshold. A *case* is one cell of it, judged alone; an *item* is
 one sentence over many cells. Either gets an interval first, and the interval decides:
+[what a verdict means](usage.md#what-a-verdict-means).
 
-| verdict | the interval lies |
-|---|---|
-| supported | wholly on the claimed side of the threshold |
-| refuted | wholly on the other side |
-| inconclusive | on both; the line says what would decide |
-| partial | anywhere: some of the sentence's cells are missing, and are listed |
+![Verdicts by environment, algorithm and scheme](pictures/verdicts.svg)
 
 Each side of a mean's interval is wrong in about 5% of cases, up to 6% where policies differ as normal numbers do, more
 where their losses are skewed or a few collapse (simulated: `python -m tests.support.judge_simulation`). It covers the

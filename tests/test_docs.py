@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from xml.sax.saxutils import escape
 
 import gymnasium
 import pytest
@@ -16,6 +17,8 @@ import quarl_bench.environments
 from quarl_bench.checking.subject import open_subject
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
+from quarl_bench.report.page.overview import describe_kept, view_kept
+from quarl_bench.report.stored import list_outcomes, read_rows
 from quarl_bench.testing import assert_quantizable
 from quarl_bench.training.recipes import Recipe
 from tests.support.distributions import install_project
@@ -76,14 +79,19 @@ def test_the_table_of_a_recipe_is_well_formed():
     assert Recipe("ppo", slug, **entry).timesteps == 20_000
 
 
-def test_the_page_of_claims_and_the_table_of_findings_are_current(generator):
+def test_what_is_made_of_stored_results_is_current(generator):
     claims, verdicts = read_catalog(), json.loads(generator.VERDICTS.read_text())
     remedy = "run python docs/generate.py"
     assert generator.PAGE.read_text() == generator.write_page(claims, verdicts), remedy
-    findings = generator.FINDINGS.read_text()
-    assert findings == generator.insert_table(findings, claims, verdicts), remedy
+    for path, blocks in generator.list_blocks(claims, verdicts).items():
+        text = path.read_text()
+        for name, lines in blocks.items():
+            assert text == generator.insert_block(text, name, lines), remedy
+    words = describe_kept(view_kept(read_rows(verdicts, claims)))
+    assert escape(words) in (generator.PICTURES / "bits.svg").read_text(), remedy
     ids = generator.list_ids(claims)
-    unknown = [id_ for claim, found in verdicts["verdicts"].items() for id_ in found if id_ not in ids.get(claim, ())]
+    outcomes = list_outcomes(verdicts)
+    unknown = [id_ for claim, found in outcomes.items() for id_ in found if id_ not in ids.get(claim, ())]
     assert not unknown, f"{generator.VERDICTS} has what the claims files have no more: put a results file into it"
 
 
@@ -117,7 +125,7 @@ def test_the_page_of_policies_says_what_falls_short(generator):
 
 def test_the_page_needs_both_marks(generator):
     with pytest.raises(ValueError, match="no block"):
-        generator.insert_table("text", (), {})
+        generator.insert_block("text", "findings", [])
 
 
 def test_the_floors_on_the_page_are_those_that_are_enforced(generator):
@@ -164,8 +172,11 @@ def test_options_on_the_pages_exist(pytester):
         assert option in options, option
 
 
-@pytest.mark.needs("mkdocs")
+@pytest.mark.needs("material")
 def test_the_site_builds_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    loaded = r'<(?:script|img|iframe)[^>]*src="(?:https?:)?//|<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//'
+    for page in (tmp_path / "site").rglob("*.html"):
+        assert not re.search(loaded, page.read_text(encoding="utf-8")), page  # nothing comes from a network

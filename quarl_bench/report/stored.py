@@ -4,10 +4,11 @@ A stored file is a results file with `runs` (date, commit, settings, machine) an
 were stored before rows were, `verdicts` holds the verdict alone, by claim and id, with its run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from quarl_bench.judging.claim import Claim, JudgedCase, JudgedClaim, expand
 from quarl_bench.views.rows import COUNTS, SCHEMA_VERSION, Row
 
 KEPT = (
@@ -68,11 +69,23 @@ def list_outcomes(stored: dict[str, Any]) -> Outcomes:
     return found
 
 
-def read_rows(stored: dict[str, Any]) -> list[Row]:
-    """Its rows; of what is stored as a word alone, a row without numbers, whose scheme its id names."""
+def read_rows(stored: dict[str, Any], claims: Iterable[Claim]) -> list[Row]:
+    """Its rows; of what is stored as a word alone, a row of its claim without numbers."""
     rows = [Row.from_dict(row) for row in stored.get("rows", ())]
-    for claim, verdicts in stored.get("verdicts", {}).items():
-        for id_, (word, _) in verdicts.items():
-            bare = Row(id=id_, claim=claim, kind="claim", verdict=word.removesuffix(KNOWN), threshold=0.0)
-            rows.append(replace(bare, scheme=id_.split("-")[2] if id_.count("-") >= 2 else ""))
+    for claim in claims:
+        words = stored.get("verdicts", {}).get(claim.id, {})
+        rows += [_write_bare(item, words[item.id][0]) for item in expand(claim) if item.id in words]
     return rows
+
+
+def _write_bare(item: JudgedCase | JudgedClaim, word: str) -> Row:
+    claim = item.claim
+    bare = Row(
+        id=item.id, claim=claim.id, kind="claim", verdict=word.removesuffix(KNOWN), threshold=claim.threshold,
+        rule=claim.judgement.name, algo=item.algo if isinstance(item, JudgedClaim) else item.case.algo,
+    )  # fmt: skip
+    if isinstance(item, JudgedClaim):
+        return replace(bare, scheme=item.scheme)
+    case = item.case
+    where = {"env": case.environment, "scheme": case.scheme, "origin": case.origin, "board": case.board}
+    return replace(bare, kind="case", **where)

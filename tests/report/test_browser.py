@@ -119,7 +119,7 @@ def test_it_prints_without_what_needs_a_hand(page, chromium):
 @pytest.mark.parametrize("name", ["verdicts", "bits", "overview"])
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
 def test_exported_figures_are_pictures(name, suffix, results, tmp_path, chromium):
-    assert len(write_figures(tmp_path, [results])) == 6
+    assert len(write_figures(tmp_path, results.rows)) == 6
     (tmp_path / "page.html").write_text(f'<img src="{name}{suffix}" alt="">')
     with open_file(chromium, tmp_path / "page.html") as shown:
         assert shown.evaluate("document.images[0].naturalWidth") > 300

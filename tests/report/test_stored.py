@@ -1,5 +1,7 @@
 """Stored results: the last row of every case, with what an audit of its number needs."""
 
+from quarl_bench.judging.claim import expand
+from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.matrix import view_matrix
 from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows, reduce_row
@@ -33,14 +35,21 @@ def test_a_part_of_a_nightly_replaces_what_it_ran():
 
 
 def test_words_of_older_runs_stay_until_a_row_takes_their_place():
-    old = {"runs": [{"commit": "0"}], "verdicts": {"cell": {"a": ["refuted (known)", 0], "ppo-b-w8": ["partial", 0]}}}
-    ids = {"cell": {"a", "ppo-b-w8"}}
-    new = merge_stored(old, make_results("1", a="supported"), "2026-01-01", ids)
-    assert new["verdicts"] == {"cell": {"ppo-b-w8": ["partial", 0]}}
-    assert [(row.id, row.verdict, row.scheme) for row in read_rows(new)] == [
-        ("a", "supported", "w8"),
-        ("ppo-b-w8", "partial", "w8"),
-    ]
+    claims = [claim for claim in read_catalog() if claim.id in {"table2-cell", "table2-mean"}]
+    ids = {claim.id: {item.id for item in expand(claim)} for claim in claims}
+    words = {"dqn-pong-w8": ["refuted (known)", 0], "ppo-cartpole-w8": ["partial", 0]}
+    old = {
+        "runs": [{"commit": "0"}],
+        "verdicts": {"table2-cell": words, "table2-mean": {"ppo-table2-w8": ["partial", 0]}},
+    }
+    results = make_results("1") | {"rows": [make_row("w8", 0.99, "supported")]}
+    new = merge_stored(old, results, "2026-01-01", ids)
+    assert new["verdicts"]["table2-cell"] == {"dqn-pong-w8": ["refuted (known)", 0]}
+    cell, bare, mean = read_rows(new, claims)
+    assert (cell.id, cell.estimate) == ("ppo-cartpole-w8", 0.99)
+    assert (bare.algo, bare.env, bare.scheme, bare.verdict, bare.estimate) == ("dqn", "pong", "w8", "refuted", None)
+    assert (mean.kind, mean.scheme) == ("claim", "w8")
+    assert view_matrix([cell, bare]).counts == {"supported": 1, "refuted": 1}
 
 
 def test_what_is_stored_is_a_results_file_that_can_be_audited():

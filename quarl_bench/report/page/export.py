@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quarl_bench.errors import StoreError
-from quarl_bench.report.documents import Document
 from quarl_bench.report.page.matrix import view_matrix
 from quarl_bench.report.page.overview import (
     describe_kept,
@@ -17,21 +16,21 @@ from quarl_bench.report.page.overview import (
 )
 from quarl_bench.report.page.plots import render_png, render_svg_file
 from quarl_bench.system.atomic import open_folder, write_file
+from quarl_bench.views.rows import Row
 
+SUFFIXES = (".svg", ".png")
 MATRIX, CURVES = "Verdicts by environment, algorithm and scheme", "Return against bits, as a share of fp32's"
 
 
-def write_figures(folder: Path, documents: Sequence[Document]) -> list[Path]:
-    """Write `verdicts`, `bits` and `overview` into `folder`, each as .svg and .png; what was written.
+def write_figures(folder: Path, rows: Sequence[Row], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """Write `verdicts`, `bits` and `overview` into `folder`, in each format; what was written.
 
     The overview is made to stand beside text, and shows few schemes. StoreError where no row says what was kept.
     """
-    rows = [row for document in documents if document.kind == "results" for row in document.rows]
     matrix, view = view_matrix(rows), view_kept(rows)
     small = view_matrix(rows, pick_schemes(rows))
     if matrix is None or view is None or small is None:
-        names = ", ".join(document.name for document in documents)
-        raise StoreError(f"{names}: no case says what is kept of a return; name a file of pytest's --quarl-json")
+        raise StoreError("no case here says what is kept of a return; name a file of pytest's --quarl-json")
     told = (describe_matrix(matrix), describe_kept(view))
     drawings = {
         "verdicts": (draw_matrix(matrix), MATRIX, told[0]),
@@ -41,7 +40,8 @@ def write_figures(folder: Path, documents: Sequence[Document]) -> list[Path]:
     written = []
     open_folder(folder)
     for name, (figure, title, words) in drawings.items():
-        for suffix, content in ((".svg", render_svg_file(figure, name, title, words)), (".png", render_png(figure))):
-            write_file(folder / f"{name}{suffix}", content)
+        for suffix in suffixes:
+            content = render_png(figure) if suffix == ".png" else render_svg_file(figure, name, title, words)
             written.append(folder / f"{name}{suffix}")
+            write_file(written[-1], content)
     return written

@@ -19,7 +19,7 @@ from quarl_bench.views.rows import Row
 FAMILIES = {"fp": "fp16", "w": "weights only", "int": "weights and activations", "qat": "trained quantized"}
 SCHEME = re.compile(r"(fp|w|int|qat)([0-9]{1,2})")
 LOWEST, HIGHEST = -0.05, 1.2  # of what is kept, as drawn; what is outside is drawn at the edge
-CELL = (0.5, 0.25)  # inches
+CELL = (0.56, 0.25)  # inches
 NAMES = 1.75  # inches beside the matrix
 BESIDE = 4.6  # inches of the curves beside the matrix
 TINT = 0.16  # opacity of a verdict's colour behind its symbol

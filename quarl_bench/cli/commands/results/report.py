@@ -62,15 +62,16 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
         from quarl_bench.report.page.html import write_report
 
     documents = [read_document(path) for path in paths]
-    drawn = [] if options.figures is None else write_figures(options.figures, documents)
+    rows = [row for document in documents if document.kind == "results" for row in document.rows]
+    drawn = [] if options.figures is None else write_figures(options.figures, rows)
     result: dict[str, Any] = {"figures": [str(path) for path in drawn]}
     lines = [f"{path}: {path.stat().st_size:,} bytes" for path in drawn]
     if options.figures is None or options.output is not None:
         output = options.output or Path("report.html")
         write_report(output, documents)
-        size, rows = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
-        result |= {"file": str(output), "bytes": size, "files": len(documents), "rows": rows}
-        lines.append(f"{output}: {rows} rows of {len(documents)} files, {size:,} bytes")
+        size, count = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
+        result |= {"file": str(output), "bytes": size, "files": len(documents), "rows": count}
+        lines.append(f"{output}: {count} rows of {len(documents)} files, {size:,} bytes")
     print_result(options, result, "\n".join(lines))
     return 0
 
