@@ -87,5 +87,4 @@ def _write_bare(item: JudgedCase | JudgedClaim, word: str) -> Row:
     if isinstance(item, JudgedClaim):
         return replace(bare, scheme=item.scheme)
     case = item.case
-    where = {"env": case.environment, "scheme": case.scheme, "origin": case.origin, "board": case.board}
-    return replace(bare, kind="case", **where)
+    return replace(bare, kind="case", env=case.environment, scheme=case.scheme, origin=case.origin, board=case.board)
