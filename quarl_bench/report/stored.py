@@ -14,7 +14,7 @@ from quarl_bench.views.rows import COUNTS, SCHEMA_VERSION, Row
 KEPT = (
     "nodeid", "id", "claim", "kind", "rule", "verdict", "threshold", "estimate", "interval", "floor", "algo", "env",
     "scheme", "origin", "board", "known", "paper", "source", "scope", "needed", "missing", "seeds", "processor",
-    "code_epoch", "line",
+    "code_epoch", "line", "sentence", "locus",
 )  # fmt: skip
 SIDES = ("measured", "reference")
 HASH = 12  # characters of a policy's SHA-256 that are kept
