@@ -30,13 +30,13 @@ class Mark:
 
     @property
     def share(self) -> str:
-        """What is kept of the return, as 98%; empty where there is no estimate."""
-        return "" if self.kept is None else f"{self.kept:.0%}"
+        """What is kept of the return, as 98%; empty where there is no estimate; <0% where more than all is lost."""
+        return "" if self.kept is None else "<0%" if self.kept < 0 else f"{self.kept:.0%}"
 
     @property
     def words(self) -> str:
         """The mark for those who hear it."""
-        kept = "" if self.kept is None else f", keeps {self.share} of the return"
+        kept = "" if self.kept is None else f", keeps {self.kept:.0%} of the return"
         return f"{self.id}: {self.verdict}{kept}"
 
 
