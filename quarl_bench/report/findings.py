@@ -34,7 +34,7 @@ def _answer(statement: Statement, found: Rows) -> str:
 def _tell(statement: Statement, row: Row) -> str:
     """The estimate with its interval, what it rests on, and the verdict."""
     if row.estimate is None:
-        return row.verdict
+        return f"{row.verdict}, without a stored number"
     number = statement.write(row.estimate)
     limits = f" [{', '.join(map(statement.write, row.interval))}]" if row.interval else ""
     policies = row.measured.get("policies") if row.kind == "case" else None

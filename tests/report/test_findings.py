@@ -27,15 +27,15 @@ def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
     ]
     count, single = list_findings(to_rows(rows))
     assert count.endswith("3 cells, 1 supported, 1 inconclusive, 1 refuted (dqn-x-w8)")
-    assert single.endswith("(paper: 36% kept (Table 2: 214 to 78)): 3 policies, 94% [89%, 99%] kept: inconclusive")
+    assert single.endswith("(paper: 36% kept, Table 2): 3 policies, 94% [89%, 99%] kept: inconclusive")
     (line,) = list_findings(to_rows(ROWS[:1]))
-    assert line.endswith("of the return (paper: 2 to 5% on average (abstract, Table 2)): 1 cell, 1 supported")
+    assert line.endswith("of the return (paper: 2 to 5% on average, Table 2): 1 cell, 1 supported")
 
 
 def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_told():
     bare = Row(id="dqn-pongc-bf16", claim="table5-half-again", kind="claim", verdict="supported", threshold=0.0)
     (line,) = list_findings([bare])
-    assert line.endswith("(paper: 1.62x on a GPU (Table 5)): supported")
+    assert line.endswith("(paper: 1.62x, Table 5): supported, without a stored number")
     assert not [*list_findings([])]
 
 

@@ -5,27 +5,27 @@ from quarl_bench.views.statement import Statement
 STATEMENTS = (
     Statement(
         "Weights in 8 bits after training cost at most 5% of the return",
-        "2 to 5% on average (abstract, Table 2)",
+        "2 to 5% on average, Table 2",
         "table2-cell",
         scheme="w8",
     ),
     Statement(
         "DQN is the exception: on Breakout 8 bits cost it most of its return",
-        "36% kept (Table 2: 214 to 78)",
+        "36% kept, Table 2",
         "table2-cell",
         item="dqn-breakout-w8",
         measure="kept",
     ),
     Statement(
         "Training with the quantizer costs at most 5% down to 6 bits",
-        "6 bits without a loss (Figure 2)",
+        "6 bits hold, Figure 2",
         "figure2-holds",
         item="all-qatholds-qat6",
         measure="of the cells hold",
     ),
     Statement(
         "An int8 policy runs 18 times as fast as in fp32",
-        "18.9x on a Raspberry Pi 3b+ (Table 4)",
+        "18.9x on a Raspberry Pi 3b+, Table 4",
         "table4-eighteenfold",
         item="ppo-quadx3-int8-local",
         measure="as fast, LiteRT on x86",
@@ -33,7 +33,7 @@ STATEMENTS = (
     ),
     Statement(
         "Mixed precision trains the largest policy 50% faster",
-        "1.62x on a GPU (Table 5)",
+        "1.62x, Table 5",
         "table5-half-again",
         item="dqn-pongc-bf16",
         measure="as fast a step, bf16 on a CPU",
