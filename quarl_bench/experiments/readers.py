@@ -21,14 +21,14 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources import torch_module as foreign
 from quarl_bench.policies.sources.archive import read_file
 from quarl_bench.policies.sources.checkpoints import flatten_checkpoint, read_checkpoint
-from quarl_bench.policies.sources.onnx_ends import MEANS, adopt_chain
-from quarl_bench.policies.sources.onnx_file import LIMIT as FILE_LIMIT
-from quarl_bench.policies.sources.onnx_file import Graph, read_graph
-from quarl_bench.policies.sources.onnx_graph import read_chain
-from quarl_bench.policies.sources.sb3_state_dict import LIMIT, read_safetensors, read_weights
-from quarl_bench.policies.sources.sb3_zip import FROM_FOLDER
+from quarl_bench.policies.sources.onnx.ends import MEANS, adopt_chain
+from quarl_bench.policies.sources.onnx.file import LIMIT as FILE_LIMIT
+from quarl_bench.policies.sources.onnx.file import Graph, read_graph
+from quarl_bench.policies.sources.onnx.graph import read_chain
+from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_safetensors, read_weights
+from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
+from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER
 from quarl_bench.policies.sources.torch_export import read_program
-from quarl_bench.policies.sources.vecnormalize import read_statistics
 from quarl_bench.policies.storage.fp32 import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer
@@ -139,7 +139,7 @@ def _is_model(named: PolicySource) -> bool:
 
 def _open_model(named: PolicySource) -> Opened:
     with needing("sb3", "a model of stable-baselines3"):
-        from quarl_bench.policies.sources.sb3_model import FROM_ENVIRONMENT, extract, name_algorithm
+        from quarl_bench.policies.sources.sb3.model import FROM_ENVIRONMENT, extract, name_algorithm
 
     model, given = named.live, named.normalization is not None
     net = extract(model, _read_statistics(named.normalization) if given else FROM_ENVIRONMENT)

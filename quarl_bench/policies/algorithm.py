@@ -32,7 +32,7 @@ class SavedForm:
 class Algorithm:
     """One algorithm on stable-baselines3's base classes.
 
-    `network` reads the acting network of a model's policy: modules, head and limit, as `sb3_model.ActingNetwork` says.
+    `network` reads the acting network of a model's policy: modules, head and limit, as `sb3.model.ActingNetwork` says.
     `aware` and `half` are policy classes by the policy that a recipe names, "mixed" being images in half precision.
     """
 

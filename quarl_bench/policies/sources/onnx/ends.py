@@ -10,7 +10,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.onnx_graph import Chain
+from quarl_bench.policies.sources.onnx.graph import Chain
 from quarl_bench.policies.sources.torch_module import PIXELS, read_shape
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer, Net

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.observation import TINY, Normalization
-from quarl_bench.policies.sources.onnx_file import Graph, Node
-from quarl_bench.policies.sources.onnx_functions import FUNCTIONS, find_function
+from quarl_bench.policies.sources.onnx.file import Graph, Node
+from quarl_bench.policies.sources.onnx.functions import FUNCTIONS, find_function
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Layer, Linear
 

@@ -20,10 +20,10 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
-from quarl_bench.policies.sources.sb3_spaces import Actions, Bounds, Observations, read_actions, read_observations
-from quarl_bench.policies.sources.sb3_state_dict import check_modules, read_layers, read_weights
-from quarl_bench.policies.sources.vecnormalize import read_statistics
-from quarl_bench.policies.sources.zoo_config import CONFIG, Training, read_training
+from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observations, read_actions, read_observations
+from quarl_bench.policies.sources.sb3.state_dict import check_modules, read_layers, read_weights
+from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
+from quarl_bench.policies.sources.sb3.zoo_config import CONFIG, Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.net import Net
