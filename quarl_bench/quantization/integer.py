@@ -122,7 +122,7 @@ class IntegerNet:
 
     def run_layer(self, index: int, q: Integers) -> Integers:
         """One layer: exact sums, and unless they are the output, requantization, clip, and the activation's table."""
-        layer, source = self.layers[index], self._sources[index]
+        layer, source = self.layers[index], self.sources[index]
         acc = self.accumulate(index, q)
         if layer.output.wide:
             return acc
@@ -141,21 +141,22 @@ class IntegerNet:
         """Exact sums (n, outputs, ...) of one layer, bias included, for the integers that it reads."""
         sums = self._sums[index]
         with torch.inference_mode():
-            found = sums.add_up(torch.from_numpy(q - self._sources[index].zero_point)).numpy()
+            found = sums.add_up(torch.from_numpy(q - self.sources[index].zero_point)).numpy()
         return np.asarray(found, dtype=np.int64)
 
     @cached_property
-    def _sources(self) -> tuple[ActivationFormat, ...]:
+    def sources(self) -> tuple[ActivationFormat, ...]:
+        """What each layer reads."""
         return list_formats(self.input, self.layers, self.cells)[:-1]
 
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
-        pairs = zip(self.layers, self._sources, strict=True)
+        pairs = zip(self.layers, self.sources, strict=True)
         return tuple(Sums.build(layer, source) for layer, source in pairs)
 
     @cached_property
     def _carried(self) -> CarriedNet:
-        layers = zip(self.layers, self._sources, self._sums, strict=True)
+        layers = zip(self.layers, self.sources, self._sums, strict=True)
         return CarriedNet(self.input, tuple(CarriedLayer.build(*layer) for layer in layers), self.output)
 
     @cached_property
@@ -169,6 +170,6 @@ class IntegerNet:
                 layer.output.format.minimum,
                 layer.output.format.maximum,
             )
-            for layer, source in zip(self.layers, self._sources, strict=True)
+            for layer, source in zip(self.layers, self.sources, strict=True)
             if not layer.output.wide  # the last one's
         )
