@@ -29,6 +29,8 @@ from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_safetensors,
 from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
 from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER
 from quarl_bench.policies.sources.torch_export import read_program
+from quarl_bench.policies.sources.torchscript.file import is_script, read_script
+from quarl_bench.policies.sources.torchscript.program import follow_script
 from quarl_bench.policies.storage.fp32 import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer
@@ -39,6 +41,7 @@ if TYPE_CHECKING:  # policies are read without it
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 HUB_ADDRESS = "hub:"  # what the address of an agent on the Hugging Face hub begins with
+SCRIPTS = (".pt", ".jit")  # how files of TorchScript are called
 RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
 ALONE = "a network alone says nothing about its task"
 AnySpace = gymnasium.Space[Any]
@@ -95,6 +98,25 @@ def _open_graph(named: PolicySource, read: Callable[[bytes, str, str | None], Gr
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
     policy = adopt_chain(chain, *_find_ends(environment), statistics, where, means=named.arch == MEANS)
     about = {"algo": None, "environment": environment.id, "origin": "an exported graph"}
+    return StoredPolicy(policy, hash_policy(policy), about), environment
+
+
+def _is_script(named: PolicySource) -> bool:
+    if named.live is not None or named.policy.suffix not in SCRIPTS or named.arch not in (None, MEANS):
+        return False
+    return named.policy.is_file() and is_script(read_file(named.policy, FILE_LIMIT, follow=True))
+
+
+def _open_script(named: PolicySource) -> Opened:
+    where = str(named.policy)
+    if named.environment is None:
+        raise SpecError(f"{where}: {ALONE}; pass --environment")
+    script = read_script(read_file(named.policy, FILE_LIMIT, follow=True), where)
+    environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
+    observations, actions = _find_ends(environment)
+    chain = read_chain(follow_script(script, foreign.read_shape(observations, where)))
+    policy = adopt_chain(chain, observations, actions, statistics, where, means=named.arch == MEANS)
+    about = {"algo": None, "environment": environment.id, "origin": "a program of TorchScript"}
     return StoredPolicy(policy, hash_policy(policy), about), environment
 
 
@@ -244,6 +266,7 @@ def _choose_statistics(normalization: str | Normalization | None) -> Path | str 
 
 ONNX = Reader("onnx", _is_graph(".onnx"), lambda named: _open_graph(named, read_graph), alone=True)
 EXPORTED = Reader("exported", _is_graph(".pt2"), lambda named: _open_graph(named, read_program), alone=True)
+TORCHSCRIPT = Reader("torchscript", _is_script, _open_script, alone=True)
 MODULE = Reader("module", _is_module, _open_module, alone=True)  # of torch: live, or module:attribute
 WEIGHTS = Reader("weights", lambda named: named.live is None and bool(named.arch), _open_weights, alone=True)
 HUB = Reader("hub", _is_address, _open_address)
