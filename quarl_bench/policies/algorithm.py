@@ -24,6 +24,7 @@ class SavedForm:
     hidden: tuple[str, ...]  # sequences of hidden layers
     output: str
     activation: str  # between layers, unless the .zip says another
+    recurrent: str = ""  # an LSTM between the features and the hidden layers
     limited: str = ""  # a weight whose presence says that outputs are clipped before the tanh
     is_own: Callable[[Settings], bool] = lambda _: True  # tells it from others with the same policy classes
 
