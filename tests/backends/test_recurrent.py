@@ -55,9 +55,8 @@ def draw_rows(net: IntegerNet, count: int, seed: int) -> tuple[NDArray[np.int64]
     return q, tuple(state)
 
 
-def run_backend(
-    net: IntegerNet, policy: IntegerPolicy, q: Any, state: State, name: str, kernel: str
-) -> tuple[Any, State]:
+def run_backend(policy: IntegerPolicy, q: Any, state: State, name: str, kernel: str) -> tuple[Any, State]:
+    net = policy.net
     backend, (port, _) = find_backend(name), find_ports(net)
     runner = backend.start(backend.make_files(policy), kernel)
     rows = np.concatenate([q.astype(port.dtype), pack_state(net, state, port.dtype)], axis=1)

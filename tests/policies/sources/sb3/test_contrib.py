@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
@@ -77,11 +78,6 @@ def test_it_plays_as_integers_and_weights_of_others_are_refused(tmp_path: Path) 
     returns = roll_out(integers, task, range(3), reference=policy)
     assert returns.agreement is not None
     assert returns.agreement > 0.8
-    model.policy.lstm_actor = contrib.RecurrentPPO(
-        "MlpLstmPolicy",
-        Positions(),
-        policy_kwargs={"lstm_hidden_size": 8, "lstm_kwargs": {"proj_size": 4}},
-        device="cpu",
-    ).policy.lstm_actor
+    model.policy.lstm_actor = torch.nn.LSTM(2, 8, proj_size=4)
     with pytest.raises(PolicyError, match="no projection"):
         extract(model)
