@@ -114,12 +114,18 @@ class Measurement:
     agreement: tuple[float, ...] | None = None  # per policy: share of visited states with fp32's action
     deterministic: bool = True
     source: Source = Source.MEASURED
+    starts: int | None = None  # how many the task has, where that is all that leads its episodes apart
     sampled: "Measurement | None" = None  # the same cell with sampled actions, where a claim has to hold on both
 
     @property
     def distinct_episodes(self) -> int:
         """Number of different episode starts, the E that an interval may use."""
         return len(set(self.episodes))
+
+    @property
+    def census(self) -> bool:
+        """Whether every start there is was played by policies that leave nothing to chance: no episode is unseen."""
+        return self.deterministic and self.distinct_episodes == self.starts
 
     @property
     def mean(self) -> float:
@@ -146,6 +152,7 @@ class Measurement:
             agreement=None if agreement is None else tuple(float(a) for a in agreement),
             deterministic=bool(data["deterministic"]),
             source=Source(data["source"]),
+            starts=None if data["starts"] is None else int(data["starts"]),
         )
         width = len(measurement.environment_seeds)
         rows = (*measurement.returns, *measurement.lengths, measurement.episodes)

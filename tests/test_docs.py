@@ -21,7 +21,7 @@ from quarl_bench.training.recipes import Recipe
 from tests.support.distributions import install_project
 from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
-from tests.support.sizes import choose
+from tests.support.sizes import choose, exhaustive
 
 PAGES = sorted((DOCS / "extending").glob("*.md"))
 # tests/extending installs the files of the other pages, and runs commands on them.
@@ -174,6 +174,7 @@ def test_the_example_on_the_page_is_that_of_the_project():
 
 
 @pytest.mark.needs("sb3")
+@exhaustive
 def test_the_training_of_the_project_runs():
     command = [sys.executable, "train.py"]
     done = subprocess.run(command, cwd=DOCS / "example_project", capture_output=True, text=True, check=True)

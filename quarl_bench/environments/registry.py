@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from quarl_bench.environments.atari import FRAME_LIMIT, SKIP
+from quarl_bench.environments.atari import FRAME_LIMIT, NOOPS, SKIP
 from quarl_bench.environments.wrappers import (
     LONGEST,
     STDERR,
@@ -67,6 +67,11 @@ class Environment:
     def atari(self) -> bool:
         """Whether this is an Atari game, seen through stable-baselines3's preprocessing."""
         return self.extra == ATARI
+
+    @property
+    def starts(self) -> int | None:
+        """How many different episodes a policy without chance can play; None where there is no end to them."""
+        return NOOPS if self.atari else None
 
     @property
     def side_by_side(self) -> int | None:

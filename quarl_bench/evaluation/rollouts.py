@@ -116,6 +116,7 @@ def measure(
         lengths=tuple(tuple(r.lengths.tolist()) for r in rollouts),
         agreement=None if references is None else tuple(float(r.agreement or 0.0) for r in rollouts),
         deterministic=not sampled,
+        starts=None if sampled or sigma else environment.starts,
     )
 
 

@@ -197,6 +197,7 @@ class Cells:
             lengths=tuple(m.lengths[0] for m in single),
             agreement=tuple(a[0] for a in agreements) if agreements else None,
             deterministic=not sampled,
+            starts=first.starts,
         )
 
     def _find_integers(self, case: Case, seed: int) -> LazyPolicy:

@@ -16,6 +16,7 @@ from quarl_bench.judging.pairs import (
     align,
     bound_guard,
     find_guard_error,
+    find_se,
     is_anchored,
     pair_up,
     solve_crossing,
@@ -44,7 +45,11 @@ def judge_mean_error(
     there. Raises SpecError and QuarlError as `judge_retention`, and SpecError when there is no cell at all.
     """
     return _judge_average(
-        cells, -math.inf, threshold, missing, lambda name, got: pair_up(got[0], got[1], got[0], caps.get(name))
+        cells,
+        -math.inf,
+        threshold,
+        missing,
+        lambda name, got: pair_up(got[0], got[1], got[0], caps.get(name), census=cells[name][0].census),
     )
 
 
@@ -63,7 +68,7 @@ def judge_equivalence(
     """
 
     def pair(name: str, got: tuple[Floats, ...]) -> Pairs:
-        pairs = pair_up(got[2], got[1], got[0], caps.get(name))
+        pairs = pair_up(got[2], got[1], got[0], caps.get(name), census=cells[name][0].census)
         return replace(pairs, unseen_gain=pairs.unseen_loss)  # the cap is no limit to what one scheme gains on another
 
     return _judge_average(cells, -margin, margin, missing, pair)
@@ -88,12 +93,12 @@ def _measure_drop(pairs: Pairs) -> _Drop:
     drop, policies = pairs.drop, pairs.policies
     if policies == 1:
         return _Drop(drop, 0.0, 0.0, policies)
-    variance = stats.estimate_variance(pairs.contrast(drop)) / pairs.level**2
+    variance = find_se(pairs.contrast(drop), census=pairs.census) ** 2 / pairs.level**2
     if not pairs.tied:
         return _Drop(drop, variance, variance, policies)
     high = solve_crossing(lambda m: bound_guard(pairs, m)[0], drop)
     low = solve_crossing(lambda m: bound_guard(pairs, m)[1], drop)
-    above = (high - drop) / stats.find_t_quantile(math.inf, find_guard_error(policies))
+    above = (high - drop) / stats.find_t_quantile(math.inf, find_guard_error(policies, census=pairs.census))
     below = (drop - low) / stats.find_t_quantile(math.inf)
     return _Drop(drop, max(variance, above**2), max(variance, below**2), policies)
 
@@ -108,7 +113,7 @@ def _average(drops: Sequence[_Drop]) -> Interval | None:
         low = stats.average_strata(means, [d.downward for d in drops], dofs).low
         interval = stats.average_strata(means, [d.upward for d in drops], dofs)._replace(low=low)
     elif len(drops) > 1:
-        interval = stats.average_tasks(means)
+        interval = stats.bound_mean(means)
     else:
         return None
     return interval if interval.high - interval.low > SPREADLESS else None
@@ -128,13 +133,13 @@ def _judge_average(
     drops, caveats = [], []
     for name, measurements in cells.items():
         arrays = align(*measurements, cell=name)
-        pairs = pair(name, arrays) if arrays[0].shape[1] > 1 else None
+        pairs = pair(name, arrays) if arrays[0].shape[1] > 1 or measurements[0].census else None
         if pairs is None or not is_anchored(pairs):
             reason = "one distinct episode" if pairs is None else f"mean return within {ANCHOR:g} standard errors of 0"
             caveats.append(f"no interval: {name} has {'' if pairs is None else 'a '}{reason}")
         else:
             drops.append(_measure_drop(pairs))
-            if pairs.tied:
+            if pairs.tied and not pairs.exact:
                 caveats.append(f"{name}: assumes that no unseen episode loses more than {pairs.unseen_loss:g}")
     complete = len(drops) == len(cells)
     interval = _average(drops) if complete else None

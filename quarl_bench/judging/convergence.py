@@ -13,7 +13,7 @@ import numpy as np
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.retention import conclude, name_scope, rule_of_three
-from quarl_bench.judging.statistics import Interval, average_strata, average_tasks
+from quarl_bench.judging.statistics import Interval, average_strata, bound_mean
 from quarl_bench.spec import Outcome, Verdict
 
 LEVEL = 0.8
@@ -87,7 +87,7 @@ def _average(values: Mapping[str, Sequence[float]]) -> Interval | None:
     if not rows or min(len(row) for row in rows) < 2 or not any(row.var() for row in rows):
         return None
     if len(rows) == 1:
-        return average_tasks(rows[0])
+        return bound_mean(rows[0])
     sizes = [len(row) for row in rows]
     spread = [row.var(ddof=1) / size for row, size in zip(rows, sizes, strict=True)]
     return average_strata([row.mean() for row in rows], spread, [size - 1 for size in sizes])

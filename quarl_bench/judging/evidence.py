@@ -218,9 +218,9 @@ def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:
 def _find_flaw(reference: Measurement) -> str:
     """Why the mean return is no unit of an error; empty where it is one."""
     (base,) = align(reference)
-    if base.shape[1] < 2:
+    if base.shape[1] < 2 and not reference.census:
         return "one distinct episode"
-    anchored = is_anchored(pair_up(base, base, base))
+    anchored = is_anchored(pair_up(base, base, base, census=reference.census))
     return "" if anchored else f"an fp32 return within {ANCHOR:g} standard errors of 0, or a few more"
 
 

@@ -3,6 +3,9 @@
 Two bounds must agree on a definite verdict. The first is Student's t over policies on a contrast whose variance counts
 policies, shared episodes and their interaction. The second, the tie guard, adds one unseen episode and is asked where
 t is known to err: one policy, many exactly equal pairs, or a reference that sits at the score's ceiling.
+
+In a census, where every start there is was played, episodes have no chance in them. What one policy keeps is then
+known, without an interval. Over policies t counts them alone, and the guard adds one unseen game of an unseen policy.
 """
 
 import math
@@ -36,6 +39,7 @@ class Pairs:
     tied: bool  # many equal pairs, a reference at its cap, or no spread at all
     unseen_loss: float  # the largest loss assumed of an episode nobody has seen
     unseen_gain: float
+    census: bool = False  # whether the columns are all the episodes there are
     level: float = field(init=False)  # |mean base|
     sign: float = field(init=False)
 
@@ -56,8 +60,13 @@ class Pairs:
 
     @property
     def guarded(self) -> bool:
-        """Whether the tie guard is asked; with one policy it is the only bound."""
-        return self.tied or self.policies == 1
+        """Whether the tie guard is asked; with one policy it is the only bound, unless nothing of it is unseen."""
+        return (self.tied or self.policies == 1) and not self.exact
+
+    @property
+    def exact(self) -> bool:
+        """Whether the pairs are all that the verdict is about: one policy on every start there is."""
+        return self.census and self.policies == 1
 
     @property
     def scarce(self) -> bool:
@@ -65,7 +74,7 @@ class Pairs:
 
         With ties, or at a cap, the guard takes an unseen episode for a total loss, which holds for any number.
         """
-        return self.policies == 1 and not self.tied and self.episodes < FEWEST_EPISODES
+        return self.policies == 1 and not self.tied and not self.census and self.episodes < FEWEST_EPISODES
 
     @property
     def drop(self) -> float:
@@ -78,8 +87,11 @@ class Pairs:
         return values
 
 
-def find_se(values: Floats) -> float:
-    """Standard error of the mean of P x D values; over episodes when there is one policy."""
+def find_se(values: Floats, *, census: bool = False) -> float:
+    """Standard error of the mean of P x D values: over episodes when there is one policy, in a census over policies."""
+    if census:
+        means = values.mean(axis=1)
+        return float(means.std(ddof=1)) / math.sqrt(means.size) if means.size > 1 else 0.0
     if values.shape[0] == 1:
         return float(values.std(ddof=1)) / math.sqrt(values.size)
     return math.sqrt(stats.estimate_variance(values))
@@ -91,7 +103,13 @@ def share_at_cap(returns: Floats, cap: float) -> float:
 
 
 def pair_up(
-    reference: Floats, candidate: Floats, base: Floats, cap: float | None = None, worst_loss: float | None = None
+    reference: Floats,
+    candidate: Floats,
+    base: Floats,
+    cap: float | None = None,
+    worst_loss: float | None = None,
+    *,
+    census: bool = False,
 ) -> Pairs:
     """Pairs of two P x D arrays with D >= 2; `base` is what losses are relative to."""
     loss = reference - candidate
@@ -102,50 +120,67 @@ def pair_up(
         tied = share_at_cap(base, cap) >= TIES
     if not tied and level > 0.0:
         residual = loss - (float(loss.mean()) / mean) * base
-        tied = find_se(residual) <= SPREADLESS * level
+        tied = find_se(residual, census=census) <= SPREADLESS * level
     return Pairs(
         loss=loss,
         base=base,
         tied=tied,
         unseen_loss=level if worst_loss is None else worst_loss,
         unseen_gain=level if cap is None else cap - mean,
+        census=census,
     )
 
 
 def is_anchored(pairs: Pairs) -> bool:
     """Whether the mean base is far enough from 0 for its sign and the ratio to mean anything."""
     factor = ANCHOR if pairs.policies == 1 else max(ANCHOR, stats.find_t_quantile(pairs.policies - 1))
-    return pairs.level > 0.0 and pairs.level > factor * find_se(pairs.base)
+    return pairs.level > 0.0 and pairs.level > factor * find_se(pairs.base, census=pairs.census)
 
 
-def find_guard_error(policies: int) -> float:
-    """Error spent by the guard's lower bound; calibrated by simulation, so that both bounds together keep ERROR."""
+def find_guard_error(policies: int, *, census: bool = False) -> float:
+    """Error spent by the guard's lower bound; calibrated by simulation, so that both bounds together keep ERROR.
+
+    The games of a `census` are as many as its policies' times its starts, and fail together where a policy does.
+    """
+    if census:
+        return 0.01 if policies < 8 else 0.005
     return stats.ERROR if policies == 1 or policies >= 8 else 0.025 if policies >= 5 else 0.01
+
+
+def find_support_error(pairs: Pairs) -> float:
+    """Error spent by t's lower bound: in a census with ties that of the guard, because policies' losses are skewed."""
+    return find_guard_error(pairs.policies, census=True) if pairs.census and pairs.tied else stats.ERROR
 
 
 def bootstrap_unseen(pairs: Pairs, drop: float, copies: int = 1) -> tuple[Floats, Floats]:
     """Weighted means of the contrast at `drop` with the worst, and with the best, unseen episode added."""
-    by_episode = pairs.contrast(drop).mean(axis=0)
+    contrast = pairs.contrast(drop)
+    by_episode = contrast.ravel() if pairs.census else contrast.mean(axis=0)
     worst, best = float(by_episode.min()), float(by_episode.max())
     if pairs.tied:
         worst = min(worst, drop * pairs.level - pairs.unseen_loss)
         best = max(best, drop * pairs.level + pairs.unseen_gain)
     lower = stats.draw_means(by_episode, worst, copies)
-    return lower, lower + stats.draw_weights(pairs.episodes, copies)[:, -1] * (best - worst)
+    return lower, lower + stats.draw_weights(len(by_episode), copies)[:, -1] * (best - worst)
 
 
 def bound_guard(pairs: Pairs, drop: float, copies: int = 1, policies: int | None = None) -> tuple[float, float]:
     """Lower and upper bound of the mean contrast at `drop` that the guard gives."""
     lower, upper = bootstrap_unseen(pairs, drop, copies)
-    error = find_guard_error(policies or pairs.policies)
+    error = find_guard_error(policies or pairs.policies, census=pairs.census)
     return float(np.quantile(lower, error)), float(np.quantile(upper, 1.0 - stats.ERROR))
 
 
 def _bound(pairs: Pairs, drop: float) -> tuple[float, float]:
     """Lower and upper bound of the mean contrast at `drop`: the wider of t over policies and the guard."""
-    low, high = math.inf, -math.inf
-    if pairs.policies > 1:
-        _, low, high = stats.bound_contrast(pairs.contrast(drop))
+    contrast, low, high = pairs.contrast(drop), math.inf, -math.inf
+    if pairs.exact:
+        low = high = float(contrast.mean())
+    elif pairs.census:
+        means = contrast.mean(axis=1)
+        low, high = stats.bound_mean(means, find_support_error(pairs)).low, stats.bound_mean(means).high
+    elif pairs.policies > 1:
+        _, low, high = stats.bound_contrast(contrast)
     if pairs.guarded:
         guard = bound_guard(pairs, drop)
         low, high = min(low, guard[0]), max(high, guard[1])
@@ -166,6 +201,8 @@ def solve_crossing(bound: Callable[[float], float], start: float) -> float:
 
 def invert(pairs: Pairs, start: float) -> tuple[float, float]:
     """Interval (low, high) of drops that the bounds do not exclude, consistent with their signs at `start`."""
+    if pairs.exact:
+        return pairs.drop, pairs.drop
     high = solve_crossing(lambda drop: _bound(pairs, drop)[0], start)
     low = solve_crossing(lambda drop: _bound(pairs, drop)[1], start)
     return low, high
@@ -177,16 +214,19 @@ def decide(
     margin: float = 0.05,
     cap: float | None = None,
     worst_loss: float | None = None,
+    *,
+    census: bool = False,
 ) -> Outcome:
     """Whether `candidate` keeps more than 1 - margin of `reference`, both P x D paired returns of distinct episodes.
 
     The ratio is 1 + (mean candidate - mean reference) / |mean reference|. `cap` is the highest possible return and
     `worst_loss` (return units) the most that one unseen episode can lose; the default is |mean reference|. One episode
-    decides nothing. The arrays are taken as they are: `judge_retention` is what checks them.
+    decides nothing, unless it is a `census` of all there are. The arrays are taken as they are: `judge_retention` is
+    what checks them.
     """
-    if reference.shape[1] < 2:
+    if reference.shape[1] < 2 and not census:
         return Outcome.INCONCLUSIVE
-    pairs = pair_up(reference, candidate, reference, cap, worst_loss)
+    pairs = pair_up(reference, candidate, reference, cap, worst_loss, census=census)
     low, high = _bound(pairs, margin)
     if low <= 0.0 <= high or pairs.scarce or not is_anchored(pairs):
         return Outcome.INCONCLUSIVE

@@ -15,6 +15,7 @@ from quarl_bench.judging.pairs import (
     bootstrap_unseen,
     bound_guard,
     find_guard_error,
+    find_support_error,
     invert,
     is_anchored,
     pair_up,
@@ -40,10 +41,12 @@ def judge_retention(
 
     Estimate, interval and threshold are the ratio 1 + (candidate - reference) / |reference| of mean returns. `cap` is
     the highest possible return and `worst_loss` the most that one unseen episode can lose, both in return units; with
-    `floor`, a return that counts as nothing, the ratio is of returns above it. Raises SpecError for measurements that
-    are not paired or options out of range, QuarlError for NaN or infinity.
+    `floor`, a return that counts as nothing, the ratio is of returns above it. Where one policy has played every start
+    there is, the estimate is exact and is the whole interval. Raises SpecError for measurements that are not paired or
+    options out of range, QuarlError for NaN or infinity.
     """
     base, other = align(reference, candidate)
+    starts, census = reference.starts, reference.census
     _check_options(margin, cap, worst_loss, floor, base, other)
     zero = floor or 0.0
     base, other, top = _count_from(zero, base, other, cap)
@@ -51,15 +54,15 @@ def judge_retention(
     caveats = [] if distinct == episodes else [f"{episodes} episodes are {distinct} distinct ones, each counted once"]
     estimate: float | None = None
     interval: tuple[float, float] | None = None
-    if distinct < 2:
+    if distinct < 2 and not census:
         caveats.append("one distinct episode gives no interval")
         needed = f"at least {_count_ties(margin, policies)} distinct episodes" if margin else "more distinct episodes"
     else:
-        pairs = pair_up(base, other, base, top, worst_loss)
+        pairs = pair_up(base, other, base, top, worst_loss, census=census)
         estimate = 1.0 - pairs.drop if pairs.level else None
         if pairs.scarce:
             caveats.append(f"{distinct} distinct episodes of one policy give no interval")
-            needed = f"at least {FEWEST_EPISODES} distinct episodes"
+            needed = f"at least {min(FEWEST_EPISODES, starts or FEWEST_EPISODES)} distinct episodes"
         elif not is_anchored(pairs):
             caveats.append(
                 f"the mean reference return lies within {ANCHOR:g} standard errors of {zero:g}: no ratio is stable"
@@ -72,7 +75,7 @@ def judge_retention(
                 interval = (1.0 - high, 1.0 - low)
             else:
                 caveats.append("the data give no bounded interval")
-            needed = _plan(pairs, margin)
+            needed = _plan(pairs, margin, starts)
             caveats += _list_caveats(pairs)
             if top is not None and (share := share_at_cap(base, top)) >= TIES:
                 caveats.append(
@@ -85,7 +88,7 @@ def judge_retention(
         low=None if interval is None else interval[0],
         high=None if interval is None else interval[1],
         threshold=1.0 - margin,
-        scope=name_scope(policies),
+        scope=name_scope(policies) + (f", on all {starts} starts" if census else ""),
         policies=policies,
         episodes=episodes,
         distinct_episodes=distinct,
@@ -178,20 +181,23 @@ def retention_p_values(
     """
     base, other = align(reference, candidate)
     _check_options(margin, cap, worst_loss, floor, base, other)
-    if base.shape[1] < 2:
+    if base.shape[1] < 2 and not reference.census:
         return 1.0, 1.0
     base, other, top = _count_from(floor or 0.0, base, other, cap)
-    pairs = pair_up(base, other, base, top, worst_loss)
+    pairs = pair_up(base, other, base, top, worst_loss, census=reference.census)
     if pairs.scarce or not is_anchored(pairs):
         return 1.0, 1.0
+    contrast = pairs.contrast(margin)
+    if pairs.exact:
+        return float(contrast.mean() <= 0.0), float(contrast.mean() >= 0.0)
     supported, refuted = [0.0], [0.0]
     if pairs.policies > 1:
-        above, below = stats.split_tails(pairs.contrast(margin))
-        supported.append(above)
+        above, below = stats.split_tails(contrast, census=pairs.census)
+        supported.append(min(1.0, above * stats.ERROR / find_support_error(pairs)))
         refuted.append(below)
     if pairs.guarded:
         lower, upper = bootstrap_unseen(pairs, margin)
-        scale = stats.ERROR / find_guard_error(pairs.policies)
+        scale = stats.ERROR / find_guard_error(pairs.policies, census=pairs.census)
         supported.append(min(1.0, scale * (int((lower <= 0.0).sum()) + 1) / (lower.size + 1)))
         refuted.append((int((upper >= 0.0).sum()) + 1) / (upper.size + 1))
     return max(supported), max(refuted)
@@ -202,28 +208,37 @@ def _count_ties(margin: float, policies: int) -> int:
     return math.ceil(math.log(find_guard_error(policies)) / math.log(1.0 - margin))
 
 
-def _plan(pairs: Pairs, drop: float) -> str:
+def _plan(pairs: Pairs, drop: float, starts: int | None = None) -> str:
     """What would decide if the truth were the estimate, as a phrase.
 
     Policies by the power of the t-test; episodes by asking the guard about a sample in which each was seen more often.
+    Of `starts` that are all there are, no more are asked for.
     """
+    if pairs.exact:
+        return "nothing: the ratio is the threshold itself"
+    if starts is not None and pairs.policies == 1:
+        return f"this policy on all {starts} starts"
     contrast = pairs.contrast(drop)
     effect = float(contrast.mean())
     policies, ratio = pairs.policies, f"if the true ratio is {1.0 - pairs.drop:.3f}"
     if policies > 1:
         ratio = f"for {stats.POWER:.0%} power {ratio}"
         parts = stats.split_variance(contrast)
-        shared = parts.episode / pairs.episodes
+        shared = 0.0 if pairs.census else parts.episode / pairs.episodes
         count = stats.count_policies(effect, parts.policy + parts.interaction / pairs.episodes, shared)
         if count is None:
             return f"more than 1000 policies at {pairs.episodes} distinct episodes {ratio}"
         policies = max(count, policies, FEWEST)
+    if pairs.census:
+        return f"about {policies} policies {ratio}"
     copies: int | None = 1
     if pairs.guarded:
         side = 0 if effect > 0.0 else 1
         signs = ((n, bound_guard(pairs, drop, n, policies)[side]) for n in COPIES)
         copies = next((n for n, bound in signs if (bound > 0.0) == (effect > 0.0) and bound != 0.0), None)
     runs = "this policy" if policies == 1 else f"about {policies} policies"
+    if starts is not None and (copies is None or copies * pairs.episodes >= starts):
+        return f"{runs} on all {starts} starts {ratio}"
     if copies is None:
         return f"{runs} x more than {COPIES[-1] * pairs.episodes} distinct episodes {ratio}"
     return f"{runs} x {copies * pairs.episodes} distinct episodes {ratio}"
@@ -233,16 +248,17 @@ def _list_caveats(pairs: Pairs) -> list[str]:
     """What a sample of this size cannot exclude."""
     episodes, policies, found = pairs.episodes, pairs.policies, []
     if not pairs.loss.any():
-        found.append(f"identical on all {episodes} distinct episodes; loss <= 3/{episodes} = {3 / episodes:.3g}")
+        bound = "" if pairs.census else f"; loss <= 3/{episodes} = {3 / episodes:.3g}"
+        found.append(f"identical on all {episodes} distinct episodes{bound}")
     if policies == 1:
         found.append("one policy: says nothing about other training runs")
     else:
         worst = 1.0 - float(pairs.loss.mean(axis=1).max()) / pairs.level
         found.append(rule_of_three(policies))
         found.append(f"the worst of {policies} policies keeps {worst:.3f} of the mean reference return")
-    if pairs.guarded:
+    if pairs.guarded and not pairs.census:
         found.append(f"failures in fewer than 3/{episodes} of episodes are not excluded")
-    if pairs.tied:
+    if pairs.tied and not pairs.exact:
         found.append(f"assumes that no unseen episode loses more than {pairs.unseen_loss:g}")
     return found
 

@@ -110,9 +110,14 @@ def bound_contrast(contrast: Floats, error: float = ERROR) -> Interval:
     return Interval(centre, centre - half, centre + half)
 
 
-def split_tails(contrast: Floats) -> tuple[float, float]:
-    """One-sided p-values (of "the mean is above 0", of "below 0") of the test behind `bound_contrast`, for P x E."""
-    centre, se = float(contrast.mean()), math.sqrt(estimate_variance(contrast))
+def split_tails(contrast: Floats, *, census: bool = False) -> tuple[float, float]:
+    """One-sided p-values (of "the mean is above 0", of "below 0") of the test behind `bound_contrast`, for P x E.
+
+    In a `census`, whose episodes are all there are, of the one behind `bound_mean` of the policies' means.
+    """
+    centre = float(contrast.mean())
+    variance = contrast.mean(axis=1).var(ddof=1) / len(contrast) if census else estimate_variance(contrast)
+    se = math.sqrt(variance)
     distance = math.copysign(math.inf, centre) if centre and not se else centre / se if se else 0.0
     return split_t(distance, contrast.shape[0] - 1)
 
@@ -165,14 +170,14 @@ def average_strata(means: ArrayLike, variances: ArrayLike, dofs: ArrayLike, erro
     return Interval(centre, centre - half, centre + half)
 
 
-def average_tasks(means: ArrayLike, error: float = ERROR) -> Interval:
-    """Interval for the mean over tasks from K task values (K,), by Student's t with K - 1 degrees of freedom.
+def bound_mean(means: ArrayLike, error: float = ERROR) -> Interval:
+    """Interval for the mean of what K values (K,) are a sample of, by Student's t with K - 1 degrees of freedom.
 
-    The tasks are a sample of those the claim is about. Raises QuarlError when K is below 2.
+    The values may be of tasks, of policies, of sessions. Raises QuarlError when K is below 2.
     """
-    values = check_finite(means, "task means")
+    values = check_finite(means, "means")
     if values.size < 2:
-        raise QuarlError(f"t over {values.size} task: at least 2 tasks are needed")
+        raise QuarlError(f"t over {values.size} value: at least 2 are needed")
     half = find_t_quantile(values.size - 1, error) * float(values.std(ddof=1)) / math.sqrt(values.size)
     centre = float(values.mean())
     return Interval(centre, centre - half, centre + half)

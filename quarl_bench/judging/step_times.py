@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from quarl_bench.judging.retention import conclude, reverse
-from quarl_bench.judging.statistics import Interval, average_tasks
+from quarl_bench.judging.statistics import Interval, bound_mean
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.matmul_times import ONEDNN, STOCK, WIDTHS
@@ -53,7 +53,7 @@ def judge_trend(
 
 def mean_speedup(gains: Sequence[float]) -> Interval:
     """Their geometric mean over blocks with 90% limits."""
-    return Interval(*map(math.exp, average_tasks([math.log(gain) for gain in gains])))
+    return Interval(*map(math.exp, bound_mean([math.log(gain) for gain in gains])))
 
 
 def explain_step_time(times: StepTimes, environments: Sequence[str], precision: str) -> list[str]:

@@ -55,7 +55,7 @@ EXACT = [
 ]
 SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
 SOME = [Activation.ELU, Activation.SILU, Activation.GELU]  # one table falls, one rises; of GELU two operators
-COUNT, IMAGES = choose(2_000, 100_000), choose(20, 2_000)
+COUNT, IMAGES = choose(2_000, 100_000), choose(10, 2_000)
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 every_kernel = pytest.mark.parametrize(
     ("backend", "kernel"), [pytest.param(*pair, marks=pytest.mark.needs(*NEEDS[pair[0]])) for pair in EXACT]

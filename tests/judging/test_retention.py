@@ -1,11 +1,13 @@
 """The judge's functions, its bad inputs, and its error rates on a small part of the simulated grid."""
 
+import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -21,7 +23,7 @@ from tests.support.sizes import choose, draw_examples
 
 DRAWS = 400
 SEEDS = st.integers(0, 2**32 - 1)
-KINDS = st.sampled_from(grid.KINDS)
+KINDS = st.sampled_from(grid.SAMPLED)
 
 
 def find_limit(draws: int, rate: float = 0.06) -> float:
@@ -29,7 +31,7 @@ def find_limit(draws: int, rate: float = 0.06) -> float:
     return float(scipy_stats.binom.isf(1e-4, draws, rate)) / draws
 
 
-def measure(returns: Floats, episodes: tuple[str, ...] | None = None) -> Measurement:
+def measure(returns: Floats, episodes: tuple[str, ...] | None = None, starts: int | None = None) -> Measurement:
     policies, width = returns.shape
     return Measurement(
         policies=tuple(f"p{i}" for i in range(policies)),
@@ -37,6 +39,7 @@ def measure(returns: Floats, episodes: tuple[str, ...] | None = None) -> Measure
         episodes=episodes or tuple(f"e{i}" for i in range(width)),
         returns=tuple(tuple(row) for row in returns.tolist()),
         lengths=((1,) * width,) * policies,
+        starts=starts,
     )
 
 
@@ -63,8 +66,13 @@ def decide_naively(reference: Floats, candidate: Floats, margin: float, cap: flo
 # --- error rates and power of the per-cell rule ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policies", [1, 3, 10])
-@pytest.mark.parametrize("kind", grid.KINDS)
+@pytest.mark.parametrize(
+    ("kind", "policies"),
+    [
+        *itertools.product(grid.SAMPLED, [1, 3, 10]),
+        *itertools.product(choose(["census-normal", "census-ceilbin", "census-pong"], list(grid.CENSUSES)), [3, 10]),
+    ],
+)
 def test_wrong_verdicts_are_rare(kind: str, policies: int) -> None:
     scenarios = [s for s in grid.list_scenarios([kind], [policies], (0.0, 0.10)) if s.truth == 0.95]
     rates = {s: grid.count_outcomes(s, DRAWS) for s in scenarios}
@@ -91,7 +99,7 @@ def test_power_is_not_lost(family: str, policies: int) -> None:
 def test_report_names_what_it_misses(capsys: pytest.CaptureFixture[str]) -> None:
     rates = {s: (0.08, 0.0) if s.truth == 0.95 else (1.0, 1.0) for s in grid.list_scenarios()}
     misses = grid.print_report(rates)
-    assert len(misses) == len(grid.KINDS) * len(grid.POLICIES)
+    assert len(misses) == len(grid.SAMPLED) * len(grid.POLICIES) + len(grid.CENSUSES) * (len(grid.POLICIES) - 1)
     assert "above 0.07" in misses[0]
     assert "[0.026/0.031]" in capsys.readouterr().out
 
@@ -256,6 +264,57 @@ def test_guard_acts_on_a_reference_at_its_cap() -> None:
     assert any("cap of 10 in 100%" in caveat for caveat in capped.caveats)
 
 
+# --- every start there is -------------------------------------------------------------------------------------------
+
+
+def judge_all(reference: Floats, candidate: Floats, **options: float) -> Verdict:
+    starts = reference.shape[1]
+    return judge_retention(measure(reference, starts=starts), measure(candidate, starts=starts), **options)
+
+
+@given(st.floats(0.5, 1.5), st.integers(1, 30), SEEDS)
+def test_what_one_policy_keeps_on_all_starts_is_exact(kept: float, starts: int, seed: int) -> None:
+    reference = np.random.default_rng(seed).uniform(1, 5, (1, starts))
+    verdict = judge_all(reference, kept * reference)
+    assert verdict.low == verdict.high == verdict.estimate == pytest.approx(kept)
+    assume(abs(kept - 0.95) > 1e-9)
+    assert verdict.outcome is (Outcome.SUPPORTED if kept > 0.95 else Outcome.REFUTED)
+    assert verdict.scope == f"this policy, on all {starts} starts"
+    assert verdict.needed == ""
+    assert not any("unseen" in caveat or "not excluded" in caveat for caveat in verdict.caveats)
+    pair = [measure(returns, starts=starts) for returns in (reference, kept * reference)]
+    assert retention_p_values(*pair) == ((0.0, 1.0) if kept > 0.95 else (1.0, 0.0))
+
+
+@pytest.mark.parametrize(("policies", "outcome"), [(1, "supported"), (2, "inconclusive"), (3, "supported")])
+def test_a_cell_whose_games_are_all_equal(policies: int, outcome: str) -> None:
+    returns = np.full((policies, 30), 7.0)
+    verdict = judge_all(returns, returns)
+    assert verdict.outcome == outcome
+    assert verdict.caveats[0] == "identical on all 30 distinct episodes"
+    # The same games, were they a sample of more.
+    assert judge(returns, returns).outcome is Outcome.INCONCLUSIVE
+
+
+def test_starts_that_do_not_exist_are_not_asked_for() -> None:
+    returns = np.full((1, 20), 7.0)
+    some = judge_retention(*[measure(returns, starts=30)] * 2)
+    assert (some.outcome, some.needed) == (Outcome.INCONCLUSIVE, "this policy on all 30 starts")
+    rng = np.random.default_rng(0)
+    reference = rng.uniform(1, 5, (3, 30))
+    other = reference * (0.95 + 0.05 * rng.standard_normal((3, 1)))
+    asked = judge_all(reference, other).needed
+    assert "policies for 80% power" in asked or "more than 1000 policies" in asked
+    assert "x" not in asked.split(" ")
+
+
+def test_chance_in_actions_is_no_census() -> None:
+    sampled = replace(measure(np.full((1, 30), 7.0), starts=30), deterministic=False)
+    assert not sampled.census
+    assert judge_retention(sampled, sampled).outcome is Outcome.INCONCLUSIVE
+    assert Measurement.from_dict(sampled.as_dict()) == sampled
+
+
 # --- what a verdict says --------------------------------------------------------------------------------------------
 
 
@@ -374,7 +433,7 @@ def test_mean_error_with_one_policy_uses_the_tasks() -> None:
     cells = draw_tasks(np.random.default_rng(7), np.linspace(0.0, 0.04, 8), 1)
     verdict = judge_tasks(cells)
     drops = [(np.mean(f) - np.mean(q)) / abs(np.mean(f)) for f, q in cells.values()]
-    assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx(stats.average_tasks(drops))
+    assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx(stats.bound_mean(drops))
     assert verdict.scope == "this policy"
 
 
@@ -542,9 +601,9 @@ def test_stratified_welch_error_and_power(policies: int, tau: float, spread: flo
 def test_t_over_tasks_matches_scipy() -> None:
     values = np.array([0.01, 0.03, -0.02, 0.08])
     expected = scipy_stats.ttest_1samp(values, 0.0).confidence_interval(0.90)
-    assert stats.average_tasks(values)[1:] == pytest.approx((expected.low, expected.high))
-    with pytest.raises(QuarlError, match="at least 2 tasks"):
-        stats.average_tasks([0.1])
+    assert stats.bound_mean(values)[1:] == pytest.approx((expected.low, expected.high))
+    with pytest.raises(QuarlError, match="at least 2 are needed"):
+        stats.bound_mean([0.1])
 
 
 def test_partial_conjunction_known_values() -> None:

@@ -25,6 +25,7 @@ from quarl_bench.training.sb3.aware import (
 )
 from tests.support.sizes import choose
 
+STEPS = choose(100, 200)
 QAT4 = Scheme.parse("qat4")
 CASES = {
     "ppo": ("CartPole-v1", {"n_steps": 32, "batch_size": 32}),
@@ -43,11 +44,11 @@ def make_model(algo, scheme="qat4", **options):
 
 
 def train(algo, scheme="qat4", **options):
-    """200 steps in full precision, 200 rounded."""
+    """As many steps rounded as in full precision."""
     model = make_model(algo, scheme, **options)
-    model.learn(200)
+    model.learn(STEPS)
     freeze(model)
-    model.learn(200, reset_num_timesteps=False)
+    model.learn(STEPS, reset_num_timesteps=False)
     return model
 
 

@@ -11,7 +11,8 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -22,10 +23,11 @@ from quarl_bench.judging.pairs import decide
 from quarl_bench.spec import Outcome
 
 Floats = NDArray[np.float64]
-Rule = Callable[[Floats, Floats, float, float | None], Outcome]
+Rule = Callable[..., Outcome]  # of reference, candidate, margin and cap
 Rates = tuple[float, float]  # of supported, of refuted
 
 EPISODES = 100
+STARTS = 30  # of a task that has no more, as an Atari game
 MARGIN = 0.05
 SPREAD = 0.2  # SD of episode returns relative to the policy's mean
 POLICIES = (1, 3, 5, 10)
@@ -35,15 +37,18 @@ POWER_RHO = 0.35
 POWER_TRUTHS = (1.0, 0.98, 0.80)
 CONTINUOUS = ("normal", "crossed", "skewL", "skewR", "neg")
 CEILING = ("ceil", "ceilbin")
-KINDS = (*CONTINUOUS, "agree", *CEILING, "pong")
+SAMPLED = (*CONTINUOUS, "agree", *CEILING, "pong")
+CENSUS = "census-"  # of all starts there are: the same returns, on few episodes that have no chance in them
+CENSUSES = tuple(CENSUS + kind for kind in ("normal", "skewL", "skewR", "neg", "agree", *CEILING, "pong"))
+KINDS = (*SAMPLED, *CENSUSES)
 CAPS: dict[str, float] = {"ceil": 1.0, "ceilbin": 1.0, "pong": 21 / 20}
 ERROR_LIMIT = 0.07
 POWER_SLACK = 0.07
 
 
-def _pair_up(row: str) -> dict[str, Rates]:
+def _pair_up(row: str, kinds: Iterable[str] = SAMPLED) -> dict[str, Rates]:
     rates = [float(rate) for rate in row.split()]
-    return dict(zip(KINDS, zip(rates[::2], rates[1::2], strict=True), strict=True))
+    return dict(zip(kinds, zip(rates[::2], rates[1::2], strict=True), strict=True))
 
 
 # per number of policies, wrong supported and wrong refuted of each kind at a true ratio of .95: maxima over tau and rho
@@ -56,6 +61,12 @@ EXPECTED_ERRORS: dict[int, dict[str, Rates]] = {
         10: ".054 .058  .049 .048  .056 .058  .054 .049  .063 .051  .052 .047  .021 .021  .024 .017  .012 .017",
     }.items()
 }
+for count, row in {
+    3: ".048 .067  .060 .051  .056 .065  .067 .046  .007 .032  .013 .011  .066 .009  .002 .015",
+    5: ".051 .053  .053 .051  .050 .061  .053 .049  .013 .042  .025 .015  .044 .013  .044 .021",
+    10: ".051 .056  .058 .054  .048 .056  .051 .054  .005 .045  .022 .023  .032 .021  .053 .030",
+}.items():
+    EXPECTED_ERRORS[count] |= _pair_up(row, CENSUSES)
 
 # supported at truths 1.00 and .98, refuted at .80: one triple over tau each; a single rate where tau has no meaning
 EXPECTED_POWER: dict[str, dict[int, dict[float, tuple[float, ...]]]] = {
@@ -133,6 +144,7 @@ def _draw_ceiling(scenario: Scenario, rng: np.random.Generator) -> tuple[Floats,
 
 def draw_returns(scenario: Scenario, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Paired returns (reference, candidate), P x E each, whose true ratio of means is `scenario.truth`."""
+    scenario = replace(scenario, kind=scenario.kind.removeprefix(CENSUS))
     if scenario.kind in CAPS:
         return _draw_ceiling(scenario, rng)
     noise, other = _draw_noise(scenario, rng)
@@ -156,7 +168,9 @@ def draw_returns(scenario: Scenario, rng: np.random.Generator) -> tuple[Floats, 
 def count_outcomes(scenario: Scenario, draws: int, rule: Rule = decide) -> Rates:
     """Share of `draws` simulated cells that `rule` supports, and that it refutes."""
     rng = np.random.default_rng(scenario.seed())
-    cap = CAPS.get(scenario.kind)
+    cap = CAPS.get(scenario.kind.removeprefix(CENSUS))
+    if scenario.kind in CENSUSES:
+        rule = partial(rule, census=True)
     outcomes = [rule(*draw_returns(scenario, rng), MARGIN, cap) for _ in range(draws)]
     return outcomes.count(Outcome.SUPPORTED) / draws, outcomes.count(Outcome.REFUTED) / draws
 
@@ -164,10 +178,17 @@ def count_outcomes(scenario: Scenario, draws: int, rule: Rule = decide) -> Rates
 def list_scenarios(
     kinds: Iterable[str] = KINDS, policies: Iterable[int] = POLICIES, taus: Iterable[float] = TAUS
 ) -> list[Scenario]:
-    """Error and power scenarios of a part of the grid; for one policy only tau 0, as the verdict is on that policy."""
+    """Error and power scenarios of a part of the grid; for one policy only tau 0, as the verdict is on that policy.
+
+    In a census one policy has no error to make. What policies share there is a part of the truth about these starts,
+    so that they share nothing.
+    """
     cases = [(0.95, rho) for rho in ERROR_RHOS] + [(truth, POWER_RHO) for truth in POWER_TRUTHS]
-    grid = itertools.product(kinds, policies, taus, cases)
-    found = (Scenario(k, p, 0.0 if p == 1 else tau, rho, truth) for k, p, tau, (truth, rho) in grid)
+    grid = itertools.product([kind for kind in kinds if kind in SAMPLED], policies, taus, cases)
+    found = [Scenario(k, p, 0.0 if p == 1 else tau, rho, truth) for k, p, tau, (truth, rho) in grid]
+    several = [count for count in policies if count > 1]
+    censuses = itertools.product([kind for kind in kinds if kind in CENSUSES], several, taus)
+    found += [Scenario(k, p, tau, 0.0, 0.95, STARTS) for k, p, tau in censuses]
     return list(dict.fromkeys(found))
 
 
@@ -188,10 +209,12 @@ def print_report(rates: Mapping[Scenario, Rates], policies: Iterable[int] = POLI
     """Print the grid beside what is expected of it; returns one line per miss."""
     misses = []
     print("wrong supported/refuted at a true ratio of .95, maximum over tau and rho; expected in brackets")
-    print(f"{'P':>3} " + "".join(f"{kind:>24}" for kind in KINDS))
-    for count in policies:
+    shown = [(SAMPLED, count) for count in policies] + [(CENSUSES, count) for count in policies if count > 1]
+    for kinds, count in shown:
+        if count == shown[0][1] or kinds == CENSUSES:
+            print(f"{'P':>3} " + "".join(f"{kind:>24}" for kind in kinds))
         row = ""
-        for kind in KINDS:
+        for kind in kinds:
             got, expected = find_worst(rates, kind, count), EXPECTED_ERRORS[count][kind]
             row += f"{got[0]:.3f}/{got[1]:.3f} [{expected[0]:.3f}/{expected[1]:.3f}]".rjust(24)
             if max(got) > ERROR_LIMIT:
@@ -221,7 +244,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args(arguments)
     scenarios = list_scenarios()
-    jobs = [(scenario, options.draws) for scenario in scenarios]
+    jobs = [(scenario, options.draws * EPISODES // scenario.episodes) for scenario in scenarios]  # as many episodes
     if options.processes > 1:
         with multiprocessing.Pool(min(options.processes, os.cpu_count() or 1)) as pool:
             results = pool.map(_work, jobs, chunksize=4)

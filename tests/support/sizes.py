@@ -5,15 +5,18 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | test | takes | exhaustive |
 |---|---|---|
 | a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Pong | all, 20 and 3 |
-| it is bit-exact in LiteRT | one policy of a cell, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
-| it is so in every other backend | four policies, 2,000 states; images 20 | all, 100,000; 2,000 |
+| it is bit-exact in LiteRT | one of an environment, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
+| it is so in every other backend | four policies, 2,000 states; images 10 | all, 100,000; 2,000 |
 | every activation is bit-exact in every backend | three, 2,000 inputs | all, 100,000 |
-| its float file agrees, and it saturates | one policy of a cell | all |
+| its float file agrees, and it saturates | one policy of an environment | all |
 | its weights have 2^n levels | one policy of a cell | all |
 | mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |
 | Atari games are those of the wrappers | three games, of five lives, three and none | seven |
-| training with a quantizer is what integers compute | 8 and 2 bits | 8, 4 and 2 |
-| a seed learns in a batch what it learns alone | 60 updates | 200 |
+| training with a quantizer is what integers compute | 8 and 2 bits, 100 steps | 8, 4 and 2, 200 |
+| a seed learns in a batch what it learns alone | two kinds, 60 updates | five, 200 |
+| half precision learns as fp32 does | 200 updates | 400 |
+| an exit code is the verdict | that of a refuted policy | of a supported one too |
+| verdicts on all starts keep their error rate | three kinds of returns | eight |
 | mean errors of tied cells keep their error rate | 100 draws | 300 |
 | selections are drawn again from the same policies | 100 times | 1,000 |
 | workers of xdist write the same rows | two | none and three |
@@ -21,12 +24,14 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | verdicts of workers become outcomes | inconclusive ones | refuted ones too |
 | a part that was interrupted says so | without workers | with two too |
 | a small run of actors | in int8 | in fp32 and fp16 too |
-| killed trainings and benches | one kill each | two |
+| killed trainings and benches | one kill of a training | two each |
 | Ray loses a process | not run | three runs |
+| the training of docs/example_project runs | not run | run |
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
-| Yosys sizes a design | a small net | tables and a clock too |
-| designs are simulated | five foldings | seven |
-| one policy has one hash in every backend | at 2 bits | at 8 too |
+| Yosys sizes a design, and its clock | not run: it compiles for a minute at first | run |
+| designs are simulated | three foldings | eight |
+| streams, and tables of actions, are simulated | one net, two heads | three each |
+| one policy has one hash in every backend | at 2 bits, but in the simulated design | at 8 too, and there |
 | a recipe trains | of PyBullet and of MuJoCo one | all four |
 | games in training are those of the wrappers | of Breakout | of Pong too |
 | a saved model in bf16 goes on | of one algorithm | of three |

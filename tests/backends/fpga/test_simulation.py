@@ -94,7 +94,7 @@ FOLDINGS = {
 
 
 @verilator
-@pytest.mark.parametrize("name", choose(list(FOLDINGS)[:5], list(FOLDINGS)))
+@pytest.mark.parametrize("name", choose(list(FOLDINGS)[:3], list(FOLDINGS)))
 def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) -> None:
     net, lanes, options = FOLDINGS[name]
     design = make_design(net, lanes, tmp_path / "design", **options)
@@ -111,15 +111,15 @@ def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) 
     assert (simulation.run(q[:500], stall=0.7).taken > simulation.run(q[:500], stall=0.7).shown).any()
 
 
+AXIS = [
+    (draw_net(STREAMED), (4, 1, 8, 3)),
+    (draw_net(STREAMED), (9, 2, 3, 2)),
+    (quantize_tanh_outputs(), (4, 4, 2)),
+]
+
+
 @verilator
-@pytest.mark.parametrize(
-    "net, lanes",
-    [
-        (draw_net(STREAMED), (9, 2, 3, 2)),
-        (draw_net(STREAMED), (4, 1, 8, 3)),
-        (quantize_tanh_outputs(), (4, 4, 2)),
-    ],
-)
+@pytest.mark.parametrize("net, lanes", choose(AXIS[:1], AXIS))
 def test_axi_streams_carry_observations_and_actions(
     net: IntegerNet, lanes: tuple[int, ...], cache: Path, tmp_path: Path
 ) -> None:
@@ -157,7 +157,7 @@ HEADS = {
 
 
 @verilator
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", choose(["a-table-each", "clipped"], list(HEADS)))
 def test_the_table_gives_the_policys_actions_bit_by_bit(name: str, cache: Path, tmp_path: Path) -> None:
     policy = replace(draw_policy(STREAMED), head=HEADS[name])
     stages, table = split(policy.net), ActionTable.from_policy(policy)
@@ -292,6 +292,7 @@ def ask_board_that_says(answer: bytes | None, plan: FoldingPlan) -> None:
 # --- synthesis -------------------------------------------------------------------------------------------------------
 
 
+@exhaustive
 @pytest.mark.needs("fpga")
 def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None:
     design = make_design(draw_net(Architecture("tiny", (3, 4, 2), 3, 2, 3, 1e6, 0)), (3, 1, 2), tmp_path / "design")
@@ -335,6 +336,7 @@ def test_results_of_another_counting_are_not_read(cache: Path, tmp_path: Path, m
         assert synthesize(design, cache).resources.luts == luts
 
 
+@exhaustive
 @pytest.mark.needs("fpga")
 def test_a_clock_is_that_of_another_part(cache: Path, tmp_path: Path) -> None:
     design = make_design(draw_net(Architecture("tiny", (2, 2, 2), 2, 2, 2, 1e6, 0)), (2, 1, 2), tmp_path / "design")

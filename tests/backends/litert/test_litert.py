@@ -52,7 +52,8 @@ BASELINES = (
             folder.parent.name
             for folder in POLICIES.glob("*/policy.safetensors")
             if "layernorm" not in folder.parent.name
-        ]
+        ],
+        per_environment=True,
     )
     or NONE
 )  # normalized layers have no integer form
