@@ -69,7 +69,7 @@ class DeployedNet:
 
     def adopt(self, _: State) -> State:
         """PolicyError: an artefact has its own form of a state."""
-        raise PolicyError("an artefact's state is not that of its fp32 policy; play both from the start of an episode")
+        raise PolicyError("an artefact's state is not that of its fp32 policy; compare whole episodes, not --states")
 
     def step(self, x: Floats, state: State) -> tuple[Floats, State]:
         """Outputs as of `forward` and the next state, for net inputs (n, *input_shape) and the state before."""

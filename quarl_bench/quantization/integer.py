@@ -85,7 +85,9 @@ class IntegerNet:
         )
 
     def adopt(self, state: State) -> State:
-        """A state of the fp32 net as this one has it: rounded."""
+        """A state of the fp32 net as this one has it, rounded; its own as it is."""
+        if state and all(part.dtype.kind == "i" for part in state):
+            return state
         parts = split_state(state, self.cells, PARTS)
         found: list[Integers] = []
         for cell in self.cells:

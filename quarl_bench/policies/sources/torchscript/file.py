@@ -16,7 +16,7 @@ from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.archive import Archive, open_archive
 from quarl_bench.policies.sources.inert_pickle import Call, Name, Reference, read_pickle
 
-LIMIT, PICKLE_LIMIT, CODE_LIMIT = 2**28, 2**22, 2**21  # bytes of all members, of the objects, of one file of code
+LIMIT, PICKLE_LIMIT, CODE_LIMIT = 2**28, 2**22, 2**21  # bytes of all members, of the objects, of all code
 LINE, BRACKETS = 20_000, 60  # of code: characters of a line, and brackets within each other
 SCRIPT = "__torch__."  # what the name of a class or function in the archive begins with
 REBUILD = "torch._utils._rebuild_tensor_v2"
@@ -61,7 +61,6 @@ class Script:
     module: Instance
     functions: dict[str, ast.FunctionDef]
     constants: dict[str, Any]  # by the name of the class, a dot, and that of the attribute
-    kinds: frozenset[str]
 
 
 def is_script(data: bytes) -> bool:
@@ -87,14 +86,15 @@ def read_script(data: bytes, where: str) -> Script:
         raise PolicyError(f"{where}: damaged ({type(error).__name__}); save it again") from error
     if not isinstance(module, Instance):
         raise PolicyError(f"{where}: holds no module; save one by torch.jit.save")
-    script = Script(where, module, {}, {}, frozenset())
-    kinds: set[str] = set()
-    for name in archive.sizes:
-        if name.startswith(f"{root}/code/") and name.endswith(".py"):
-            prefix = name.removeprefix(f"{root}/code/").removesuffix(".py").replace("/", ".")
-            for statement in parse(archive.read(name, CODE_LIMIT), f"{where}: {name[:80]}"):
-                _file(script, kinds, statement, prefix)
-    return Script(where, module, script.functions, script.constants, frozenset(kinds))
+    script = Script(where, module, {}, {})
+    code = [name for name in archive.sizes if name.startswith(f"{root}/code/") and name.endswith(".py")]
+    if sum(archive.sizes[name] for name in code) > CODE_LIMIT:
+        raise PolicyError(f"{where}: more than {CODE_LIMIT} bytes of code, and a policy has fewer; it is refused")
+    for name in code:
+        prefix = name.removeprefix(f"{root}/code/").removesuffix(".py").replace("/", ".")
+        for statement in parse(archive.read(name, CODE_LIMIT), f"{where}: {name[:80]}"):
+            _file(script, statement, prefix)
+    return script
 
 
 def parse(code: bytes, where: str) -> list[ast.stmt]:
@@ -112,12 +112,11 @@ def parse(code: bytes, where: str) -> list[ast.stmt]:
         raise PolicyError(f"{where}: no code of TorchScript ({type(error).__name__}); save it again") from error
 
 
-def _file(script: Script, kinds: set[str], statement: ast.stmt, prefix: str) -> None:
+def _file(script: Script, statement: ast.stmt, prefix: str) -> None:
     """Take down what a statement at the top of a file defines."""
     if isinstance(statement, ast.FunctionDef):
         script.functions[f"{prefix}.{statement.name}"] = statement
     elif isinstance(statement, ast.ClassDef):
-        kinds.add(f"{prefix}.{statement.name}")
         for inner in statement.body:
             if isinstance(inner, ast.FunctionDef):
                 script.functions[f"{prefix}.{statement.name}.{inner.name}"] = inner
@@ -131,6 +130,7 @@ class _Objects:
     def __init__(self, archive: Archive, root: str) -> None:
         self._archive, self._root = archive, root
         self._made: dict[int, Any] = {}
+        self._storages: dict[str, NDArray[Any]] = {}
         self._read = 0  # bytes of tensors so far: many may claim one storage
 
     def read(self, item: Any) -> Any:
@@ -160,7 +160,10 @@ class _Objects:
         _, kind, key, _, _ = storage.id
         if not isinstance(kind, Name) or not all(isinstance(n, int) and n >= 0 for n in (offset, *shape, *steps)):
             raise TypeError("a tensor of something else than numbers")
-        raw = np.frombuffer(self._archive.read(f"{self._root}/data/{key}", LIMIT), TYPES[kind.text])
+        if key not in self._storages:
+            content = self._archive.read(f"{self._root}/data/{key}", LIMIT)
+            self._storages[key] = np.frombuffer(content, TYPES[kind.text])
+        raw = self._storages[key]
         count = int(np.prod([float(n) for n in shape]))
         self._read += count * 8
         if offset + count > len(raw) or self._read > LIMIT:

@@ -20,6 +20,8 @@ PLAIN = {"softplus": (1, 20)}  # the only values of its other arguments; elsewhe
 ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "add": ("Add", np.add), "sub": ("Sub", np.subtract), "mul": ("Mul", np.multiply), "div": ("Div", np.divide),
 }  # fmt: skip
+PLAIN_VALUES = (int, float, str, type(None))
+LARGEST = 2**63  # of whole numbers, as torch has them
 SIZES = (int, float, bool, np.ndarray)
 Operator = Callable[..., Any]
 
@@ -30,6 +32,16 @@ def _as_array(program: Program, value: Any) -> Any:
     if isinstance(value, SIZES):
         return np.asarray(value, dtype=np.float64)
     raise program.refuse(f"its code calculates with {type(value).__name__}")
+
+
+def _compare(equal: bool) -> Operator:
+    def apply(program: Program, x: Any, y: Any) -> bool:
+        parts = [*(x if isinstance(x, list | tuple) else [x]), *(y if isinstance(y, list | tuple) else [y])]
+        if not all(isinstance(part, PLAIN_VALUES) for part in parts):
+            raise program.refuse("its code compares other things than numbers and shapes")
+        return bool(x == y) is equal
+
+    return apply
 
 
 def _elementwise(name: str) -> Operator:
@@ -66,7 +78,9 @@ def _arithmetic(name: str) -> Operator:
             program.nodes[-1] = type(node)(node.operator, node.name, node.inputs[::-1], node.outputs, node.attributes)
             return made
         if isinstance(x, int) and isinstance(y, int) and name != "div":
-            return int(calculate(x, y))
+            if abs(x) >= LARGEST or abs(y) >= LARGEST:
+                raise program.refuse("whole numbers that torch does not have")
+            return {"add": x + y, "sub": x - y, "mul": x * y}[name]
         return Numbers(np.asarray(calculate(_as_array(program, x), _as_array(program, y))))
 
     return apply
@@ -198,12 +212,12 @@ OPERATORS: dict[str, Operator] = {
     "torch.len": lambda _, x: len(x),
     "torch.gt": lambda _, x, y: bool(x > y),
     "torch.lt": lambda _, x, y: bool(x < y),
-    "torch.eq": lambda _, x, y: bool(x == y),
-    "torch.ne": lambda _, x, y: bool(x != y),
+    "torch.eq": _compare(equal=True),
+    "torch.ne": _compare(equal=False),
     "torch.__not__": lambda _, x: not x,
     "torch.__is__": lambda _, x, y: x is y,
     "torch.__isnot__": lambda _, x, y: x is not y,
-    "torch.__contains__": lambda _, x, y: y in x,
+    "torch.__contains__": lambda program, x, y: any(_compare(equal=True)(program, one, y) for one in x),
     "torch.format": lambda *_: "",
     "torch.list": lambda _, x: list(x),
     "torch.squeeze": _squeeze,

@@ -21,6 +21,7 @@ from quarl_bench.policies.sources.torchscript.program import follow_script
 from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.cells import CellKind
 from tests.support.places import ROOT
+from tests.support.sizes import choose
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's own: its script is deprecated
 G1 = ROOT.parent / "shared" / "robots" / "g1" / "motion.pt"
@@ -213,6 +214,35 @@ def test_other_files_are_not_taken_for_programs(tmp_path: Path) -> None:
     assert is_script(save(Chain(Activation.ELU)))
     with pytest.raises(PolicyError, match="no TorchScript"):
         read_script((tmp_path / "weights.pt").read_bytes(), "weights.pt")
+
+
+MADE: dict[str, Any] = {"lstm": WithLstm, "chain": lambda: Chain(Activation.SILU)}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("ending", ["data.pkl", ".py"])
+def test_mutated_files_are_read_or_refused_in_one_line(name: str, ending: str) -> None:
+    """Of the members alone: what is changed in the zip around them is refused by its checksums."""
+    rng, data = np.random.default_rng(0), save(MADE[name]())
+
+    def mutate(content: bytes) -> bytes:
+        mutated = bytearray(content)
+        for _ in range(rng.integers(1, 4)):
+            place, kind = int(rng.integers(len(mutated))), rng.integers(3)
+            if kind == 0:
+                mutated[place] = int(rng.integers(256))
+            elif kind == 1:
+                del mutated[place : place + int(rng.integers(1, 20))]
+            else:
+                other = int(rng.integers(len(mutated)))
+                mutated[place:place] = mutated[other : other + int(rng.integers(1, 40))]
+        return bytes(mutated)
+
+    for _ in range(choose(50, 5_000)):
+        try:
+            read(exchange(data, ending, mutate))
+        except PolicyError as error:
+            assert "\n" not in str(error)  # noqa: PT017
 
 
 def test_recursion_ends() -> None:
