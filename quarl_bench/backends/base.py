@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from quarl_bench.backends.state import count_state
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet
-from quarl_bench.quantization.cells import find_width
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.recurrent.cells import find_width
 from quarl_bench.quantization.requantize import Requantization
 
 FP32_RULES = (Requantization.FP32_RNE, Requantization.THRESHOLDS)  # two ways to the same numbers

@@ -14,9 +14,9 @@ from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
 from quarl_bench.policies.policy import Observations, Policy
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.cells import State
 from quarl_bench.quantization.net import Floats, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat
+from quarl_bench.quantization.recurrent.cells import State
 
 # Float32 sums differ between libraries in their order, and round as their summands do, not as their result: two
 # artefacts of one net agree to this share of its largest golden output, or to this much where that is below 1. Integers

@@ -27,7 +27,7 @@ from quarl_bench.errors import DeploymentError, PolicyError, QuantizationError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.storage.integers import build_integers, check_integers, describe_integers, integer_tensors
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.quantized_cell import list_formats
+from quarl_bench.quantization.recurrent.quantized import list_formats
 from quarl_bench.quantization.requantize import Requantization, effective_scale, find_thresholds, split_scale
 
 SCHEMA_VERSION = 1

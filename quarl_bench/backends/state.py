@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.cells import State, find_width
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Net
+from quarl_bench.quantization.recurrent.cells import State, find_width
 
 HIDDEN, CELL = np.dtype(np.int8), np.dtype("<i2")
 

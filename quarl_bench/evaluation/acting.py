@@ -12,7 +12,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.noise import GumbelNoise, InputNoise
 from quarl_bench.policies.policy import Policy
-from quarl_bench.quantization.cells import State, take
+from quarl_bench.quantization.recurrent.cells import State, take
 
 
 class Acting(Protocol):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError, QuantizationError
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.observation import ObservationTransform
-from quarl_bench.quantization.cells import NO_STATE, State, take
 from quarl_bench.quantization.equalization import find_input_ranges, scale_inputs
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Net, Outputs
 from quarl_bench.quantization.ptq import quantize_net, rewrite
+from quarl_bench.quantization.recurrent.cells import NO_STATE, State, take
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 

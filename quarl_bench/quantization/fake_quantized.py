@@ -13,10 +13,10 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.cells import Cell
 from quarl_bench.quantization.net import Floats, Net, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.quantized_cell import QuantizedCell, list_formats
+from quarl_bench.quantization.recurrent.cells import Cell
+from quarl_bench.quantization.recurrent.quantized import QuantizedCell, list_formats
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,11 @@ import torch
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.carried import CarriedLayer, CarriedNet, Sums
-from quarl_bench.quantization.cells import PARTS, CellKind, State, find_width, list_steps, split_state
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Outputs, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.quantized_cell import QuantizedCell, find_rule, list_formats
+from quarl_bench.quantization.recurrent.cells import PARTS, CellKind, State, find_width, list_steps, split_state
+from quarl_bench.quantization.recurrent.quantized import QuantizedCell, find_rule, list_formats
 from quarl_bench.quantization.requantize import RULES, Requantization, count_thresholds, find_thresholds
 
 INTEGER_PARTS = dict.fromkeys(CellKind, 2)  # arrays of a cell's state in integers: hidden, and of 16 bits

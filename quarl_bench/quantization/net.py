@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
-from quarl_bench.quantization.cells import PARTS, Cell, State, check_cell, list_steps, split_state, start_state
+from quarl_bench.quantization.recurrent.cells import (
+    PARTS,
+    Cell,
+    State,
+    check_cell,
+    list_steps,
+    split_state,
+    start_state,
+)
 
 Floats = NDArray[np.float32]
 Outputs = NDArray[np.floating[Any]]  # of a net: float32, or float64 where sums of 32 bits are told apart

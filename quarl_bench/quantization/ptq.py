@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
-from quarl_bench.quantization.cell_ranges import CellRanges, choose_cell, observe_cell
-from quarl_bench.quantization.cells import NO_STATE, PARTS, State, list_steps, split_state
 from quarl_bench.quantization.equalization import equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm
 from quarl_bench.quantization.observers import Range, observe
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
-from quarl_bench.quantization.quantized_cell import QuantizedCell
+from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
+from quarl_bench.quantization.recurrent.quantized import QuantizedCell
+from quarl_bench.quantization.recurrent.ranges import CellRanges, choose_cell, observe_cell
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow

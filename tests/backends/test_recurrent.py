@@ -21,8 +21,8 @@ from quarl_bench.errors import DeploymentError, PolicyError, QuarlError
 from quarl_bench.policies.policy import IntegerPolicy, Visited, require_integer
 from quarl_bench.policies.storage.fp32 import hash_policy, load_policy, save_policy
 from quarl_bench.policies.storage.integers import load_integers, save_integers
-from quarl_bench.quantization.cells import CellKind, State
 from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.recurrent.cells import CellKind, State
 from quarl_bench.quantization.requantize import effective_scale
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.sizes import choose

@@ -13,7 +13,7 @@ from quarl_bench.evaluation.rollouts import measure, roll_out
 from quarl_bench.evaluation.sensitivity import measure_sensitivity
 from quarl_bench.evaluation.state_agreement import compare_states
 from quarl_bench.policies.policy import Policy, Visited, deployable
-from quarl_bench.quantization.cells import CellKind
+from quarl_bench.quantization.recurrent.cells import CellKind
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.strategies import make_linear_policy, make_recurrent
 

@@ -11,8 +11,8 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, Visited
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.cells import GATES, Cell, CellKind
 from quarl_bench.quantization.net import Conv2d, Floats, Linear, Net
+from quarl_bench.quantization.recurrent.cells import GATES, Cell, CellKind
 
 SEEDS = st.integers(0, 2**32 - 1)
 SPREADS = st.sampled_from([1e-3, 0.1, 1.0, 30.0])

@@ -5,10 +5,10 @@ import numpy as np
 from quarl_bench.backends.c.arrays import Arrays
 from quarl_bench.backends.c.layers import LARGEST_SHIFT, SMALLEST_SHIFT, write_format, write_integer_layer, write_offset
 from quarl_bench.backends.state import CELL, HIDDEN
-from quarl_bench.quantization.cells import PARTS, Cell, find_width
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Net
-from quarl_bench.quantization.quantized_cell import Lookup, QuantizedCell
+from quarl_bench.quantization.recurrent.cells import PARTS, Cell, find_width
+from quarl_bench.quantization.recurrent.quantized import Lookup, QuantizedCell
 from quarl_bench.quantization.requantize import Float32s, effective_scale, split_scale
 
 HEAD = "static void {name}(const {type} *x, const {bytes} *before, {bytes} *behind, {type} *y)\n{{\n"

@@ -18,9 +18,9 @@ from quarl_bench.backends.state import count_state, pack_state
 from quarl_bench.backends.template import fill_part
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
-from quarl_bench.quantization.cells import list_steps
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Net
+from quarl_bench.quantization.recurrent.cells import list_steps
 from quarl_bench.quantization.requantize import Requantization
 
 PREFIX = "policy"

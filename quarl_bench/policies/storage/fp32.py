@@ -21,8 +21,8 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.net import Conv2d, Layer, LayerNorm, Linear, Net
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.system.atomic import new_folder
 
 SCHEMA_VERSION = 1

@@ -30,12 +30,12 @@ from quarl_bench.policies.storage.fp32 import (
 )
 from quarl_bench.quantization.activations import Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
-from quarl_bench.quantization.cell_ranges import TABLE_BITS
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.quantized_cell import STATE_FORMAT, Lookup, QuantizedCell, list_formats
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
+from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell, list_formats
+from quarl_bench.quantization.recurrent.ranges import TABLE_BITS
 from quarl_bench.quantization.requantize import Requantization
 
 FORM = "integer"

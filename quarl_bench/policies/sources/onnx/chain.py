@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from quarl_bench.policies.observation import Normalization
-from quarl_bench.quantization.cells import Cell
 from quarl_bench.quantization.net import Layer
+from quarl_bench.quantization.recurrent.cells import Cell
 
 
 @dataclass(frozen=True, eq=False)

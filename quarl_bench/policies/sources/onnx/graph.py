@@ -15,8 +15,8 @@ from quarl_bench.policies.sources.onnx.chain import Chain
 from quarl_bench.policies.sources.onnx.file import Graph, Node
 from quarl_bench.policies.sources.onnx.functions import FUNCTIONS, find_function
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.net import Conv2d, Layer, Linear
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
 Doubles = NDArray[np.float64]
 PASSED = ("Identity", "Dropout", "Cast", "Softmax", "LogSoftmax", "ArgMax")  # the last three only at the end

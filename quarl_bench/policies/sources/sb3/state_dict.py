@@ -16,8 +16,8 @@ from quarl_bench.policies.sources.archive import open_archive
 from quarl_bench.policies.sources.inert_pickle import read_pickle
 from quarl_bench.policies.sources.torch_layers import list_cells
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
 LIMIT, PICKLE_LIMIT = 2**28, 2**22  # bytes of policy.pth and of all its tensors; of the pickle that lists them
 KNOWN = frozenset(

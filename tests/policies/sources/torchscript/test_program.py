@@ -19,7 +19,7 @@ from quarl_bench.policies.sources.onnx.graph import read_chain
 from quarl_bench.policies.sources.torchscript.file import is_script, read_script
 from quarl_bench.policies.sources.torchscript.program import follow_script
 from quarl_bench.quantization.activations import Activation, make_module
-from quarl_bench.quantization.cells import CellKind
+from quarl_bench.quantization.recurrent.cells import CellKind
 from tests.support.places import ROOT
 from tests.support.sizes import choose
 

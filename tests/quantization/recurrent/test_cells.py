@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from quarl_bench.errors import PolicyError, QuantizationError
 from quarl_bench.policies.policy import IntegerPolicy, Visited, deployable
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.parameters import has_margin
 from quarl_bench.quantization.ptq import count_levels
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.sizes import choose, draw_examples

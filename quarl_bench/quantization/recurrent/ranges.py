@@ -7,10 +7,10 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, choose_affine
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.observers import Range, observe
 from quarl_bench.quantization.parameters import ActivationFormat, has_margin
-from quarl_bench.quantization.quantized_cell import STATE_FORMAT, Lookup, QuantizedCell
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
+from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell
 from quarl_bench.quantization.scheme import Scheme
 
 TABLE_BITS = 10  # of what a table of a cell reads

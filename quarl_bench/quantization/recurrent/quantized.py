@@ -13,8 +13,8 @@ import numpy as np
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, Integers
-from quarl_bench.quantization.cells import Cell, CellKind
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer, make_table
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.quantization.requantize import RULES, Float32s, Requantization
 
 STATE_BITS = 16  # of the gates' sums, of what a table gives, and of the cell's state
