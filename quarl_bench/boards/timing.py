@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quarl_bench.boards.board import Board
-from quarl_bench.judging.statistics import Interval, average_tasks
+from quarl_bench.judging.statistics import Interval, bound_mean
 
 FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}  # of a Raspberry Pi
 SINCE_BOOT = 16  # bits above: the same, at any time since boot
@@ -211,7 +211,7 @@ class BoardComparison:
     def _average(self, read: Callable[[Block], float]) -> Interval:
         """Of the logarithm of the ratio, over paired blocks."""
         pairs = zip(self.first.blocks, self.second.blocks, strict=True)
-        return average_tasks([math.log(read(a) / read(b)) for a, b in pairs])
+        return bound_mean([math.log(read(a) / read(b)) for a, b in pairs])
 
     def find_step(self) -> int:
         """Nanoseconds between two readings of the board's clock: the largest that divides every longest call."""

@@ -23,6 +23,7 @@ from quarl_bench.judging.pairs import (
 )
 from quarl_bench.judging.retention import FEWEST, conclude, name_scope, rule_of_three
 from quarl_bench.judging.statistics import Floats, Interval
+from quarl_bench.judging.tasks import TaskMean
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
 Caps = Mapping[str, float | None]  # highest possible returns by cell, where there are
@@ -101,6 +102,15 @@ def _measure_drop(pairs: Pairs) -> _Drop:
     above = (high - drop) / stats.find_t_quantile(math.inf, find_guard_error(policies, census=pairs.census))
     below = (drop - low) / stats.find_t_quantile(math.inf)
     return _Drop(drop, max(variance, above**2), max(variance, below**2), policies)
+
+
+def measure_gain(reference: Measurement, measured: Measurement, other: Measurement) -> TaskMean | None:
+    """What a scheme loses less than another on one cell, as its policies show; None of one policy alone."""
+    base, kept, lost = align(reference, measured, other)
+    if base.shape[0] < 2 or base.shape[1] < 2:
+        return None
+    found = _measure_drop(pair_up(kept, lost, base, census=reference.census))
+    return TaskMean(found.estimate, max(found.upward, found.downward), found.policies - 1)
 
 
 def _average(drops: Sequence[_Drop]) -> Interval | None:

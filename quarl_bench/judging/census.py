@@ -1,22 +1,15 @@
-"""Sentences about how many cells, or tasks, something holds in: the units are counted, the noise is within them."""
+"""Sentences about how many cells something holds in: the cells are counted, the noise is within them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import brentq
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.average import NO_CAPS, Caps
-from quarl_bench.judging.retention import conclude, name_scope, retention_p_values
+from quarl_bench.judging.retention import name_scope, retention_p_values
 from quarl_bench.spec import Measurement, Outcome, Verdict
-
-NO_SPREAD = 1e-9  # of logarithms: equal ratios give no interval
-DIGITS = 9  # of the ends of an interval, which are found to twelve: a tie with the threshold is then exactly one
-FEWEST_TASKS = 6  # fewer ranks cannot be surprising enough to be worth a claim
-ALGORITHMS_DIFFER = "about a typical task; algorithms differ in network size, initialisation and steps as well"
 
 
 def judge_most_cells(
@@ -111,127 +104,6 @@ def _count_cells(
     )
 
 
-def judge_wider(
-    ratios: Mapping[str, float],
-    *,
-    policies: int,
-    missing: Sequence[str] = (),
-    threshold: float = 1.0,
-    caveat: str = ALGORITHMS_DIFFER,
-) -> Verdict:
-    """Judge "one algorithm's weights are wider than another's on a typical task", or another ratio above `threshold`.
-
-    `ratios` maps a task to the ratio of their spreads, averaged over policies. Exact sign-flip test on the logarithms,
-    whose inversion gives the interval of the typical ratio; fewer than five tasks cannot decide. Tasks, not policies,
-    are the units. SpecError for a ratio that is not positive and finite, or when there is no task at all.
-    """
-    if not ratios and not missing:
-        raise SpecError("no tasks to compare; name at least one")
-    if not all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values()):
-        raise SpecError(f"spread ratios {dict(ratios)} must be positive and finite")
-    logs = np.log([*ratios.values()])
-    interval = _invert_flips(logs) if len(logs) >= 5 else None
-    bounds = None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
-    outcome = conclude(interval, round(math.log(threshold), DIGITS), math.inf)
-    return Verdict(
-        outcome=Outcome.PARTIAL if missing else outcome,
-        estimate=math.exp(float(logs.mean())) if len(logs) else None,
-        low=None if bounds is None else bounds[0],
-        high=None if bounds is None else bounds[1],
-        threshold=threshold,
-        scope="tasks like these",
-        policies=policies,
-        episodes=0,
-        distinct_episodes=0,
-        needed="" if len(logs) >= 5 else f"at least 5 tasks; {len(logs)} are here",
-        caveats=(
-            f"above 1 in {int((logs > 0).sum())} of {len(logs)} tasks",
-            caveat,
-        ),
-        missing=tuple(missing),
-    )
-
-
-def judge_gains(
-    gains: Mapping[str, float],
-    *,
-    policies: int,
-    missing: Sequence[str] = (),
-    threshold: float = 0.0,
-    notes: Sequence[str] = (),
-) -> Verdict:
-    """Judge "one scheme loses less than another on a typical task", by more than `threshold`.
-
-    `gains` maps a task to the other scheme's relative error minus this one's. Exact sign-flip test on them, whose
-    inversion gives the interval of the typical gain. Tasks, not policies, are the units; equal ones count against
-    nobody, and fewer than five cannot decide.
-    """
-    values = np.array([*gains.values()])
-    interval = _invert_flips(values) if len(values) >= 5 else None
-    return Verdict(
-        outcome=Outcome.PARTIAL if missing else conclude(interval, threshold, math.inf),
-        estimate=float(values.mean()) if len(values) else None,
-        low=None if interval is None else interval[0],
-        high=None if interval is None else interval[1],
-        threshold=threshold,
-        scope="tasks like these",
-        policies=policies,
-        episodes=0,
-        distinct_episodes=0,
-        needed="" if len(values) >= 5 else f"at least 5 tasks; {len(values)} are here",
-        caveats=(
-            f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} tasks",
-            *notes,
-        ),
-        missing=tuple(missing),
-    )
-
-
-def judge_order(
-    correlations: Mapping[str, float], *, policies: int, missing: Sequence[str] = (), threshold: float = 0.0
-) -> Verdict:
-    """Judge "the one falls with the other on a typical task" from a rank correlation per task, like `judge_gains`."""
-    verdict = judge_gains(correlations, policies=policies, missing=missing, threshold=threshold)
-    values = [*correlations.values()]
-    return replace(verdict, caveats=(f"positive in {sum(value > 0 for value in values)} of {len(values)} tasks",))
-
-
-def judge_tracks(
-    points: Mapping[str, tuple[float, float]],
-    *,
-    policies: int,
-    missing: Sequence[str] = (),
-    threshold: float = 0.05,
-    notes: Sequence[str] = (),
-) -> Verdict:
-    """Judge "the error grows with the spread of the weights": Spearman's rank correlation over tasks is positive.
-
-    `points` maps a task to (spread, relative error). One-sided permutation test at level `threshold`, exact for few
-    tasks; refuted when the same test finds a negative correlation. The estimate is the correlation; a rank
-    correlation of so few tasks has no useful interval. Fewer than six tasks cannot decide.
-    """
-    spreads, errors = (np.array([point[i] for point in points.values()]) for i in (0, 1))
-    outcome, rho, weights = Outcome.INCONCLUSIVE, None, (1.0, 1.0)
-    if len(points) >= FEWEST_TASKS:
-        rho, weights = stats.correlate_ranks(spreads, errors)
-        outcome = Outcome.SUPPORTED if weights[0] <= threshold else outcome
-        outcome = Outcome.REFUTED if weights[1] <= threshold else outcome
-    return Verdict(
-        outcome=Outcome.PARTIAL if missing else outcome,
-        estimate=rho,
-        low=None,
-        high=None,
-        threshold=threshold,
-        scope="tasks like these",
-        policies=policies,
-        episodes=0,
-        distinct_episodes=0,
-        needed="" if len(points) >= FEWEST_TASKS else f"at least {FEWEST_TASKS} tasks; {len(points)} are here",
-        caveats=(f"permutation p-value {weights[0]:.3g} over {len(points)} tasks", *notes),
-        missing=tuple(missing),
-    )
-
-
 def judge_count(present: int, *, threshold: float, missing: Sequence[str] = ()) -> Verdict:
     """Judge "more than `threshold` experiments": cases that have policies, which nobody needs an interval for."""
     return Verdict(
@@ -253,18 +125,3 @@ def judge_count(present: int, *, threshold: float, missing: Sequence[str] = ()) 
 def count_certain(p_values: Sequence[float]) -> int:
     """Largest number of cells for which "at least so many are true" holds at 5%."""
     return max((u for u in range(1, len(p_values) + 1) if stats.combine_cells(p_values, u) < stats.ERROR), default=0)
-
-
-def _invert_flips(values: stats.Floats) -> tuple[float, float] | None:
-    """Centres that the two one-sided sign-flip tests do not reject at 5%; None where they reject nothing."""
-    width = float(np.abs(values).max()) + 1.0
-
-    def excess(centre: float, side: int) -> float:
-        return stats.flip_signs(values - centre)[side] - stats.ERROR
-
-    low, high = float(values.min()) - width, float(values.max()) + width
-    if excess(low, 0) >= 0 or excess(high, 1) >= 0 or np.ptp(values) < NO_SPREAD:
-        return None
-    middle = float(values.mean())
-    ends = brentq(lambda c: excess(c, 0), low, middle), brentq(lambda c: excess(c, 1), middle, high)
-    return round(ends[0], DIGITS), round(ends[1], DIGITS)

@@ -1,6 +1,6 @@
 """From a claim's item to what its judgement decides on: measurements per cell, weights or curves, from the store."""
 
-from collections import defaultdict
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +14,7 @@ from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.convergence import Curve, read_curves
 from quarl_bench.judging.exploration import FULL_PRECISION_BITS, Arm, compare_arms, order_arms, read_arm
 from quarl_bench.judging.pairs import ANCHOR, align, is_anchored, pair_up
+from quarl_bench.judging.tasks import TaskMean
 from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.quantization.weight_statistics import Histogram, WeightStatistics, list_histograms, measure_weights
@@ -29,15 +30,17 @@ class Evidence:
     """What an item's judgement decides on: measurements, fp32 first, or a number per cell.
 
     `ratios` are of this algorithm's spread over the other's, or of fp32's peakedness over an arm's; `orders` are rank
-    correlations of bits and peakedness; `curves` holds, per cell and arm, the points that they were computed from, in
-    the states called `states`. `runs` are learning curves per cell and precision of training, fp32's first, one per
-    training seed. `histograms` shows, per task and algorithm, all weights of the first policy. `own` is what a paper's
-    judgement collected for itself, `beside` what the page shows beside it, `hashes` the policies it rests on, by case.
+    correlations of bits and peakedness; `within` says of either, by cell, how it varies over training seeds. `curves`
+    holds, per cell and arm, the points that they were computed from, in the states called `states`. `runs` are learning
+    curves per cell and precision of training, fp32's first, one per training seed. `histograms` shows, per task and
+    algorithm, all weights of the first policy. `own` is what a paper's judgement collected for itself, `beside` what
+    the page shows beside it, `hashes` the policies it rests on, by case.
     """
 
     measurements: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)  # argmax; `sampled` is inside
     spreads: dict[str, float] = field(default_factory=dict)  # of the fp32 weights, per cell, where it is asked for
     ratios: dict[str, float] = field(default_factory=dict)
+    within: dict[str, TaskMean | None] = field(default_factory=dict)
     orders: dict[str, float] = field(default_factory=dict)
     curves: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     states: str = ""
@@ -95,14 +98,6 @@ def collect_returns(cells: Cells, item: JudgedClaim, statistic: str = "") -> Evi
     return Evidence(measurements, spreads, policies=fewest, missing=tuple(missing))
 
 
-def average_tasks(values: Mapping[str, float]) -> dict[str, float]:
-    """By task, the mean over the cells `<algo>-<task>...`: algorithms on one task are no two draws of a task."""
-    groups: dict[str, list[float]] = defaultdict(list)
-    for name, value in values.items():
-        groups[name.split("-")[1]].append(value)
-    return {task: float(np.mean(group)) for task, group in groups.items()}
-
-
 def name_flaws(measured: Measured) -> tuple[Measured, tuple[str, ...]]:
     """The cells whose mean fp32 return is a unit of an error, and a line for each of the others.
 
@@ -115,7 +110,12 @@ def name_flaws(measured: Measured) -> tuple[Measured, tuple[str, ...]]:
 
 def measure_spread(policies: PolicySet, statistic: str) -> float:
     """Mean over the set's policies of a statistic of all weights pooled: range, std, p999 or rmse8."""
-    return float(np.mean([_read(_pool(policy.net), statistic) for policy in policies.policies]))
+    return float(np.mean(list_spreads(policies, statistic)))
+
+
+def list_spreads(policies: PolicySet, statistic: str) -> list[float]:
+    """The same for each policy."""
+    return [_read(_pool(policy.net), statistic) for policy in policies.policies]
 
 
 def list_present(cells: Cells, item: JudgedClaim) -> Evidence:
@@ -144,8 +144,9 @@ def collect_spreads(cells: Cells, item: JudgedClaim, than: str, than_origin: str
         )
         if wide is not None and narrow is not None:
             counts += [len(wide.members), len(narrow.members)]
-            spreads = [measure_spread(policies, item.scheme) for policies in (wide, narrow)]
-            found.ratios[case.environment] = spreads[0] / spreads[1]
+            above, below = (list_spreads(policies, item.scheme) for policies in (wide, narrow))
+            found.ratios[case.environment] = float(np.mean(above) / np.mean(below))
+            found.within[case.environment] = TaskMean.of_ratio(above, below)
             found.histograms[case.environment] = {
                 " ".join(filter(None, (s.case.algo, s.case.origin))): _draw_histogram(s) for s in (wide, narrow)
             }
@@ -167,9 +168,11 @@ def collect_exploration(cells: Cells, item: JudgedClaim, states: str) -> Evidenc
         name = f"{algo}-{environment}"
         if item.claim.judgement.whole:
             bits = {Scheme.parse(case.scheme).bit_width: arm for case, arm in others.items()}
-            found.orders[name] = order_arms(bits | {FULL_PRECISION_BITS: plain}, states)
+            orders = order_arms(bits | {FULL_PRECISION_BITS: plain}, states)
+            found.orders[name], found.within[name] = float(np.mean(orders)), TaskMean.of(orders)
         else:
-            found.ratios[name] = compare_arms(plain, others[wanted[0]], states)
+            logs = compare_arms(plain, others[wanted[0]], states)
+            found.ratios[name], found.within[name] = math.exp(np.mean(logs)), TaskMean.of(logs)
         counts.append(seeds)
         arms = {Case(algo, environment, FP32): plain} | others
         found.curves[name] = {case.origin or case.scheme: arm.list_points(states) for case, arm in arms.items()}

@@ -53,23 +53,22 @@ def read_arm(manifests: Sequence[Mapping[str, Any]], where: str) -> Arm:
     return Arm(curves, max(int(about["recipe"].get("quant_delay", 0)) for about in manifests))
 
 
-def compare_arms(plain: Arm, other: Arm, states: str) -> float:
-    """How much more peaked fp32 stays than `other`: geometric mean over seeds of the ratios, above 1 if it does.
+def compare_arms(plain: Arm, other: Arm, states: str) -> list[float]:
+    """How much more peaked fp32 stays than `other`: per seed the logarithm of the ratio, above 0 if it does.
 
     Both are averaged from where `other` began to round, or over the second half of a run that never rounds.
     """
     since = other.since or plain.curves[0][-1]["timesteps"] // 2
     pairs = zip(plain.average(states, since), other.average(states, since), strict=False)
-    return math.exp(math.fsum(logs := [math.log(a / b) for a, b in pairs]) / len(logs))
+    return [math.log(a / b) for a, b in pairs]
 
 
-def order_arms(arms: Mapping[int, Arm], states: str) -> float:
-    """Kendall's rank correlation of bits and peakedness, averaged over seeds; 1: the fewer bits, the flatter."""
+def order_arms(arms: Mapping[int, Arm], states: str) -> list[float]:
+    """Per seed, Kendall's rank correlation of bits and peakedness; 1: the fewer bits, the flatter."""
     since = max(arm.since for arm in arms.values())
     bits = sorted(arms)
     rows = zip(*(arms[n].average(states, since) for n in bits), strict=False)
-    taus = [float(scipy.stats.kendalltau(bits, row).statistic) for row in rows]
-    return math.fsum(taus) / len(taus)
+    return [float(scipy.stats.kendalltau(bits, row).statistic) for row in rows]
 
 
 def _average(curve: Sequence[Mapping[str, Any]], states: str, since: int) -> float:

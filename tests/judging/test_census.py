@@ -1,4 +1,4 @@
-"""Counting cells and tasks: partial conjunctions and sign flips as verdicts, with their error rates."""
+"""Counting cells: partial conjunctions as verdicts, with their error rates."""
 
 import math
 
@@ -9,7 +9,7 @@ import scipy.stats
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.average import judge_equivalence, judge_mean_error
-from quarl_bench.judging.census import judge_gains, judge_most_cells, judge_order, judge_some_cells, judge_wider
+from quarl_bench.judging.census import judge_most_cells, judge_some_cells
 from quarl_bench.judging.claim import over
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.modes import describe
@@ -19,14 +19,7 @@ from quarl_bench.judging.rules.returns import Equivalent, Harder, Loses, MeanErr
 from quarl_bench.judging.rules.training import Wider
 from quarl_bench.spec import Measurement, Outcome
 from tests.support.claims import make_item
-
-
-def measure_all(returns):
-    """A measurement of these returns (policies, episodes)."""
-    policies, episodes = returns.shape
-    rows, seeds = tuple(map(tuple, returns.tolist())), tuple(range(episodes))
-    names = tuple(f"e{i}" for i in seeds)
-    return Measurement(tuple(map(str, range(policies))), seeds, names, rows, ((1,) * episodes,) * policies)
+from tests.support.measurements import measure_all
 
 
 def make_cell(rng, ratio, policies=8, episodes=60):
@@ -55,32 +48,6 @@ def test_shares_of_cells(ratios, outcome):
     assert verdict.outcome is outcome
     assert (verdict.low >= 0.8) == (outcome is Outcome.SUPPORTED)
     assert (verdict.high < 0.8) == (outcome is Outcome.REFUTED)
-
-
-@pytest.mark.parametrize("values", [[0.1, 0.3, 0.2, 1.2, 0.0], [0.5, 0.4, 0.0, 0.0, 0.3, 0.2]])
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_tie_with_the_threshold_excludes_nothing(values, sign):
-    """The p-value, a step function of the centre, is above 5% at 0: its step lies exactly there."""
-    values = sign * np.array(values)
-    assert stats.flip_signs(values)[0 if sign > 0 else 1] > stats.ERROR
-    cells = dict(zip("abcdefg", values, strict=False))
-    for verdict in (judge_gains(cells, policies=3), judge_order(cells, policies=3)):
-        assert verdict.outcome is Outcome.INCONCLUSIVE
-        assert verdict.low <= 0 <= verdict.high
-    assert judge_wider({name: np.exp(v) for name, v in cells.items()}, policies=3).outcome is Outcome.INCONCLUSIVE
-
-
-def test_gains_with_ties_are_rarely_called_supported():
-    """Gains are symmetric around 0 and a third of the cells are equal: a definite verdict is as rare as the test's."""
-    rng, wrong = np.random.default_rng(0), 0
-    for _ in range(300):
-        values = rng.normal(size=8).round(1) * (rng.random(8) > 0.3)
-        verdict = judge_gains(dict(enumerate(values)), policies=3)
-        exact = stats.flip_signs(values)
-        assert (verdict.outcome is Outcome.SUPPORTED) <= (exact[0] <= stats.ERROR)
-        assert (verdict.outcome is Outcome.REFUTED) <= (exact[1] <= stats.ERROR)
-        wrong += verdict.outcome is Outcome.SUPPORTED
-    assert wrong / 300 < 0.08
 
 
 def test_missing_cells_make_it_partial():
@@ -124,33 +91,6 @@ def test_cells_at_the_margin_are_rarely_called_supported():
         judge_most_cells(make_cells(seed, [1.0] * 7 + [0.95] * 3)).outcome is Outcome.SUPPORTED for seed in range(150)
     )
     assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
-
-
-@pytest.mark.parametrize("tasks", [1, 2, 4])
-def test_fewer_than_five_tasks_decide_nothing(tasks):
-    verdict = judge_wider({f"t{i}": 9.0 for i in range(tasks)}, policies=3)
-    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
-    assert verdict.needed == f"at least 5 tasks; {tasks} are here"
-    assert verdict.estimate == pytest.approx(9.0)
-
-
-def test_five_tasks_decide_when_all_agree():
-    ratios = dict(zip("abcde", [2.0, 3.0, 5.0, 2.5, 4.0], strict=True))
-    wider, narrower = judge_wider(ratios, policies=3), judge_wider({k: 1 / v for k, v in ratios.items()}, policies=3)
-    assert (wider.outcome, narrower.outcome) == (Outcome.SUPPORTED, Outcome.REFUTED)
-    assert 1 < wider.low < wider.estimate < wider.high
-    assert narrower.low == pytest.approx(1 / wider.high)
-
-
-def test_one_task_the_other_way_leaves_five_undecided():
-    assert judge_wider(dict(zip("abcde", [2, 3, 5, 2.5, 0.9], strict=True)), policies=3).outcome is Outcome.INCONCLUSIVE
-
-
-def test_wider_errs_as_often_as_it_says():
-    rng = np.random.default_rng(0)
-    draws = [dict(enumerate(np.exp(rng.normal(0, 0.5, size=8)))) for _ in range(300)]
-    wrong = sum(judge_wider(draw, policies=3).outcome is not Outcome.INCONCLUSIVE for draw in draws)
-    assert wrong <= 48  # 5% on either side: 30 expected of 300
 
 
 def test_sentences_over_cells_know_the_highest_return():
@@ -210,22 +150,6 @@ def test_the_first_of_two_cells_is_harder():
     assert (item.id, Harder(0.0).decide(item, Evidence(found)).outcome) == ("all-x-w8", Outcome.SUPPORTED)
     partial = judge_harder(hard, None, missing=("dqn-breakout-w8",))
     assert (partial.outcome, partial.estimate) == (Outcome.PARTIAL, None)
-
-
-def test_a_ratio_is_held_against_its_threshold():
-    ratios = dict(zip("abcdefgh", [1.5, 1.6, 1.4, 1.55, 1.45, 1.5, 1.52, 1.48], strict=True))
-    outcomes = [judge_wider(ratios, policies=3, threshold=threshold).outcome for threshold in (1.0, 1.5, 2.0)]
-    assert outcomes == [Outcome.SUPPORTED, Outcome.INCONCLUSIVE, Outcome.REFUTED]
-
-
-@pytest.mark.parametrize("ratio", [0.0, -1.0, float("nan"), float("inf")])
-def test_impossible_ratios_are_refused(ratio):
-    with pytest.raises(SpecError, match="positive and finite"):
-        judge_wider({"a": ratio}, policies=3)
-
-
-def test_equal_ratios_give_no_interval():
-    assert judge_wider(dict.fromkeys("abcdef", 2.0), policies=3).low is None
 
 
 @pytest.mark.parametrize(

@@ -107,15 +107,17 @@ class Gains(Against):
 
     def judge(self, item: "JudgedClaim", measured: "Measured", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
         """Sign flips over tasks, of relative errors."""
-        from quarl_bench.judging.census import judge_gains
-        from quarl_bench.judging.evidence import average_tasks, name_flaws
+        from quarl_bench.judging.average import measure_gain
+        from quarl_bench.judging.evidence import name_flaws
         from quarl_bench.judging.pairs import find_error
+        from quarl_bench.judging.tasks import average_tasks, judge_gains, pool_tasks
 
         anchored, notes = name_flaws(measured)
         gains = {name: find_error(m[0], m[2]) - find_error(m[0], m[1]) for name, m in anchored.items()}
+        within = {name: measure_gain(m[0], m[1], m[2]) for name, m in anchored.items()}
         return judge_gains(
             average_tasks(gains), policies=evidence.policies, missing=evidence.missing, threshold=self.threshold,
-            notes=notes,
+            notes=notes, within=pool_tasks(within),
         )  # fmt: skip
 
 
@@ -222,9 +224,9 @@ class Tracks(OnReturns):
 
     def judge(self, item: "JudgedClaim", measured: "Measured", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
         """Spearman's correlation by permutation."""
-        from quarl_bench.judging.census import judge_tracks
         from quarl_bench.judging.evidence import name_flaws
         from quarl_bench.judging.pairs import find_error
+        from quarl_bench.judging.tasks import judge_tracks
 
         anchored, notes = name_flaws(measured)
         points = {name: (evidence.spreads[name], find_error(m[0], m[1])) for name, m in anchored.items()}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quarl_bench.spec import Verdict
     from quarl_bench.training.sb3.step_times import StepTimes
 
-PROXY = "about a typical task; a proxy: nobody measured what was explored"
+PROXY = "a proxy: nobody measured what was explored"
 TIMES = "ratio of times of a training step, fp32 over mixed precision"
 
 
@@ -41,12 +41,13 @@ class Wider(Judgement):
         return collect_spreads(cells, item, self.than, self.than_origin)
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
-        """Sign flips over tasks, of logarithms."""
-        from quarl_bench.judging.census import judge_wider
+        """Sign flips over tasks, of logarithms; on few tasks by the policies within them."""
+        from quarl_bench.judging.tasks import judge_wider
 
         return judge_wider(
-            evidence.ratios, policies=evidence.policies, missing=evidence.missing, threshold=self.threshold
-        )
+            evidence.ratios, policies=evidence.policies, missing=evidence.missing, threshold=self.threshold,
+            within=evidence.within,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,17 @@ class Flatter(OnExploration):
     domain = Domain.RATIO
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
-        """Sign flips over tasks, of logarithms."""
+        """Sign flips over tasks, of logarithms; on few tasks by the policies within them."""
         import math
 
-        from quarl_bench.judging.census import judge_wider
-        from quarl_bench.judging.evidence import average_tasks
+        from quarl_bench.judging.tasks import average_tasks, judge_wider, pool_tasks
 
         logs = average_tasks({name: math.log(ratio) for name, ratio in evidence.ratios.items()})
         ratios = {task: math.exp(mean) for task, mean in logs.items()}
         return judge_wider(
-            ratios, policies=evidence.policies, missing=evidence.missing, threshold=self.threshold, caveat=PROXY
-        )
+            ratios, policies=evidence.policies, missing=evidence.missing, threshold=self.threshold, caveat=PROXY,
+            within=pool_tasks(evidence.within),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,13 @@ class Ordered(OnExploration):
     whole = True
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
-        """Sign flips over tasks, of rank correlations."""
-        from quarl_bench.judging.census import judge_order
-        from quarl_bench.judging.evidence import average_tasks
+        """Sign flips over tasks, of rank correlations; on few tasks by the policies within them."""
+        from quarl_bench.judging.tasks import average_tasks, judge_order, pool_tasks
 
-        orders = average_tasks(evidence.orders)
-        return judge_order(orders, policies=evidence.policies, missing=evidence.missing, threshold=self.threshold)
+        return judge_order(
+            average_tasks(evidence.orders), policies=evidence.policies, missing=evidence.missing,
+            threshold=self.threshold, within=pool_tasks(evidence.within),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

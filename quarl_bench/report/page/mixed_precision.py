@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from quarl_bench.judging.statistics import average_tasks
+from quarl_bench.judging.statistics import bound_mean
 from quarl_bench.judging.step_times import read_size
 from quarl_bench.report.page.plots import INK, MARKERS, SERIES, open_panel
 from quarl_bench.training.recipes import FP32
@@ -83,6 +83,6 @@ def draw_convergence(view: ConvergenceView) -> Figure:
             steps = [float(point["timesteps"]) for point in curves[0]][: len(groups)]
             axes.plot(steps, list(map(statistics.fmean, groups)), color=SERIES[index], linewidth=1.2, label=name)
             if len(curves) > 1:
-                _, low, high = zip(*map(average_tasks, groups), strict=True)
+                _, low, high = zip(*map(bound_mean, groups), strict=True)
                 axes.fill_between(steps, low, high, color=SERIES[index], alpha=0.15, linewidth=0)
     return figure
