@@ -22,7 +22,7 @@ from quarl_bench.errors import QuarlError
 from quarl_bench.experiments.hub import parse_address
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.head import HeadKind
-from quarl_bench.policies.sources.zoo_config import ARGS, CONFIG, Training, read_training
+from quarl_bench.policies.sources.sb3.zoo_config import ARGS, CONFIG, Training, read_training
 from quarl_bench.policies.storage.fp32 import MANIFEST
 from quarl_bench.policies.storage.integers import load_integers, save_integers
 from quarl_bench.quantization.scheme import Scheme

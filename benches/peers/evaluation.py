@@ -123,7 +123,7 @@ def time_quarl(task: str, *, each: bool = False) -> tuple[float, float]:
     from quarl_bench.environments.registry import find_environment
     from quarl_bench.evaluation import rollouts as evaluate
     from quarl_bench.evaluation.episodes import start_episodes
-    from quarl_bench.policies.sources.sb3_model import extract
+    from quarl_bench.policies.sources.sb3.model import extract
 
     model, recipe = build_model(task, 1), find_our_recipe(task)
     policy, environment = extract(model), replace(find_environment(task), time_feature=recipe.time_feature)

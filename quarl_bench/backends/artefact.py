@@ -41,6 +41,7 @@ from quarl_bench.system.atomic import new_folder
 SCHEMA_VERSION = 1
 GOLDEN = "golden.safetensors"
 MANIFEST = "manifest.json"
+STATE = "initial_state"
 PAIR = ("observations", "inputs", "outputs", "actions")
 
 
@@ -50,7 +51,7 @@ class Golden:
 
     `observations` (n, *shape) are raw. `inputs` and `outputs` are the model's own, in its layout (images channel-last)
     and type: int8 (uint8 for unsigned formats) where the policy is integer, else float32. `actions` are indices (n,) or
-    values (n, actions).
+    values (n, actions). A recurrent policy's state stands behind the inputs, and the next one behind the outputs.
     """
 
     observations: NDArray[Any]
@@ -91,6 +92,7 @@ class Artefact:
     runtime: Runtime
     golden: Golden
     others: Mapping[str, bytes] = field(default_factory=dict)  # files that stand beside the model, by name
+    initial_state: NDArray[Any] | None = None  # (count,) of a recurrent policy, as it stands behind the inputs
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -101,7 +103,8 @@ class Artefact:
 def write_artefact(artefact: Artefact, folder: Path) -> None:
     """Write `folder`, or replace the artefact there; StoreError when something else is there."""
     pairs = {name: np.ascontiguousarray(getattr(artefact.golden, name)) for name in PAIR}
-    golden = save(pairs | end_tensors(artefact.transform, artefact.head))
+    state = {} if artefact.initial_state is None else {STATE: artefact.initial_state}
+    golden = save(pairs | end_tensors(artefact.transform, artefact.head) | state)
     manifest = json.dumps(_describe(artefact, golden), indent=2, allow_nan=False) + "\n"
     with new_folder(folder, GOLDEN) as work:
         for name, content in artefact.files.items():
@@ -135,6 +138,7 @@ def read_artefact(folder: Path) -> Artefact:
             parameters=int(manifest["parameters"]),
             runtime=Runtime(**manifest["runtime"]),
             golden=Golden(*(tensors[name] for name in PAIR)),
+            initial_state=tensors.get(STATE),
             others={name: _read_checked(folder / name, str(sha256)) for name, sha256 in _list_others(manifest)},
         )
 

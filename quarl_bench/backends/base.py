@@ -8,11 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.backends.state import count_state
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.recurrent.cells import find_width
 from quarl_bench.quantization.requantize import Requantization
 
 FP32_RULES = (Requantization.FP32_RNE, Requantization.THRESHOLDS)  # two ways to the same numbers
@@ -89,10 +91,15 @@ class Backend:
     code: MachineCode | None = None  # of artefacts that are compiled; None of files that a runtime reads
     distributions: tuple[str, ...] = ()  # whose versions decide what it computes
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
+    recurrent: bool = False  # whether its files have ports for a state
     compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy
 
     def make_files(self, policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
         """The files of `policy`; DeploymentError, with the reason, where the backend has no form for it."""
+        if policy.net.recurrent and not self.recurrent:
+            raise DeploymentError(
+                f"{self.name}: a recurrent policy has a state, which its files have no ports for; use c or dump"
+            )
         self.refuse(policy)
         if isinstance(policy, IntegerPolicy):
             refuse_rule(self.name, policy.net.requantization, self.requantizations)
@@ -107,13 +114,24 @@ def refuse_rule(name: str, rule: Requantization, exact: tuple[Requantization, ..
 
 
 def list_shapes(net: Net | IntegerNet) -> list[tuple[int, ...]]:
-    """Shapes of the net's input and of every layer's output, channel-first, without the batch axis."""
+    """Shapes of the net's input and of every layer's output, channel-first, without the batch axis.
+
+    Both layers of a recurrent cell end in its hidden state.
+    """
     shapes = [net.input_shape]
-    for layer in net.layers:
+    widths = {cell.place + part: find_width(net.layers, cell) for cell in net.cells for part in (0, 1)}
+    for index, layer in enumerate(net.layers):
         kernel, stride = layer.weight.shape[2:], layer.stride if isinstance(layer, Conv2d | QuantizedLayer) else 1
         sides = tuple((side - width) // stride + 1 for side, width in zip(shapes[-1][1:], kernel, strict=False))
-        shapes.append((len(layer.bias), *sides))
+        shapes.append((widths.get(index, len(layer.bias)), *sides))
     return shapes
+
+
+def find_ports(net: IntegerNet) -> tuple[Port, Port]:
+    """Input and output of a model of `net`; a recurrent one's state stands behind both."""
+    state, (first, *_, last) = count_state(net), list_shapes(net)
+    ends = ((*first[:-1], first[-1] + state), (*last[:-1], last[-1] + state)) if state else (first, last)
+    return Port.of(net.input, ends[0]), Port.of(net.output, ends[1])
 
 
 def storage_type(format: ActivationFormat) -> np.dtype[Any]:

@@ -14,8 +14,9 @@ from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
 from quarl_bench.policies.policy import Observations, Policy
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.net import Floats
+from quarl_bench.quantization.net import Floats, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat
+from quarl_bench.quantization.recurrent.cells import State
 
 # Float32 sums differ between libraries in their order, and round as their summands do, not as their result: two
 # artefacts of one net agree to this share of its largest golden output, or to this much where that is below 1. Integers
@@ -31,17 +32,27 @@ class DeployedNet:
     runner: Runner
     input: ActivationFormat | None
     output: ActivationFormat | None
+    begin: NDArray[Any] | None = None  # the state, as it stands behind the inputs, of an episode that begins
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of a net input without the batch axis, channel-first."""
         shape = self.runner.input.shape
-        return (shape[2], *shape[:2]) if len(shape) == 3 else shape
+        return (shape[2], *shape[:2]) if len(shape) == 3 else (*shape[:-1], shape[-1] - self._size)
 
     @property
     def outputs(self) -> int:
         """Width of the last layer."""
-        return self.runner.output.shape[0]
+        return self.runner.output.shape[0] - self._size
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it has a state."""
+        return self.begin is not None
+
+    @property
+    def _size(self) -> int:
+        return 0 if self.begin is None else len(self.begin)
 
     def forward(self, x: Floats) -> Floats:
         """Outputs (n, outputs) for net inputs (n, *input_shape), dequantized where the model is integer.
@@ -49,7 +60,24 @@ class DeployedNet:
         Integer models: infinities saturate, NaN is a QuantizationError. Float models refuse both, because kernels
         differ there.
         """
-        raw = self.runner.run(self.encode(x))
+        refuse_state(self, "a call without a state")
+        return self.decode(self.runner.run(self.encode(x)))
+
+    def initial_state(self, count: int) -> State:
+        """The state of `count` episodes that begin, as it stands behind the inputs."""
+        return () if self.begin is None else (np.tile(self.begin, (count, 1)),)
+
+    def adopt(self, _: State) -> State:
+        """PolicyError: an artefact has its own form of a state."""
+        raise PolicyError("an artefact's state is not that of its fp32 policy; compare whole episodes, not --states")
+
+    def step(self, x: Floats, state: State) -> tuple[Floats, State]:
+        """Outputs as of `forward` and the next state, for net inputs (n, *input_shape) and the state before."""
+        raw = self.runner.run(np.concatenate([self.encode(x), *state], axis=1))
+        return self.decode(raw[:, : self.outputs]), (raw[:, self.outputs :],)
+
+    def decode(self, raw: NDArray[Any]) -> Floats:
+        """The model's own outputs (n, outputs) as real numbers."""
         return raw if self.output is None else self.output.dequantize(raw.astype(np.int64))
 
     def run(self, q: Integers) -> Integers:
@@ -90,17 +118,20 @@ def start(artefact: Artefact, kernel: str) -> DeployedPolicy:
     runner = find_backend(artefact.backend).start(artefact.files, kernel)
     _check_port("input", runner.input, artefact.input)
     _check_port("output", runner.output, artefact.output)
-    net = DeployedNet(runner, artefact.input, artefact.output)
+    net = DeployedNet(runner, artefact.input, artefact.output, artefact.initial_state)
     return DeployedPolicy(artefact.transform, net, artefact.head, artefact)
 
 
 def time_calls(policy: Policy, states: Observations, calls: int) -> list[float]:
     """Microseconds of calls from Python with one state each, quantization and head included."""
-    times = []
+    times, state = [], policy.initial_state(1)
     for call in range(calls):
         one = states[call % len(states)][None]
         begin = time.perf_counter_ns()
-        policy.act(one)
+        if policy.recurrent:
+            policy.act(one, state)
+        else:
+            policy.act(one)
         times.append((time.perf_counter_ns() - begin) / 1e3)
     return times
 
@@ -114,11 +145,17 @@ def verify(deployed: DeployedPolicy) -> int:
     golden, net = deployed.artefact.golden, deployed.net
     where = f"{net.runner.kernel} kernel"
     inputs = net.encode(deployed.transform.apply(golden.observations))
+    if net.recurrent:  # whose state the pairs bring
+        inputs = np.concatenate([inputs, golden.inputs[:, inputs.shape[1] :]], axis=1)
     _require_equal(f"{where}, input", golden.inputs, inputs)
     outputs = net.runner.run(golden.inputs)
     unit = np.float32(max(1.0, float(np.abs(golden.outputs).max())))
     _require_equal(f"{where}, output", golden.outputs, outputs, unit)
-    actions = deployed.act(golden.observations)
+    if net.recurrent:
+        outputs = outputs[:, : net.outputs]
+        actions = deployed.head.act(net.decode(outputs))
+    else:
+        actions = deployed.act(golden.observations)
     if net.output is None and deployed.head.discrete:
         actions = _settle_ties(golden, outputs, actions, unit)
     head = deployed.head

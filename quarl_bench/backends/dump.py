@@ -7,7 +7,8 @@
 `layers.<i>.weight`, `.bias` and `.weight_scale` and both ends of the policy define it; what a target without floats
 needs is derived from them and stands beside them: `.multiplier` and `.shift` (scale = multiplier * 2^-shift exactly),
 `.thresholds` where the policy requantizes by them, and `.table` of an activation that is no ReLU. A layer whose output
-has 32 bits returns its accumulators, and has none of these.
+has 32 bits returns its accumulators, and has none of these. A recurrent cell has tables and scales of its own,
+`cells.<i>.*`: docs/quantizer.md says what they are of.
 """
 
 import hashlib
@@ -20,11 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.backends.base import Backend, Files, Port, check_input, list_shapes, to_channel_first, to_channel_last
+from quarl_bench.backends.base import Backend, Files, check_input, find_ports, to_channel_first, to_channel_last
+from quarl_bench.backends.state import count_state, pack_state, unpack_state
 from quarl_bench.errors import DeploymentError, PolicyError, QuantizationError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.storage.integers import build_integers, check_integers, describe_integers, integer_tensors
 from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.recurrent.quantized import list_formats
 from quarl_bench.quantization.requantize import Requantization, effective_scale, find_thresholds, split_scale
 
 SCHEMA_VERSION = 1
@@ -101,8 +104,8 @@ def list_arrays(policy: IntegerPolicy) -> dict[str, NDArray[Any]]:
 
 def _derive(net: IntegerNet) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
-    source = net.input
-    for index, layer in enumerate(net.layers):
+    sources = list_formats(net.input, net.layers, net.cells)
+    for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
         name, output = f"layers.{index}", layer.output
         if output.wide:
             break  # the last layer, whose sums are the output
@@ -114,7 +117,13 @@ def _derive(net: IntegerNet) -> dict[str, NDArray[Any]]:
             arrays[f"{name}.thresholds"] = find_thresholds(*scales, *integers)
         if layer.tabled is not None:
             arrays[f"{name}.table"] = layer.table.astype(np.int16)
-        source = layer.result
+    for index, cell in enumerate(net.cells):
+        for part, lookup in cell.tables.items():
+            arrays[f"cells.{index}.{part}"] = lookup.table.astype(np.int16)
+        for part, scale in cell.scales.items():
+            multiplier, shift = split_scale(effective_scale(*map(np.atleast_1d, scale)))
+            name = f"cells.{index}.{part}"
+            arrays |= {f"{name}.multiplier": multiplier.astype(np.int32), f"{name}.shift": shift.astype(np.int32)}
     return arrays
 
 
@@ -146,12 +155,16 @@ class DumpRunner:
     def __init__(self, files: Files) -> None:
         """Read the dump; DeploymentError as `read_dump`."""
         self._net = read_dump(files).net
-        self.input = Port.of(self._net.input, self._net.input_shape)
-        self.output = Port.of(self._net.output, list_shapes(self._net)[-1])
+        self.input, self.output = find_ports(self._net)
 
     def run(self, x: NDArray[Any]) -> NDArray[Any]:
         """Outputs of a batch, as the protocol says."""
         check_input("dump", x, self.input)
+        if self._net.recurrent:
+            begin = x.shape[1] - count_state(self._net)
+            q, state = self._net.run_step(x[:, :begin].astype(np.int64), unpack_state(self._net, x[:, begin:]))
+            behind = pack_state(self._net, state, self.output.dtype)
+            return np.concatenate([q.astype(self.output.dtype), behind], axis=1)
         return to_channel_last(self._net.run(to_channel_first(x).astype(np.int64))).astype(self.output.dtype)
 
 
@@ -159,6 +172,7 @@ DUMP = Backend(
     name="dump",
     model=ARRAYS,
     requantizations=tuple(Requantization),
+    recurrent=True,
     timed=False,
     kernels=(KERNEL,),
     float_kernels=(),

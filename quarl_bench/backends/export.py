@@ -19,10 +19,11 @@ from quarl_bench.backends.base import (
 )
 from quarl_bench.backends.deployed import DeployedPolicy, start, verify
 from quarl_bench.backends.registry import find_backend
+from quarl_bench.backends.state import pack_state
 from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
-from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy, PolicyNet, deployable
+from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet, States, Visited, deployable
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import find_norm
@@ -37,7 +38,7 @@ EXTREMES = (np.inf, -np.inf, 1e30, -1e30, 0.0)  # what saturates must saturate a
 def export_policy(
     policy: Policy,
     folder: Path,
-    observations: Observations,
+    observations: States,
     *,
     scheme: str,
     source_sha256: str,
@@ -77,6 +78,7 @@ def export_policy(
         weight_types=found.list_weight_types(files),
         parameters=count_parameters(policy),
         runtime=Runtime(*found.identify(), kernel, platform.machine()),
+        initial_state=find_initial_state(computed),
         golden=make_golden(computed, _choose(observations, extremes=isinstance(policy, IntegerPolicy))),
         others={name: content for name, content in files.items() if name != found.model},
     )
@@ -89,8 +91,11 @@ def export_policy(
     return deployed
 
 
-def make_golden(policy: Policy, observations: Observations) -> Golden:
-    """What `policy` does, step by step, for raw observations (n, *shape)."""
+def make_golden(policy: Policy, observations: States) -> Golden:
+    """What `policy` does, step by step, for raw observations (n, *shape), of a recurrent policy with states."""
+    if policy.recurrent:
+        return _make_recurrent(policy, observations)
+    assert not isinstance(observations, Visited)  # noqa: S101 (of a policy without a state)
     inputs = policy.transform.apply(observations)
     if isinstance(policy, IntegerPolicy):
         q = policy.net.input.quantize(inputs)
@@ -101,6 +106,33 @@ def make_golden(policy: Policy, observations: Observations) -> Golden:
             policy.act(observations),
         )
     return Golden(observations, to_channel_last(inputs), policy.outputs(observations), policy.act(observations))
+
+
+def _make_recurrent(policy: Policy, visited: States) -> Golden:
+    if not isinstance(visited, Visited) or not isinstance(policy, IntegerPolicy | PolicyNet):
+        raise DeploymentError("golden pairs of a recurrent policy need its states; pass Visited of its rollouts")
+    net, inputs = policy.net, policy.transform.apply(visited.observations)
+    state = net.adopt(visited.state)
+    outputs: NDArray[Any]
+    if isinstance(net, IntegerNet):
+        q = net.input.quantize(inputs)
+        inputs, kind = q.astype(storage_type(net.input)), storage_type(net.output)
+        found, behind = net.run_step(q, state)
+        outputs, values = found.astype(kind), net.output.dequantize(found)
+    else:
+        outputs, behind = net.step(inputs, state)
+        kind, values = outputs.dtype, outputs
+    ends = ((inputs, pack_state(net, state, inputs.dtype)), (outputs, pack_state(net, behind, kind)))
+    before, after = (np.concatenate(end, axis=1) for end in ends)
+    return Golden(visited.observations, before, after, policy.head.act(values))
+
+
+def find_initial_state(policy: Policy) -> NDArray[Any] | None:
+    """As it stands behind the inputs; None where there is none."""
+    if not policy.recurrent or not isinstance(policy, IntegerPolicy | PolicyNet):
+        return None
+    kind = storage_type(policy.net.input) if isinstance(policy, IntegerPolicy) else np.dtype(np.float32)
+    return np.asarray(pack_state(policy.net, policy.initial_state(1), kind)[0])
 
 
 def run_integers(net: IntegerNet, q: Integers, backend: str = "litert", kernel: str | None = None) -> Integers:
@@ -153,20 +185,24 @@ def _first_kernel(backend: Backend, policy: IntegerPolicy | PolicyNet) -> str:
 
 
 def _locate(backend: Backend, policy: IntegerPolicy | PolicyNet, inputs: NDArray[Any]) -> str:
-    if not isinstance(policy, IntegerPolicy):
+    if not isinstance(policy, IntegerPolicy) or policy.recurrent:
         return ""
     where = find_divergence(policy.net, to_channel_first(inputs.astype(np.int64)), backend.name)
     return "" if where is None else f"; first in {where}"
 
 
-def _choose(observations: Observations, *, extremes: bool) -> Observations:
+def _choose(states: States, *, extremes: bool) -> States:
     """Evenly spaced observations, and for integer policies of real-valued observations the extremes behind them."""
+    observations = states.observations if isinstance(states, Visited) else states
     most = min(GOLDEN_PAIRS, max(1, GOLDEN_BYTES // observations[0].nbytes), len(observations))
-    chosen = observations[np.linspace(0, len(observations) - 1, most).astype(np.int64)]
+    rows = np.linspace(0, len(observations) - 1, most).astype(np.int64)
     if not extremes or observations.dtype.kind != "f":
-        return chosen
-    rows = [np.full((1, *observations.shape[1:]), value, dtype=observations.dtype) for value in EXTREMES]
-    return np.concatenate([chosen, *rows])
+        return states[rows]
+    ends = [np.full((1, *observations.shape[1:]), value, dtype=observations.dtype) for value in EXTREMES]
+    seen = np.concatenate([observations[rows], *ends])
+    if not isinstance(states, Visited):
+        return np.asarray(seen)
+    return Visited(seen, states[np.append(rows, np.resize(rows, len(EXTREMES)))].state)
 
 
 def _check_scheme(backend: str, name: str, policy: IntegerPolicy | PolicyNet) -> None:

@@ -16,7 +16,7 @@ from quarl_bench.system.extras import needing
 with needing("sb3", "QuantizationCallback"):
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from quarl_bench.policies.sources.sb3_model import extract
+    from quarl_bench.policies.sources.sb3.model import extract
 
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment

@@ -10,7 +10,7 @@ from quarl_bench.backends.deployed import DeployedPolicy, time_calls
 from quarl_bench.backends.registry import find_backend, list_timed
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import DeploymentError, MissingExtra
-from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, Visited
 
 CALLS = 500
 SECONDS = 0.1  # of calls, roughly, where a policy's own code is timed
@@ -60,7 +60,8 @@ def list_backends() -> list[str]:
 
 
 def _benchmark(deployed: DeployedPolicy, folder: Path, scheme: str, subject: Subject) -> ArtefactCost:
-    one, backend = subject.calibration[:1], deployed.artefact.backend
+    states, backend = subject.calibration, deployed.artefact.backend
+    one = states.observations[:1] if isinstance(states, Visited) else states[:1]
     time_calls(deployed, one, CALLS // 10)
     times = time_calls(deployed, one, CALLS)
     median, p90 = statistics.median(times), statistics.quantiles(times, n=10)[-1]

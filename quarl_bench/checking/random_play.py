@@ -11,7 +11,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.judging.outcomes import PROVES_NOTHING
 from quarl_bench.judging.statistics import find_t_quantile
-from quarl_bench.policies.policy import Actions, Observations, Policy
+from quarl_bench.policies.policy import Actions, Policy, States
 from quarl_bench.quantization.net import Floats
 from quarl_bench.spec import Measurement
 
@@ -25,11 +25,16 @@ class RandomPolicy(Policy):
 
     draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
 
-    def outputs(self, observations: Observations) -> Floats:
+    @property
+    def recurrent(self) -> bool:
+        """Of no use to it: chance remembers nothing."""
+        return False
+
+    def outputs(self, observations: States) -> Floats:
         """Equal logits (n, outputs): a draw from their softmax is uniform."""
         return np.zeros((len(observations), self.net.outputs), dtype=np.float32)
 
-    def act(self, observations: Observations) -> Actions:
+    def act(self, observations: States) -> Actions:  # type: ignore[override]
         """Uniform values (n, actions) within the bounds."""
         low, high = self.head.low, self.head.high
         if low is None or high is None:

@@ -13,7 +13,7 @@ from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.experiments.cells import FP32, LazyPolicy, measure_member
 from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySource, open_task
 from quarl_bench.experiments.store import Store, StorePaths
-from quarl_bench.policies.policy import Observations, Policy, deployable
+from quarl_bench.policies.policy import Observations, Policy, States, Visited, deployable
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import Measurement
@@ -26,15 +26,22 @@ class Subject:
     def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
         self.stored, self.environment = stored, environment
         self._store = None if environment.custom else store  # a user's environment may change between two runs
-        self._calibration: Observations | None = None
+        self._calibration: States | None = None
         self._quantized: dict[str, Policy] = {}
 
     @property
-    def calibration(self) -> Observations:
+    def calibration(self) -> States:
         """States that the fp32 policy visits, on seeds that never score it."""
         if self._calibration is None:
             self._calibration = calibrate(self.stored.policy, self.environment)
         return self._calibration
+
+    @property
+    def observations(self) -> Observations:
+        """The same of a policy without a state; QuantizationError for a recurrent one."""
+        if isinstance(self.calibration, Visited):
+            raise QuantizationError("a recurrent policy is not repaired: distillation knows no state; try more bits")
+        return self.calibration
 
     def quantize(self, scheme: Scheme | str) -> Policy:
         """The policy under `scheme`, as integers for int<n>.

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.noise import GumbelNoise, InputNoise
 from quarl_bench.policies.policy import Policy
+from quarl_bench.quantization.recurrent.cells import State, take
 
 
 class Acting(Protocol):
@@ -23,11 +24,18 @@ class Acting(Protocol):
     def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
         """The actions (n, ...) of `policy` for observations (n, ...) and as many random numbers."""
 
+    @property
+    def stepwise(self) -> bool:
+        """Whether policies have to be asked step by step, because of what they remember."""
+
 
 def begin_acting(
     policy: Policy, environment: Environment, seeds: Sequence[int], *, sampled: bool, sigma: float
 ) -> Acting:
     """For the episodes of these environment seeds; PolicyError for noise of no size, or on sampled actions."""
+    if policy.recurrent and (sampled or sigma or environment.atari):
+        what = "sampled actions" if sampled else "noise on the inputs" if sigma else environment.id
+        raise PolicyError(f"{what}: not for recurrent policies, which are played deterministically, and not on Atari")
     if not sigma >= 0:
         raise PolicyError(f"noise of SD {sigma} on the inputs: it takes an SD of at least 0")
     if sampled and sigma:
@@ -39,12 +47,16 @@ def begin_acting(
         if len(shape) != 1:
             raise PolicyError(f"noise on inputs of shape {shape}: it is for vectors of features")
         return Disturbed(InputNoise(seeds, shape[0], sigma))
+    if policy.recurrent:
+        return Recurrent(len(seeds))
     return Remembered() if environment.atari else Deterministic()
 
 
 @dataclass(frozen=True)
 class Deterministic:
     """The likeliest, or mean, action."""
+
+    stepwise: ClassVar = False
 
     def draw(self, active: NDArray[np.intp]) -> None:
         """Nothing: there is no chance."""
@@ -74,9 +86,36 @@ class Remembered(Deterministic):
 
 
 @dataclass(frozen=True)
+class Recurrent:
+    """The same of policies with a state, which begins with its episode; each policy asked has a state of its own."""
+
+    count: int  # of episodes
+    states: dict[int, State] = field(default_factory=dict)
+    stepwise: ClassVar = True
+
+    def draw(self, active: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Nothing by chance: which episodes these are."""
+        return active
+
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
+        """What the policy does, one step on in its episodes `drawn`."""
+        actions, behind = policy.act(observations, self.recall(policy, drawn))
+        for whole, part in zip(self.states[id(policy)], behind, strict=True):
+            whole[drawn] = part
+        return actions
+
+    def recall(self, policy: Policy, rows: NDArray[np.intp]) -> State:
+        """The state of `policy` in the episodes `rows`."""
+        if id(policy) not in self.states:
+            self.states[id(policy)] = policy.initial_state(self.count)
+        return take(self.states[id(policy)], rows)
+
+
+@dataclass(frozen=True)
 class Sampled:
     """A draw from the softmax of the outputs, with the same random numbers for every policy."""
 
+    stepwise: ClassVar = False
     noise: GumbelNoise
 
     def draw(self, active: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -92,6 +131,7 @@ class Sampled:
 class Disturbed:
     """Deterministic actions for noisy inputs (LQCC, section 3.3): net input + sigma * N(0, 1)."""
 
+    stepwise: ClassVar = False
     noise: InputNoise
 
     def draw(self, active: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -24,7 +24,7 @@ class Witness:
     def see(self, observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
         """What was done (n, ...) in the states (n, ...), and the random numbers with which it was chosen."""
         self._waiting.append((observations, actions, drawn))
-        if sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
+        if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
             self._ask()
 
     def tell(self) -> float:

@@ -10,7 +10,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.episodes import find_distinct, name_starts
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
 from quarl_bench.evaluation.rollouts import visit
-from quarl_bench.policies.policy import Observations, Policy, PolicyNet, deployable
+from quarl_bench.policies.policy import Observations, Policy, PolicyNet, States, Visited, deployable
 from quarl_bench.quantization.scheme import Scheme
 
 STATES = 10_000  # visited by the fp32 policy itself, over several episodes
@@ -28,9 +28,9 @@ def quantize_calibrated(policy: PolicyNet, scheme: Scheme, environment: Environm
     return deployable(policy.quantize(scheme, observations))
 
 
-def calibrate(policy: Policy, environment: Environment) -> Observations:
+def calibrate(policy: Policy, environment: Environment) -> States:
     """The states (n, ...) on which every integer form of `policy` is calibrated."""
-    return collect_observations(policy, environment, count_calibration(environment), CALIBRATION_SEEDS)
+    return collect_states(policy, environment, count_calibration(environment), CALIBRATION_SEEDS)
 
 
 def count_calibration(environment: Environment) -> int:
@@ -39,9 +39,15 @@ def count_calibration(environment: Environment) -> int:
 
 
 def collect_observations(policy: Policy, environment: Environment, count: int, first_seed: int) -> Observations:
+    """What `collect_states` collects, without the state of a recurrent policy."""
+    states = collect_states(policy, environment, count, first_seed)
+    return states.observations if isinstance(states, Visited) else states
+
+
+def collect_states(policy: Policy, environment: Environment, count: int, first_seed: int) -> States:
     """At least one and at most `count` states that `policy` visits, in order, from seeds `first_seed` on."""
     batch, every = (IMAGE_BATCH, STACK) if environment.atari else (BATCH, 1)
-    kept: list[Observations] = []
+    kept: list[States] = []
     seed, total = first_seed, 0
     while total < count:
         seeds = range(seed, seed + batch)
@@ -53,5 +59,6 @@ def collect_observations(policy: Policy, environment: Environment, count: int, f
                 if total >= count:
                     break
         seed += batch
-    states: Observations = np.concatenate(kept)[:count]
-    return states
+    recurrent = [one for one in kept if isinstance(one, Visited)]
+    states: States = Visited.join(recurrent) if recurrent else np.concatenate([*map(np.asarray, kept)])
+    return states[:count]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
-from quarl_bench.evaluation.acting import Acting, begin_acting
+from quarl_bench.evaluation.acting import Acting, Recurrent, begin_acting
 from quarl_bench.evaluation.agreement import Witness
 from quarl_bench.evaluation.episodes import Episodes, find_distinct, name_episodes, name_starts, start_episodes
-from quarl_bench.policies.policy import Policy
+from quarl_bench.policies.policy import Policy, States, Visited
 from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
@@ -120,14 +120,20 @@ def measure(
     )
 
 
-def visit(policy: Policy, environment: Environment, seeds: Sequence[int]) -> Generator[NDArray[Any]]:
-    """The states (running, ...) that `policy` visits, a batch per step."""
+def visit(policy: Policy, environment: Environment, seeds: Sequence[int]) -> Generator[States]:
+    """The states (running, ...) that `policy` visits, a batch per step; `Visited` where it is recurrent."""
     episodes = start_episodes(environment, seeds)
+    memory = Recurrent(len(seeds)) if policy.recurrent else None
     try:
         observations, active = episodes.reset(), np.arange(len(seeds))
         while len(active):
-            yield observations
-            observations, _, done = episodes.step(active, policy.act(observations))
+            if memory is None:
+                yield observations
+                actions = policy.act(observations)
+            else:
+                yield Visited(observations, memory.recall(policy, active))
+                actions = memory.choose(policy, observations, active)
+            observations, _, done = episodes.step(active, actions)
             active, observations = active[~done], observations[~done]
     finally:
         episodes.close()

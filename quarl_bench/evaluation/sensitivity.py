@@ -6,7 +6,7 @@ import numpy as np
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.agreement import count_agreement
-from quarl_bench.policies.policy import Observations, PolicyNet
+from quarl_bench.policies.policy import PolicyNet, States
 from quarl_bench.quantization.net import Floats, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
@@ -31,7 +31,7 @@ class Sensitivity:
     agreement: float
 
 
-def measure_sensitivity(policy: PolicyNet, bits: int, observations: Observations) -> tuple[Sensitivity, ...]:
+def measure_sensitivity(policy: PolicyNet, bits: int, observations: States) -> tuple[Sensitivity, ...]:
     """The sensitivity of every layer to `bits` bits, in `observations` (n, *shape) that the policy visits."""
     if len(observations) == 0:
         raise QuantizationError("no observations to compare outputs in; pass states that the policy visits")
@@ -73,7 +73,7 @@ def _round(net: Net, scheme: Scheme) -> Net:
 
 def _exchange(policy: PolicyNet, index: int, rounded: Net) -> PolicyNet:
     layers = (*policy.net.layers[:index], rounded.layers[index], *policy.net.layers[index + 1 :])
-    return replace(policy, net=Net(policy.net.input_shape, layers))
+    return replace(policy, net=replace(policy.net, layers=layers))
 
 
 def _compare(before: Floats, after: Floats) -> float:

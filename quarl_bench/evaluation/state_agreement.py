@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.agreement import count_agreement
 from quarl_bench.policies.algorithm import is_actor_critic
-from quarl_bench.policies.policy import Policy
+from quarl_bench.policies.policy import Policy, States
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,7 @@ class StateComparison:
     kl: float | None
 
 
-def compare_states(
-    reference: Policy, candidate: Policy, observations: NDArray[Any], algo: str | None
-) -> StateComparison:
+def compare_states(reference: Policy, candidate: Policy, observations: States, algo: str | None) -> StateComparison:
     """Ask both policies in `observations` (n, ...); `algo` says whether outputs are logits of a softmax."""
     if not len(observations):
         raise PolicyError("no states to compare policies in; pass at least one observation")

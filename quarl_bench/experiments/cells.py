@@ -9,14 +9,18 @@ from pathlib import Path
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import QuarlError, StoreError
-from quarl_bench.evaluation.calibration import calibrate
+from quarl_bench.evaluation.calibration import (
+    calibrate,
+    collect_observations,
+    count_calibration,
+)
 from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key, build_key
-from quarl_bench.evaluation.protocol import Protocol
+from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, Protocol
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
 from quarl_bench.experiments.store import Store, Train
 from quarl_bench.policies.algorithm import is_sampled
-from quarl_bench.policies.policy import Observations, Policy, PolicyNet, deployable
+from quarl_bench.policies.policy import Observations, Policy, PolicyNet, States, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
@@ -142,11 +146,19 @@ class Cells:
             return argmax
         return replace(argmax, sampled=self._measure(policies, sampled=True))
 
-    def calibrate(self, stored: Stored, environment: Environment) -> Observations:
-        """The states (n, ...) on which the policy's integer forms are calibrated; visited once, then kept."""
+    def calibrate(self, stored: Stored, environment: Environment) -> States:
+        """The states (n, ...) on which the policy's integer forms are calibrated; visited once, then kept.
+
+        Those of a recurrent policy are visited again by every process.
+        """
+        if stored.policy.recurrent:
+            return calibrate(stored.policy, environment)
         if stored.sha256 not in self._calibrations:
             key = build_calibration_key(stored.sha256, environment)
-            states = self.store.states(key, lambda: calibrate(stored.policy, environment))
+            count = count_calibration(environment)
+            states = self.store.states(
+                key, lambda: collect_observations(stored.policy, environment, count, CALIBRATION_SEEDS)
+            )
             self._calibrations[stored.sha256] = states
         return self._calibrations[stored.sha256]
 

@@ -1,8 +1,8 @@
 """From what a user names, or holds in hand, to a policy and the environment it plays in.
 
-A policy is a folder of this package, the name of a baseline, an .onnx file, a .zip of stable-baselines3 or the folder
-of one, an agent on the Hugging Face hub, a torch module, or a state dictionary with its architecture; live models and
-modules too.
+A policy is a folder of this package, the name of a baseline, an .onnx file, a program of TorchScript, a .zip of
+stable-baselines3 or the folder of one, an agent on the Hugging Face hub, a torch module, or a state dictionary with its
+architecture; live models and modules too.
 """
 
 import difflib
@@ -66,7 +66,7 @@ READERS = Registry(
     Reader,
     {
         name: f"quarl_bench.experiments.readers:{name.upper()}"
-        for name in ("onnx", "exported", "module", "weights", "hub", "model", "net", "zip", "folder")
+        for name in ("onnx", "exported", "torchscript", "module", "weights", "hub", "model", "net", "zip", "folder")
     },
 )
 

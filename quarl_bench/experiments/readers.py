@@ -21,14 +21,16 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources import torch_module as foreign
 from quarl_bench.policies.sources.archive import read_file
 from quarl_bench.policies.sources.checkpoints import flatten_checkpoint, read_checkpoint
-from quarl_bench.policies.sources.onnx_ends import MEANS, adopt_chain
-from quarl_bench.policies.sources.onnx_file import LIMIT as FILE_LIMIT
-from quarl_bench.policies.sources.onnx_file import Graph, read_graph
-from quarl_bench.policies.sources.onnx_graph import read_chain
-from quarl_bench.policies.sources.sb3_state_dict import LIMIT, read_safetensors, read_weights
-from quarl_bench.policies.sources.sb3_zip import FROM_FOLDER
+from quarl_bench.policies.sources.onnx.ends import MEANS, adopt_chain
+from quarl_bench.policies.sources.onnx.file import LIMIT as FILE_LIMIT
+from quarl_bench.policies.sources.onnx.file import Graph, read_graph
+from quarl_bench.policies.sources.onnx.graph import read_chain
+from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_safetensors, read_weights
+from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
+from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER
 from quarl_bench.policies.sources.torch_export import read_program
-from quarl_bench.policies.sources.vecnormalize import read_statistics
+from quarl_bench.policies.sources.torchscript.file import is_script, read_script
+from quarl_bench.policies.sources.torchscript.program import follow_script
 from quarl_bench.policies.storage.fp32 import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer
@@ -39,6 +41,7 @@ if TYPE_CHECKING:  # policies are read without it
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 HUB_ADDRESS = "hub:"  # what the address of an agent on the Hugging Face hub begins with
+SCRIPTS = (".pt", ".jit")  # how files of TorchScript are called
 RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
 ALONE = "a network alone says nothing about its task"
 AnySpace = gymnasium.Space[Any]
@@ -98,6 +101,25 @@ def _open_graph(named: PolicySource, read: Callable[[bytes, str, str | None], Gr
     return StoredPolicy(policy, hash_policy(policy), about), environment
 
 
+def _is_script(named: PolicySource) -> bool:
+    if named.live is not None or named.policy.suffix not in SCRIPTS or named.arch not in (None, MEANS):
+        return False
+    return named.policy.is_file() and is_script(read_file(named.policy, FILE_LIMIT, follow=True))
+
+
+def _open_script(named: PolicySource) -> Opened:
+    where = str(named.policy)
+    if named.environment is None:
+        raise SpecError(f"{where}: {ALONE}; pass --environment")
+    script = read_script(read_file(named.policy, FILE_LIMIT, follow=True), where)
+    environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
+    observations, actions = _find_ends(environment)
+    chain = read_chain(follow_script(script, foreign.read_shape(observations, where)))
+    policy = adopt_chain(chain, observations, actions, statistics, where, means=named.arch == MEANS)
+    about = {"algo": None, "environment": environment.id, "origin": "a program of TorchScript"}
+    return StoredPolicy(policy, hash_policy(policy), about), environment
+
+
 def _adopt_module(
     module: torch.nn.Module, environment: Environment, statistics: Normalization | None, where: str
 ) -> tuple[StoredPolicy, Environment]:
@@ -139,7 +161,7 @@ def _is_model(named: PolicySource) -> bool:
 
 def _open_model(named: PolicySource) -> Opened:
     with needing("sb3", "a model of stable-baselines3"):
-        from quarl_bench.policies.sources.sb3_model import FROM_ENVIRONMENT, extract, name_algorithm
+        from quarl_bench.policies.sources.sb3.model import FROM_ENVIRONMENT, extract, name_algorithm
 
     model, given = named.live, named.normalization is not None
     net = extract(model, _read_statistics(named.normalization) if given else FROM_ENVIRONMENT)
@@ -244,6 +266,7 @@ def _choose_statistics(normalization: str | Normalization | None) -> Path | str 
 
 ONNX = Reader("onnx", _is_graph(".onnx"), lambda named: _open_graph(named, read_graph), alone=True)
 EXPORTED = Reader("exported", _is_graph(".pt2"), lambda named: _open_graph(named, read_program), alone=True)
+TORCHSCRIPT = Reader("torchscript", _is_script, _open_script, alone=True)
 MODULE = Reader("module", _is_module, _open_module, alone=True)  # of torch: live, or module:attribute
 WEIGHTS = Reader("weights", lambda named: named.live is None and bool(named.arch), _open_weights, alone=True)
 HUB = Reader("hub", _is_address, _open_address)

@@ -10,8 +10,8 @@ from quarl_bench.environments.registry import Environment, identify_environment,
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
-from quarl_bench.policies.sources.sb3_spaces import Bounds
-from quarl_bench.policies.sources.sb3_zip import FROM_FOLDER, ZooAgent, read_zip
+from quarl_bench.policies.sources.sb3.spaces import Bounds
+from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER, ZooAgent, read_zip
 
 
 def read_agent(

@@ -28,7 +28,7 @@ def play_side_by_side(
     `scenes` are one start, as often as there are policies. Episodes are cut off behind `most` steps.
     """
     names, active = [name for name, _ in policies], np.arange(len(policies))
-    observations = scenes.reset()
+    observations, memory = scenes.reset(), [policy.initial_state(1) for _, policy in policies]
     pictures = [scenes.render(index) for index in active]
     gained, steps = np.zeros(len(names)), np.zeros(len(names), np.int64)
     ended = np.zeros(len(names), np.bool_)
@@ -40,7 +40,14 @@ def play_side_by_side(
     yield show()
     step = 0
     while len(active) and step != most:
-        actions = [policies[index][1].act(row[None])[0] for index, row in zip(active, observations, strict=True)]
+        actions = []
+        for index, row in zip(active, observations, strict=True):
+            policy = policies[index][1]
+            if policy.recurrent:
+                action, memory[index] = policy.act(row[None], memory[index])
+            else:
+                action = policy.act(row[None])
+            actions.append(action[0])
         observations, rewards, done = scenes.step(active, np.stack(actions))
         step += 1
         gained[active] += rewards

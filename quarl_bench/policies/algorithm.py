@@ -24,6 +24,7 @@ class SavedForm:
     hidden: tuple[str, ...]  # sequences of hidden layers
     output: str
     activation: str  # between layers, unless the .zip says another
+    recurrent: str = ""  # an LSTM between the features and the hidden layers
     limited: str = ""  # a weight whose presence says that outputs are clipped before the tanh
     is_own: Callable[[Settings], bool] = lambda _: True  # tells it from others with the same policy classes
 
@@ -32,7 +33,7 @@ class SavedForm:
 class Algorithm:
     """One algorithm on stable-baselines3's base classes.
 
-    `network` reads the acting network of a model's policy: modules, head and limit, as `sb3_model.ActingNetwork` says.
+    `network` reads the acting network of a model's policy: modules, head and limit, as `sb3.model.ActingNetwork` says.
     `aware` and `half` are policy classes by the policy that a recipe names, "mixed" being images in half precision.
     """
 

@@ -1,7 +1,9 @@
 """A policy in its three numeric forms; each is the whole map from raw observation to action."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +16,35 @@ from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Net, Outputs
 from quarl_bench.quantization.ptq import quantize_net, rewrite
+from quarl_bench.quantization.recurrent.cells import NO_STATE, State, take
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 
 Observations = NDArray[Any]
 Actions = NDArray[np.int64] | Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Visited:
+    """What a recurrent policy visits: observations (n, ...), and its state, arrays (n, width), in front of each."""
+
+    observations: Observations
+    state: State
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def __getitem__(self, rows: Any) -> "Visited":
+        return Visited(self.observations[rows], take(self.state, rows))
+
+    @staticmethod
+    def join(parts: "Sequence[Visited]") -> "Visited":
+        """All of them, one after the other."""
+        state = tuple(np.concatenate(arrays) for arrays in zip(*(part.state for part in parts), strict=True))
+        return Visited(np.concatenate([part.observations for part in parts]), state)
+
+
+States = Observations | Visited  # observations alone where a policy has no state
 
 
 class Forward(Protocol):
@@ -36,9 +62,25 @@ class Forward(Protocol):
         """Outputs (n, outputs) for inputs (n, *input_shape)."""
 
 
+class Stateful(Forward, Protocol):
+    """The same of a recurrent policy: it answers one step at a time, and its state goes in and comes out."""
+
+    def initial_state(self, count: int) -> State:
+        """The state of `count` episodes that begin: arrays (count, width)."""
+
+    def adopt(self, state: State) -> State:
+        """A state of the fp32 policy as this one has it."""
+
+    def step(self, x: Floats, state: State) -> tuple[Outputs, State]:
+        """Outputs (n, outputs) and the next state, for inputs (n, *input_shape) and the state."""
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """Observation transform, net and action head; frozen, and free of the framework that trained it."""
+    """Observation transform, net and action head; frozen, and free of the framework that trained it.
+
+    A recurrent policy has a state beside: `initial_state` begins an episode, and `act` takes and gives it.
+    """
 
     transform: ObservationTransform
     net: Forward
@@ -49,13 +91,44 @@ class Policy:
             raise PolicyError(f"a net of input {self.net.input_shape} for observations of {self.transform.input_shape}")
         self.head.check_outputs(self.net.outputs)
 
-    def outputs(self, observations: Observations) -> Outputs:
-        """What the net says: logits, values or means (n, outputs)."""
+    @cached_property
+    def recurrent(self) -> bool:
+        """Whether it has a state; a net that says nothing of it has none."""
+        return bool(getattr(self.net, "recurrent", False))
+
+    def initial_state(self, count: int) -> State:
+        """The state in which `count` episodes begin, arrays (count, width); empty where the policy has none."""
+        return self._stateful.initial_state(count) if self.recurrent else NO_STATE
+
+    def outputs(self, observations: States) -> Outputs:
+        """What the net says: logits, values or means (n, outputs). What is `Visited` has the fp32 policy's states."""
+        if isinstance(observations, Visited):
+            state = self._stateful.adopt(observations.state)
+            return self._stateful.step(self.transform.apply(observations.observations), state)[0]
         return self.net.forward(self.transform.apply(observations))
 
-    def act(self, observations: Observations) -> Actions:
-        """Deterministic actions: indices (n,) or values (n, actions). PolicyError for a wrong shape or dtype."""
-        return self.head.act(self.outputs(observations))
+    @overload
+    def act(self, observations: States) -> Actions: ...
+
+    @overload
+    def act(self, observations: Observations, state: State) -> tuple[Actions, State]: ...
+
+    def act(self, observations: States, state: State | None = None) -> Actions | tuple[Actions, State]:
+        """Deterministic actions: indices (n,) or values (n, actions). PolicyError for a wrong shape or dtype.
+
+        Given the state of a recurrent policy, arrays (n, width), also the next state.
+        """
+        if state is None:
+            return self.head.act(self.outputs(observations))
+        assert not isinstance(observations, Visited)  # noqa: S101 (for the type checker: overloads say so)
+        outputs, state = self._stateful.step(self.transform.apply(observations), state)
+        return self.head.act(outputs), state
+
+    @property
+    def _stateful(self) -> Stateful:
+        if not self.recurrent:
+            raise PolicyError("a policy without a state; call act(observations)")
+        return cast("Stateful", self.net)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,30 +137,38 @@ class PolicyNet(Policy):
 
     net: Net
 
-    def quantize(self, scheme: Scheme, observations: Observations | None = None) -> "Policy":
+    def quantize(self, scheme: Scheme, observations: States | None = None) -> "Policy":
         """This policy under `scheme`, calibrated on raw `observations` in the order in which it visited them.
+
+        Those of a recurrent policy are `Visited`.
 
         Weight-only schemes give a PolicyNet with rounded weights, int<n> a QuantizedPolicy.
         """
         policy = self._equalize_inputs(scheme, observations) if scheme.equalized_inputs else self
-        inputs = None if observations is None else policy.transform.apply(observations)
-        net = quantize_net(policy.net, scheme, inputs)
+        seen, state = (
+            (observations.observations, observations.state)
+            if isinstance(observations, Visited)
+            else (observations, None)
+        )
+        inputs = None if seen is None else policy.transform.apply(seen)
+        net = quantize_net(policy.net, scheme, inputs, state)
         if isinstance(net, QuantizedNet):
             return QuantizedPolicy(policy.transform, net, self.head)
         return PolicyNet(policy.transform, net, self.head)
 
-    def rewrite(self, scheme: Scheme, observations: Observations | None = None) -> "PolicyNet":
+    def rewrite(self, scheme: Scheme, observations: States | None = None) -> "PolicyNet":
         """This policy, the same fp32 function, in the form that `quantize` rounds."""
         policy = self._equalize_inputs(scheme, observations) if scheme.equalized_inputs else self
         return PolicyNet(policy.transform, rewrite(policy.net, scheme), policy.head)
 
-    def _equalize_inputs(self, scheme: Scheme, observations: Observations | None) -> "PolicyNet":
+    def _equalize_inputs(self, scheme: Scheme, observations: States | None) -> "PolicyNet":
         """The same policy with every feature divided by its range, which the first layer takes back."""
         if observations is None or len(observations) == 0:
             raise QuantizationError(
                 f"{scheme.name} needs the inputs' ranges; pass observations of the policy's rollouts"
             )
-        ranges = find_input_ranges(self.transform.apply(observations), scheme.observer, scheme.percentile)
+        seen = observations.observations if isinstance(observations, Visited) else observations
+        ranges = find_input_ranges(self.transform.apply(seen), scheme.observer, scheme.percentile)
         return PolicyNet(self.transform.divide(ranges), scale_inputs(self.net, ranges), self.head)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends import export
-from quarl_bench.backends.base import MachineCode, Port, count_parameters, list_shapes
+from quarl_bench.backends.base import MachineCode, count_parameters, find_ports
 from quarl_bench.backends.c.backend import measure_code
 from quarl_bench.backends.c.microcontroller import count_instructions as count_on_microcontroller
 from quarl_bench.backends.c.microcontroller import measure_flash
@@ -27,7 +27,7 @@ from quarl_bench.backends.fpga.tools.simulation import Simulation, find_divergen
 from quarl_bench.backends.registry import find_backend, list_timed
 from quarl_bench.boards.emulated import COMPILER, count_instructions
 from quarl_bench.errors import DeploymentError, SpecError
-from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy
+from quarl_bench.policies.policy import IntegerPolicy, Policy, States, Visited
 from quarl_bench.policies.storage.integers import integer_tensors
 from quarl_bench.prove.aware import AwareNet
 from quarl_bench.prove.served import ARM, serve_on_arm, serve_on_microcontroller
@@ -56,7 +56,7 @@ class ProofSubject:
     policy: IntegerPolicy
     scheme: str
     sha256: str
-    states: Observations
+    states: States
     cache: Path
 
     @property
@@ -117,7 +117,7 @@ def open_backend(backend: str, subject: ProofSubject, stack: ExitStack) -> Execu
 def open_arm(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The C policy in an emulated 64-bit ARM process."""
     _, folder = _export("c", subject, stack)
-    runner = stack.enter_context(serve_on_arm(folder, _find_ports(subject.policy)))
+    runner = stack.enter_context(serve_on_arm(folder, find_ports(subject.policy.net)))
     size = measure_code([COMPILER, "-O3", "-DQUARL_S8"], COMPILER.replace("gcc", "size"), folder)
 
     def measure_cost() -> InferenceCost:
@@ -129,7 +129,7 @@ def open_arm(subject: ProofSubject, stack: ExitStack) -> Execution:
 def open_microcontroller(subject: ProofSubject, stack: ExitStack) -> Execution:
     """The C policy on an emulated Cortex-M4."""
     _, folder = _export("c", subject, stack)
-    runner = stack.enter_context(serve_on_microcontroller(folder, _find_ports(subject.policy)))
+    runner = stack.enter_context(serve_on_microcontroller(folder, find_ports(subject.policy.net)))
 
     def measure_cost() -> InferenceCost:
         return InferenceCost(count_on_microcontroller(folder, INSTRUCTIONS), "instructions", Source.EMULATED)
@@ -147,6 +147,7 @@ def open_design(subject: ProofSubject, stack: ExitStack) -> Execution:
     memory += sum(rom.width * rom.depth for unit in plan.units for roms in unit.thresholds for rom in roms)
 
     def measure_cost() -> InferenceCost:
+        assert not isinstance(subject.states, Visited)  # noqa: S101 (no design has a state)
         q = subject.policy.net.input.quantize(subject.policy.transform.apply(subject.states[:1]))
         return InferenceCost(runner.simulation.run(q).latency[0], "cycles", Source.SIMULATED)
 
@@ -164,7 +165,7 @@ class DesignRunner:
     def __init__(self, design: Design, subject: ProofSubject) -> None:
         """Compile it; DeploymentError without Verilator."""
         self.simulation = Simulation(design, subject.cache)
-        self.input, self.output = _find_ports(subject.policy)
+        self.input, self.output = find_ports(subject.policy.net)
 
     def run(self, x: NDArray[Any]) -> NDArray[Any]:
         """Outputs of a batch, as the protocol says."""
@@ -203,7 +204,7 @@ def _export(backend: str, subject: ProofSubject, stack: ExitStack) -> tuple[Depl
 def _wrap(subject: ProofSubject, runner: Any, size: int, measure_cost: Callable[[], InferenceCost]) -> Execution:
     """What runs the C policy elsewhere, between this machine's ends of the policy."""
     golden = subject.policy
-    net = DeployedNet(runner, golden.net.input, golden.net.output)
+    net = DeployedNet(runner, golden.net.input, golden.net.output, export.find_initial_state(golden))
     policy = Policy(golden.transform, net, golden.head)
     return Execution(policy, runner.kernel, size, measure_cost, lambda q: _compare(golden, q, (net.run(q),)))
 
@@ -217,11 +218,6 @@ def _compare(policy: IntegerPolicy, q: Integers, got: Sequence[Integers]) -> str
             place = tuple(int(i) for i in np.argwhere(right != found)[0])
             return f"layer {index}, element {place[1:]}: expected {right[place]}, got {found[place]}"
     return None
-
-
-def _find_ports(policy: IntegerPolicy) -> tuple[Port, Port]:
-    net = policy.net
-    return Port.of(net.input, net.input_shape), Port.of(net.output, list_shapes(net)[-1])
 
 
 def _choose_plan(subject: ProofSubject) -> tuple[FoldingPlan, str]:
@@ -241,5 +237,6 @@ def _time_code(code: MachineCode, folder: Path, kernel: str) -> InferenceCost:
 
 def _time(subject: ProofSubject, policy: Policy) -> InferenceCost:
     """Median time of one call from Python with one state, quantization and head included."""
-    times = time_calls(policy, subject.states, CALLS)
+    states = subject.states.observations if isinstance(subject.states, Visited) else subject.states
+    times = time_calls(policy, states, CALLS)
     return InferenceCost(round(statistics.median(times), 1), "us", Source.MEASURED)

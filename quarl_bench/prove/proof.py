@@ -14,6 +14,7 @@ from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import Observations, Policy
 from quarl_bench.prove.executors import Execution, InferenceCost, ProofSubject, list_executors
+from quarl_bench.quantization.recurrent.cells import State
 
 GOLDEN = "integer"
 
@@ -35,15 +36,19 @@ class ExecutorResult:
 
 @dataclass(frozen=True, eq=False)
 class RecordingPolicy(Policy):
-    """A policy that remembers what it saw and did, call by call: the states of all running episodes, in order."""
+    """A policy that keeps what it saw and did, call by call: the states of all running episodes, in order."""
 
     calls: list[tuple[Observations, NDArray[Any]]] = field(default_factory=list)
 
-    def act(self, observations: Observations) -> NDArray[Any]:
-        """Actions (n, ...) of the policy; the observations and they are kept."""
-        actions = super().act(observations)
+    def act(self, observations: Observations, state: State | None = None) -> Any:  # type: ignore[override]
+        """Actions (n, ...) of the policy, and its next state where it has one; observations and actions are kept."""
+        if state is None:
+            actions = super().act(observations)
+            self.calls.append((observations, actions))
+            return actions
+        actions, state = super().act(observations, state)
         self.calls.append((observations, actions))
-        return actions
+        return actions, state
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +132,8 @@ def find_divergence(
             continue
         row = int(np.argwhere((expected != got).reshape(len(expected), -1).any(1))[0, 0])
         policy = subject.policy
+        if policy.recurrent:
+            return f"step {step}, running episode {row}: action {_name(expected[row])}, got {_name(got[row])}"
         where = execution.locate(policy.net.input.quantize(policy.transform.apply(states[row : row + 1])))
         begun = where or "its integers agree, so its input or its action's encoding does not"
         return f"step {step}, running episode {row}: action {_name(expected[row])}, got {_name(got[row])}; {begun}"

@@ -30,14 +30,14 @@ def equalize_layers(net: Net) -> Net:
     for index in range(len(layers) - 1):
         if layers[index].activation is Activation.RELU:
             layers[index], layers[index + 1] = _equalize_pair(layers[index], layers[index + 1])
-    return Net(net.input_shape, tuple(layers))
+    return replace(net, layers=tuple(layers))
 
 
 def scale_inputs(net: Net, ranges: NDArray[np.float64]) -> Net:
     """`net` for inputs (n, width) divided by `ranges` (width,): the first layer's weights grow by as much."""
     first, *others = net.layers
     weight = (first.weight.astype(np.float64) * ranges).astype(np.float32)
-    return Net(net.input_shape, (replace(first, weight=weight), *others))
+    return replace(net, layers=(replace(first, weight=weight), *others))
 
 
 def find_input_ranges(inputs: Floats, kind: ObserverKind, percentile: float) -> NDArray[np.float64]:

@@ -13,8 +13,10 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.net import Floats, Net
+from quarl_bench.quantization.net import Floats, Net, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.recurrent.cells import Cell
+from quarl_bench.quantization.recurrent.quantized import QuantizedCell, list_formats
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,25 +26,33 @@ class QuantizedNet:
     input_shape: tuple[int, ...]
     input: ActivationFormat
     layers: tuple[QuantizedLayer, ...]
+    cells: tuple[QuantizedCell, ...] = ()  # which are computed on integers alone
 
     @property
     def outputs(self) -> int:
         """Values that the net gives for one observation."""
         return len(self.layers[-1].bias)
 
+    @property
+    def recurrent(self) -> bool:
+        """Whether it has a state."""
+        return bool(self.cells)
+
     @cached_property
     def formats(self) -> tuple[ActivationFormat, ...]:
         """What each layer reads, and last what the net returns."""
-        return (self.input, *(layer.result for layer in self.layers))
+        return list_formats(self.input, self.layers, self.cells)
 
     @cached_property
     def dequantized(self) -> Net:
         """The fp32 net that the integer weights and biases stand for."""
         pairs = zip(self.layers, self.formats, strict=False)
-        return Net(self.input_shape, tuple(layer.dequantized(source.scale) for layer, source in pairs))
+        layers = tuple(layer.dequantized(source.scale) for layer, source in pairs)
+        return Net(self.input_shape, layers, tuple(Cell(cell.kind, cell.place) for cell in self.cells))
 
     def forward(self, x: Floats) -> Floats:
         """Outputs (n, outputs), every activation rounded to its format; wide outputs are as float32 sums them."""
+        refuse_state(self, "a fake-quantized forward")
         with torch.inference_mode():
             y = fake_quantize(torch.from_numpy(x), self.input)
             for index in range(len(self.layers)):

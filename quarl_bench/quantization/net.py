@@ -5,7 +5,7 @@ No RL and no quantization in here: `quant/` turns a Net into a quantized one, `p
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
+from quarl_bench.quantization.recurrent.cells import (
+    PARTS,
+    Cell,
+    State,
+    check_cell,
+    list_steps,
+    split_state,
+    start_state,
+)
 
 Floats = NDArray[np.float32]
 Outputs = NDArray[np.floating[Any]]  # of a net: float32, or float64 where sums of 32 bits are told apart
@@ -82,23 +91,40 @@ Layer = Linear | Conv2d
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """A chain of layers over inputs of `input_shape` (without the batch axis; images channel-first)."""
+    """A chain of layers over inputs of `input_shape` (without the batch axis; images channel-first).
+
+    Where it has `cells`, two layers each, it has a state, and `step` takes the place of `forward`.
+    """
 
     input_shape: tuple[int, ...]
     layers: tuple[Layer, ...]
+    cells: tuple[Cell, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.layers:
             raise PolicyError("a net needs at least one layer")
-        shape = self.input_shape
+        free = 0
+        for cell in self.cells:
+            check_cell(cell, self.layers, free)
+            free = cell.place + 2
         for index, layer in enumerate(self.layers):
             check_layer(layer, index)
-            shape = layer.output_shape(shape)
+        shape = self.input_shape
+        for index, found in list_steps(self.layers, self.cells):
+            shape = self.layers[index].output_shape(shape)
+            shape = shape if found is None else (self.layers[index + 1].weight.shape[1],)
 
     @property
     def outputs(self) -> int:
         """Values that the net gives for one observation."""
-        return int(self.layers[-1].weight.shape[0])
+        last = self.layers[-1].weight
+        ends = any(cell.place + 2 == len(self.layers) for cell in self.cells)
+        return int(last.shape[1] if ends else last.shape[0])
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it has a state."""
+        return bool(self.cells)
 
     @property
     def parameters(self) -> int:
@@ -112,12 +138,51 @@ class Net:
         return tuple((torch.from_numpy(layer.weight), torch.from_numpy(layer.bias)) for layer in self.layers)
 
     def forward(self, x: Floats) -> Floats:
-        """Outputs (n, outputs) for inputs (n, *input_shape), in fp32 on one CPU."""
+        """Outputs (n, outputs) for inputs (n, *input_shape), in fp32 on one CPU; PolicyError where it has a state."""
+        refuse_state(self, "a forward pass without a state")
         with torch.inference_mode():
             y = torch.from_numpy(x)
             for layer, (weight, bias) in zip(self.layers, self.tensors, strict=True):
                 y = ELEMENTWISE[layer.activation].apply(layer.affine(y, weight, bias))
             return np.asarray(y.numpy())
+
+    def initial_state(self, count: int) -> State:
+        """The state of `count` episodes that begin: zeros."""
+        return start_state(self.layers, self.cells, count)
+
+    def adopt(self, state: State) -> State:
+        """A state of the fp32 net as this one has it: itself."""
+        return state
+
+    def step(self, x: Floats, state: State) -> tuple[Floats, State]:
+        """Outputs (n, outputs) and the state behind a step, for inputs (n, *input_shape) and the state before it."""
+        parts = split_state([torch.from_numpy(part) for part in state], self.cells, PARTS)
+        behind: list[torch.Tensor] = []
+        with torch.inference_mode():
+            y = torch.from_numpy(x)
+            for index, cell in list_steps(self.layers, self.cells):
+                layer = self.layers[index]
+                y = ELEMENTWISE[layer.activation].apply(layer.affine(y, *self.tensors[index]))
+                if cell is not None:
+                    before = parts[index]
+                    h = self.layers[index + 1].affine(before[0], *self.tensors[index + 1])
+                    y, after = cell.advance(y, h, before)
+                    behind += after
+        return np.asarray(y.numpy()), tuple(part.numpy() for part in behind)
+
+
+class HasCells(Protocol):
+    """A net in any of its forms."""
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it has a state."""
+
+
+def refuse_state(net: HasCells, what: str) -> None:
+    """PolicyError for a net with a state, which `what` has no form for."""
+    if net.recurrent:
+        raise PolicyError(f"{what}: the policy is recurrent, and has no form in it")
 
 
 def find_norm(net: Net) -> int | None:

@@ -15,6 +15,9 @@ from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm
 from quarl_bench.quantization.observers import Range, observe
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
+from quarl_bench.quantization.recurrent.quantized import QuantizedCell
+from quarl_bench.quantization.recurrent.ranges import CellRanges, choose_cell, observe_cell
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
@@ -23,11 +26,13 @@ SAMPLES = 4097  # of a function over a range, which say where it is flat and wha
 SCALE_LIMIT = 128.0  # XNNPACK refuses requantization scales of 256 and more
 
 
-def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net | QuantizedNet:
+def quantize_net(
+    net: Net, scheme: Scheme, inputs: Floats | None = None, state: State | None = None
+) -> Net | QuantizedNet:
     """`net` under `scheme`: a Net with rounded weights (fp32, fp16, w<n>), or a QuantizedNet (int<n>).
 
     `inputs` (n, *input_shape) are calibration inputs in visiting order, needed by int<n> unless it is `uncal`. LQCC's
-    quantizer (`i<n>c<n>o<n>ptq`) takes perceptrons with ReLUs.
+    quantizer (`i<n>c<n>o<n>ptq`) takes perceptrons with ReLUs. `state` is that of a recurrent net at these inputs.
     """
     if scheme.family is Family.FP32:
         return net
@@ -39,6 +44,8 @@ def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net 
         aware = scheme.family is Family.AWARE
         other = f"int{scheme.bit_width}" if aware else replace(scheme, width=0, after=True).name
         raise QuantizationError(f"{scheme.name} is trained, not applied; use {other} for a trained policy")
+    if net.recurrent:
+        _check_recurrent(net, scheme, inputs, state)
     if not scheme.calibrated:
         inputs = np.random.default_rng(0).standard_normal((1000, *net.input_shape)).astype(np.float32)
     if inputs is None or len(inputs) == 0:
@@ -46,7 +53,23 @@ def quantize_net(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net 
     if scheme.family is Family.LEARNED:
         return quantize_after(net, scheme, inputs)
     net = rewrite(net, scheme)
-    return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs))
+    return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs, state or NO_STATE))
+
+
+def _check_recurrent(net: Net, scheme: Scheme, inputs: Floats | None, state: State | None) -> None:
+    """QuantizationError for what the integers of a recurrent cell have no form for."""
+    lacking = {"pow2": scheme.power_of_two, "uncal": not scheme.calibrated, "acc": scheme.wide_outputs}
+    option = next((name for name, given in lacking.items() if given), None)
+    if scheme.family is Family.LEARNED or option is not None:
+        raise QuantizationError(f"{scheme.name}: a recurrent policy has no form in {option or 'learned scales'}")
+    if any(cell.place + 2 == len(net.layers) for cell in net.cells):
+        raise QuantizationError(
+            f"{scheme.name}: a recurrent cell is the policy's last layer; let a Linear layer follow"
+        )
+    if inputs is not None and state is None:
+        raise QuantizationError(
+            f"{scheme.name} needs a recurrent policy's states as well; pass Visited of its rollouts"
+        )
 
 
 def rewrite(net: Net, scheme: Scheme) -> Net:
@@ -61,7 +84,7 @@ def count_levels(weight: Floats, per_channel: bool) -> int:
 
 
 def _with_layers(net: Net, layers: list[Layer]) -> Net:
-    return Net(net.input_shape, tuple(layers))
+    return replace(net, layers=tuple(layers))
 
 
 def _to_fp16(layer: Layer, index: int) -> Layer:
@@ -90,10 +113,14 @@ def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What the activations of a net cover: its input, and every layer's output (in front of a table, behind a ReLU)."""
+    """What the activations of a net cover: its input, and every layer's output (in front of a table, behind a ReLU).
+
+    The two layers of a recurrent cell are ruled by what `cells` says of it.
+    """
 
     input: Range
     outputs: tuple[Range, ...]
+    cells: tuple[CellRanges, ...] = ()
 
 
 def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
@@ -105,26 +132,42 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
         raise QuantizationError(f"{scheme.name}: layer {index} is followed by a layer normalization; use fp16 or w<n>")
     first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
     layers: list[QuantizedLayer] = []
-    for layer, span in zip(net.layers, ranges.outputs, strict=True):
+    cells: list[QuantizedCell] = []
+    for cell, seen in zip(net.cells, ranges.cells, strict=True):
+        cells.append(choose_cell(cell, seen, _activation_format(seen.hidden, first.format, scheme)))
+    places = {place: cell for cell in cells for place in (cell.place, cell.place + 1)}
+    for index, (layer, span) in enumerate(zip(net.layers, ranges.outputs, strict=True)):
+        if index in places:
+            layers.append(replace(_quantize_layer(layer, scheme, source, span), output=places[index].sums))
+            source = places[index].hidden
+            continue
         if scheme.wide_outputs and len(layers) == len(net.layers) - 1:
             layers.append(_quantize_wide_layer(layer, scheme, source))
         else:
             layers.append(_quantize_layer(layer, scheme, source, span))
         source = layers[-1].result
-    return QuantizedNet(net.input_shape, first, tuple(layers))
+    return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells))
 
 
-def _observe_activations(net: Net, scheme: Scheme, inputs: Floats) -> Ranges:
-    spans = []
+def _observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State) -> Ranges:
+    spans: list[Range] = []
+    cells: list[CellRanges] = []
     values = torch.from_numpy(inputs)
-    for layer, (weight, bias) in zip(net.layers, net.tensors, strict=True):
+    parts = split_state([torch.from_numpy(part) for part in state], net.cells, PARTS)
+    for index, cell in list_steps(net.layers, net.cells):
+        layer = net.layers[index]
         with torch.inference_mode():
-            affine = layer.affine(values, weight, bias)
+            affine = layer.affine(values, *net.tensors[index])
             values = ELEMENTWISE[layer.activation].apply(affine)
-        # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
-        seen = affine if is_tabled(layer.activation) else values
-        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
-    return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans))
+            # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
+            seen = affine if is_tabled(layer.activation) else values
+            spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
+            if cell is not None:
+                recalled = net.layers[index + 1].affine(parts[index][0], *net.tensors[index + 1])
+                spans.append(spans[-1])
+                values, found = observe_cell(cell, affine, recalled, [*parts[index]], scheme)
+                cells.append(found)
+    return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans), tuple(cells))
 
 
 def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat) -> QuantizedLayer:

@@ -103,11 +103,11 @@ class _Student:
     def __init__(self, subject: Subject, scheme: Scheme, seed: int) -> None:
         self._teacher: PolicyNet = subject.stored.policy
         self._environment, self._scheme = subject.environment, scheme
-        self._form = self._teacher.rewrite(scheme, subject.calibration)
+        self._form = self._teacher.rewrite(scheme, subject.observations)
         self._few = 4 if self._teacher.transform.image else 1
         self._draws = np.random.default_rng(seed)
         self._modules, self._path = make_modules(self._form.net, scheme)
-        self._states = subject.calibration
+        self._states = subject.observations
         self._wanted = self._ask(self._states)
         sampled = is_actor_critic(str(subject.stored.metadata.get("algo", "")))
         self._loss = Loss.of(name_outputs(self._teacher.head, sampled=sampled), self._teacher.head, self._wanted)

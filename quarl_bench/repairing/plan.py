@@ -73,7 +73,7 @@ def check_subject(subject: Subject, plan: Plan) -> None:
     list_forms(plan.scheme, subject.stored.policy)
     if not 0 < plan.margin < 1:
         raise SpecError(f"margin {plan.margin:g}: the share of the return that may be lost lies between 0 and 1")
-    if not np.isfinite(subject.calibration).all():
+    if not np.isfinite(subject.observations).all():
         raise PolicyError("observations hold NaN or infinity, which have no range; clip them in the environment")
     first = IMAGE_ROUNDS[0].episodes if subject.stored.policy.transform.image else FIRST
     seeds = list_validation_seeds(first)

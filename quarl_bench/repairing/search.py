@@ -189,7 +189,7 @@ class _Ranker:
     def correct(self, attempt: Attempt) -> Attempt:
         """The same with corrected biases."""
         begin, scheme = time.monotonic(), attempt.candidate.scheme
-        calibration = self._subject.calibration
+        calibration = self._subject.observations
         form = self._subject.stored.policy.rewrite(scheme, calibration)
         policy = correct_biases(form, attempt.candidate.policy, calibration[:: -(-len(calibration) // BIAS_STATES)])
         return self._compare(Candidate(scheme, policy, (BIAS,)), BIAS, begin)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from quarl_bench.policies.algorithm import Algorithm, SavedForm, Settings
 
-READERS = "quarl_bench.policies.sources.sb3_model"
+READERS = "quarl_bench.policies.sources.sb3.model"
 AWARE = "quarl_bench.training.sb3.aware"
 MIXED = "quarl_bench.training.sb3.mixed_precision"
 RECIPES = "quarl_bench.training.recipes"

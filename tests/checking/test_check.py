@@ -20,7 +20,7 @@ from quarl_bench.evaluation.sensitivity import Sensitivity, measure_sensitivity
 from quarl_bench.experiments.policy_source import PolicySource, from_live_model, open_task
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.policies.observation import Normalization
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.policies.sources.torch_module import read_architecture, read_chain
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.activations import Activation

@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import VecTransposeImage
 from quarl_bench.environments.catch import BALLS, CELLS, PIXELS, WHITE
 from quarl_bench.environments.registry import find_environment, make_environment
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.models import make_model
 from quarl_bench.training.sb3.scaled_cnn import PAPER, SizedCNN, scale_size

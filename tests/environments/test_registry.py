@@ -24,7 +24,7 @@ from quarl_bench.errors import MissingExtra, PolicyError, SpecError
 from quarl_bench.evaluation.episodes import SteppedEpisodes, start_episodes
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.zoo_agents import checked_environment
-from quarl_bench.policies.sources.sb3_zip import ZooAgent
+from quarl_bench.policies.sources.sb3.zip import ZooAgent
 from quarl_bench.training.sb3.vector import make_vector
 from tests.support.places import ROOT
 from tests.support.strategies import make_linear_policy

@@ -23,7 +23,7 @@ from quarl_bench.evaluation.rollouts import Rollouts, measure, roll_out
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Policy, PolicyNet
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.scheme import Scheme

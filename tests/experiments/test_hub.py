@@ -19,7 +19,7 @@ from quarl_bench.errors import MissingExtra, PolicyError, QuarlError, SpecError
 from quarl_bench.experiments import hub
 from quarl_bench.experiments.hub import Address, load_agent, parse_address
 from quarl_bench.experiments.zoo_agents import read_agent
-from quarl_bench.policies.sources.zoo_config import ARGS, CONFIG
+from quarl_bench.policies.sources.sb3.zoo_config import ARGS, CONFIG
 from tests.support.agents import NO_ZOO, forge, list_zoo, replace_pickle
 from tests.support.hostile import LIVE
 from tests.support.places import ROOT

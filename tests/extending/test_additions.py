@@ -51,7 +51,7 @@ def test_an_algorithm_is_trained_with_quantizers_and_proven(project):
 def test_a_live_model_of_it_is_known_by_its_name(project):
     folder = project("algorithm")
     code = (
-        "import twin; from quarl_bench.policies.sources.sb3_model import extract, name_algorithm;"
+        "import twin; from quarl_bench.policies.sources.sb3.model import extract, name_algorithm;"
         "model = twin.Twin('MlpPolicy', 'Pendulum-v1', policy_kwargs={'net_arch': [4]});"
         "print(name_algorithm(model), extract(model).head.kind)"
     )

@@ -15,7 +15,7 @@ from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.judging.claim import over
 from quarl_bench.judging.exploration import compare_arms, order_arms, read_arm
 from quarl_bench.judging.rules.training import Flatter
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.scheme import Scheme

@@ -15,7 +15,7 @@ from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.judging.outcomes import ClaimRefuted
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.testing import Undecided, assert_quantizable
 from tests.support.inner import run_apart, run_inside
 from tests.support.places import POLICIES, ROOT

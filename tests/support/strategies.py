@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
-from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.policies.policy import PolicyNet, Visited
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Floats, Linear, Net
+from quarl_bench.quantization.recurrent.cells import GATES, Cell, CellKind
 
 SEEDS = st.integers(0, 2**32 - 1)
 SPREADS = st.sampled_from([1e-3, 0.1, 1.0, 30.0])
@@ -96,3 +97,32 @@ def make_linear_policy(weight: NDArray[Any], bounds: tuple[float, float] | None 
         low, high = (np.full(outputs, bound, np.float32) for bound in bounds)
         head = ActionHead(HeadKind.CLIP, low, high)
     return PolicyNet(ObservationTransform((inputs,)), Net((inputs,), (layer,)), head)
+
+
+def make_recurrent(
+    kind: CellKind, inputs: int = 4, width: int = 8, outputs: int = 2, seed: int = 0, *, before: int = 0
+) -> PolicyNet:
+    """A recurrent policy of logits; `before` is the width of a layer in front of its cell."""
+    rng = np.random.default_rng(seed)
+    layers, read = [], inputs
+    if before:
+        layers, read = [Linear(normal(rng, before, inputs), normal(rng, before), Activation.ELU)], before
+    gates = GATES[kind] * width
+    spread = 1 / np.sqrt(width)
+    layers += [
+        Linear(normal(rng, gates, read, spread=spread), normal(rng, gates, spread=spread)),
+        Linear(normal(rng, gates, width, spread=spread), normal(rng, gates, spread=spread)),
+        Linear(normal(rng, outputs, width), normal(rng, outputs, spread=0.1)),
+    ]
+    net = Net((inputs,), tuple(layers), (Cell(kind, len(layers) - 3),))
+    return PolicyNet(ObservationTransform((inputs,)), net, ActionHead(HeadKind.ARGMAX))
+
+
+def wander(policy: PolicyNet, steps: int, seed: int = 0, count: int = 4) -> Visited:
+    """`count` sequences of random observations, and the policy's state in each of them, step by step."""
+    rng = np.random.default_rng(seed)
+    state, seen = policy.initial_state(count), []
+    for _ in range(steps):
+        seen.append(Visited(normal(rng, count, *policy.transform.shape, spread=2.0), state))
+        _, state = policy.act(seen[-1].observations, state)
+    return Visited.join(seen)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import stable_baselines3 as sb3
 
-from quarl_bench.policies.sources.sb3_zip import read_zip
+from quarl_bench.policies.sources.sb3.zip import read_zip
 
 COUNT = 2000
 SUBMODULES = ("", ".spaces", ".spaces.box", ".spaces.discrete", ".utils", ".utils.seeding")

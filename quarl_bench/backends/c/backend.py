@@ -172,6 +172,7 @@ C = Backend(
     identify=identify_compiler,
     write=write_model,
     start=CRunner,
+    recurrent=True,
     list_weight_types=_list_weight_types,
     code=MachineCode(count_code, time_code),
 )

@@ -3,19 +3,27 @@
 import math
 
 from quarl_bench.backends.base import channel_last, storage_type
-from quarl_bench.backends.template import fill
+from quarl_bench.backends.template import fill, fill_part
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.quantization.parameters import ActivationFormat
 
 
 def write_header(
-    shapes: list[tuple[int, ...]], source: ActivationFormat | None, output: ActivationFormat | None, head: ActionHead
+    shapes: list[tuple[int, ...]],
+    source: ActivationFormat | None,
+    output: ActivationFormat | None,
+    head: ActionHead,
+    state: int = 0,
 ) -> str:
-    """policy.h: what the net takes and gives, and how to call it; formats are None for float32."""
+    """policy.h: what the net takes and gives, and how to call it; formats are None for float32.
+
+    `state` values stand behind both in a recurrent policy.
+    """
     integer = source is not None
-    inputs, outputs = channel_last(shapes[0]), channel_last(shapes[-1])
+    inputs, outputs = (_widen(channel_last(shape), state) for shape in (shapes[0], shapes[-1]))
     tabled = output is not None and not output.wide
-    action = f"POLICY_OUTPUTS numbers, {'by table, ' * tabled}one for each output (head: {head.kind})"
+    count = f"POLICY_OUTPUTS{' - POLICY_STATE' * bool(state)}"
+    action = f"{count} numbers, {'by table, ' * tabled}one for each output (head: {head.kind})"
     declaration = "void policy_action(const policy_output_t *output, float *action)"
     if head.discrete:
         action = "index of the largest output; the lowest index wins ties"
@@ -34,9 +42,14 @@ def write_header(
         output_format=_explain(output),
         output_type=_c_type(output),
         output_port=_define_port("OUTPUT", output, outputs),
+        state=fill_part("state.h", state=state) if state else "#define POLICY_STATE 0",
         action=action,
         declaration=f"{declaration};",
     )
+
+
+def _widen(shape: tuple[int, ...], state: int) -> tuple[int, ...]:
+    return (*shape[:-1], shape[-1] + state)
 
 
 def _define_port(name: str, format: ActivationFormat | None, shape: tuple[int, ...]) -> str:

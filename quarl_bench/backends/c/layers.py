@@ -39,9 +39,11 @@ def write_integer_layer(
     shape: tuple[int, ...],
     *,
     thresholds: bool,
+    summed: bool = False,
 ) -> str:
     """Constants and function of an integer layer that reads `source` and an input of channel-first `shape`.
 
+    Of one that is `summed` the function gives sums of 32 bits, as of a wide one.
     DeploymentError for sums that would leave 32 bits.
     """
     name, weight = f"layer_{index}", _arrange(layer.weight, shape)
@@ -65,14 +67,14 @@ def write_integer_layer(
         f"#define {name}_bias {name}_bias_s8",
         "#endif",
     ]
-    if layer.output.wide:
+    if layer.output.wide or summed:
         kind = "narrow" if narrow else "linear"
         sums = f"quarl_sum_{kind}(x, {name}_weight, {name}_bias, y, {rows.shape[1]}, {len(rows)});"
         head = f"static void {name}(const quarl_byte *restrict x, int32_t *restrict y)"
         return "\n".join(declarations) + f"\n{head}\n{{\n    {sums}\n}}"
     declarations += _declare_requantization(arrays, name, layer, source, thresholds=thresholds)
     per_channel = int(len(layer.weight_scale) > 1)
-    target = _write_format(layer.output, layer.lowest)
+    target = write_format(layer.output, layer.lowest)
     low, count = layer.output.format.minimum, len(bias)
     if thresholds:
         levels = layer.output.format.levels - 1
@@ -154,5 +156,6 @@ def write_offset(format: ActivationFormat) -> str:
     return f"QUARL_OFFSET({format.format.minimum}, {format.format.maximum})"
 
 
-def _write_format(format: ActivationFormat, lowest: int) -> str:
+def write_format(format: ActivationFormat, lowest: int) -> str:
+    """How C says where integers of `format` lie and how they are stored; `lowest` is a ReLU's own."""
     return f"QUARL_FORMAT({format.zero_point}, {lowest}, {format.format.maximum}, {write_offset(format)})"

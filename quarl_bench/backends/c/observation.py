@@ -31,6 +31,7 @@ def write_observe_header(policy: Policy) -> str:
         numbers=numbers,
         type=kind,
         result=_describe_act(policy.head),
+        forget="\n/* The next call of policy_act begins an episode. */\nvoid policy_forget(void);\n" * policy.recurrent,
         parameters=_list_parameters(policy),
     )
 
@@ -38,13 +39,14 @@ def write_observe_header(policy: Policy) -> str:
 def write_act(policy: Policy) -> str:
     """The function that goes all the way from a raw observation to an action."""
     action = "policy_argmax(output)" if policy.head.discrete else "(policy_action(output, action), 0)"
-    return fill("act.c", parameters=_list_parameters(policy), action=action)
+    name = "act_recurrent.c" if policy.recurrent else "act.c"
+    return fill(name, parameters=_list_parameters(policy), action=action)
 
 
 def _describe_act(head: ActionHead) -> str:
     if head.discrete:
         return "the index of its action; -1 for a NaN"
-    return "POLICY_OUTPUTS numbers. Returns 0, or -1 for a NaN"
+    return "numbers, one for each output. Returns 0, or -1 for a NaN"
 
 
 def _list_parameters(policy: Policy) -> str:

@@ -14,7 +14,7 @@ from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.experiments.cells import Cells, environment_for
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
-from quarl_bench.policies.policy import Observations, PolicyNet, deployable
+from quarl_bench.policies.policy import Observations, PolicyNet, States, deployable
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
@@ -52,7 +52,7 @@ def export_flight(cells: Cells, case: Case) -> FlightPair:
 
 def export_both(
     policy: PolicyNet,
-    observations: Observations,
+    observations: States,
     folder: Path,
     *,
     scheme: str = "int8",

@@ -13,7 +13,7 @@ import numpy as np
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.observation import TINY, Normalization
-from quarl_bench.policies.sources.sb3_state_dict import Weights, read_affine
+from quarl_bench.policies.sources.sb3.state_dict import Weights, read_affine
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Linear
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.archive import Archive, open_archive
-from quarl_bench.policies.sources.onnx_file import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
+from quarl_bench.policies.sources.onnx.file import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
 
 JSON_LIMIT = 2**24
 TYPES = {5: "<i8", 6: "<f2", 7: "<f4", 8: "<f8"}  # torch's numbers of int64, float16, float32 and float64

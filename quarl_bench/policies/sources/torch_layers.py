@@ -4,7 +4,8 @@ Modules are read, never copied by name, so that other widths and subclasses work
 refused instead of being approximated.
 """
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,38 @@ import torch
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import Activation, find_activation, list_modules
 from quarl_bench.quantization.aware import AwareReLU, AwareTabled
-from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear, Net
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
+
+
+def read_net(shape: tuple[int, ...], modules: Iterable[torch.nn.Module]) -> Net:
+    """The net of modules, LSTMs and GRUs among them, for inputs of `shape`."""
+    layers: list[Layer] = []
+    cells: list[Cell] = []
+    plain: list[torch.nn.Module] = []
+    for module in modules:
+        if not isinstance(module, torch.nn.LSTM | torch.nn.GRU):
+            plain.append(module)
+            continue
+        layers += read_modules(plain)
+        plain = []
+        if module.bidirectional or module.proj_size:
+            raise PolicyError(f"module {module} has no portable form; known are one direction and no projection")
+        kind = CellKind.LSTM if isinstance(module, torch.nn.LSTM) else CellKind.GRU
+        weights = {name: np.array(value.detach().cpu().numpy()) for name, value in module.named_parameters()}
+        for part in list_cells(weights):
+            cells.append(Cell(kind, len(layers)))
+            layers += part
+    return Net(shape, (*layers, *read_modules(plain)), tuple(cells))
+
+
+def list_cells(weights: Mapping[str, Floats]) -> Iterator[tuple[Linear, Linear]]:
+    """Both layers of every cell in the weights of one module of torch, `weight_ih_l0` and so on."""
+    for number in itertools.takewhile(lambda number: f"weight_ih_l{number}" in weights, itertools.count()):
+        pair = [weights[f"weight_{part}_l{number}"] for part in ("ih", "hh")]
+        zeros = np.zeros(len(pair[0]), np.float32)
+        biases = [weights.get(f"bias_{part}_l{number}", zeros) for part in ("ih", "hh")]
+        yield Linear(pair[0], biases[0]), Linear(pair[1], biases[1])
 
 
 def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:

@@ -17,7 +17,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_channels_first, is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.sb3_state_dict import Weights, read_affine
+from quarl_bench.policies.sources.sb3.state_dict import Weights, read_affine
 from quarl_bench.policies.sources.torch_layers import read_modules
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net

@@ -7,7 +7,7 @@ appear whole or not at all.
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Layer, LayerNorm, Linear, Net
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.system.atomic import new_folder
 
 SCHEMA_VERSION = 1
@@ -123,7 +124,17 @@ def _architecture_of(policy: PolicyNet) -> dict[str, Any]:
         "observation": describe_observation(policy.transform),
         "layers": [_describe(layer) for layer in policy.net.layers],
         "head": describe_head(policy.head),
-    }
+    } | describe_cells(policy.net.cells)
+
+
+def describe_cells(cells: Sequence[Cell]) -> dict[str, Any]:
+    """What `build_cells` needs; nothing of a net that has none."""
+    return {"cells": [{"kind": str(cell.kind), "place": cell.place} for cell in cells]} if cells else {}
+
+
+def build_cells(architecture: dict[str, Any]) -> tuple[Cell, ...]:
+    """Inverse of `describe_cells`; KeyError, TypeError or ValueError when ill-formed."""
+    return tuple(Cell(CellKind(entry["kind"]), int(entry["place"])) for entry in architecture.get("cells", ()))
 
 
 def describe_observation(transform: ObservationTransform) -> dict[str, Any]:
@@ -157,7 +168,8 @@ def _describe(layer: Layer) -> dict[str, Any]:
 def _build(architecture: dict[str, Any], tensors: Tensors) -> PolicyNet:
     transform = build_transform(architecture["observation"], tensors)
     layers = tuple(_read_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
-    return PolicyNet(transform, Net(transform.input_shape, layers), build_head(architecture["head"], tensors))
+    net = Net(transform.input_shape, layers, build_cells(architecture))
+    return PolicyNet(transform, net, build_head(architecture["head"], tensors))
 
 
 def build_transform(observation: dict[str, Any], tensors: Tensors) -> ObservationTransform:

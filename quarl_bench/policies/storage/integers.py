@@ -6,7 +6,7 @@ not at all; the manifest names the file's sha256.
 
 import hashlib
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,14 @@ from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
+from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell, list_formats
+from quarl_bench.quantization.recurrent.ranges import TABLE_BITS
 from quarl_bench.quantization.requantize import Requantization
 
 FORM = "integer"
 BIT_WIDTHS = range(2, 9)
+WIDE = (STATE_FORMAT.bit_width,)
 LARGEST_SCALE = float(np.finfo(np.float32).max)
 KINDS: dict[str, type[Linear] | type[Conv2d]] = {"linear": Linear, "conv2d": Conv2d}
 
@@ -74,7 +78,7 @@ def describe_integers(policy: IntegerPolicy) -> dict[str, Any]:
         "layers": [_describe_layer(layer) for layer in policy.net.layers],
         "head": describe_head(policy.head),
         "requantization": str(policy.net.requantization),
-    }
+    } | _describe_cells(policy.net.cells)
 
 
 def load_integers(folder: Path) -> StoredIntegers:
@@ -94,13 +98,14 @@ def build_integers(architecture: dict[str, Any], tensors: Tensors) -> IntegerPol
     transform = build_transform(architecture["observation"], tensors)
     layers = tuple(_build_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
     requantization = Requantization(architecture["requantization"])
-    net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization)
+    cells = tuple(_build_cell(entry) for entry in architecture.get("cells", ()))
+    net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization, cells)
     return IntegerPolicy(transform, net, build_head(architecture["head"], tensors))
 
 
 def check_integers(net: IntegerNet) -> None:
     """Refuse, with PolicyError, what a file may say but no quantizer writes: it would fail later, or act silently."""
-    sources = (net.input, *(layer.result for layer in net.layers))
+    sources = list_formats(net.input, net.layers, net.cells)
     floats = []
     for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
         weight, scale, integers = layer.weight, layer.weight_scale, layer.weight_format
@@ -115,7 +120,24 @@ def check_integers(net: IntegerNet) -> None:
         if (layer.tabled is None) == is_tabled(layer.activation):
             raise PolicyError(f"layer {index}: a second format belongs behind a table, and behind nothing else")
         floats.append(layer.dequantized(source.scale))
-    Net(net.input_shape, tuple(floats))  # what the integers stand for: shapes that fit, finite numbers
+    for cell in net.cells:
+        _check_cell(cell, net)
+    cells = tuple(Cell(cell.kind, cell.place) for cell in net.cells)
+    Net(net.input_shape, tuple(floats), cells)  # what the integers stand for: shapes that fit, finite numbers
+
+
+def _check_cell(cell: QuantizedCell, net: IntegerNet) -> None:
+    where = f"{cell.kind} at layer {cell.place}"
+    lookups = [cell.sigmoid, cell.candidate, *([cell.squash] if cell.squash else [])]
+    wide = [cell.sums, cell.cell, *(lookup.behind for lookup in lookups)]
+    if any(one.format != STATE_FORMAT or one.zero_point for one in wide):
+        raise PolicyError(f"{where}: sums, tables and state have {STATE_FORMAT.bit_width} bits, and the zero point 0")
+    if [layer.output for layer in net.layers[cell.place : cell.place + 2]] != [cell.sums, cell.sums]:
+        raise PolicyError(f"{where}: its two layers end in other sums than the cell's")
+    if (cell.squash is None) == (cell.kind is CellKind.LSTM) or not cell.hidden.format.signed:
+        raise PolicyError(f"{where}: an LSTM, and no other cell, has a tanh of its state; hidden states are signed")
+    if any(lookup.activation not in (Activation.SIGMOID, Activation.TANH) for lookup in lookups):
+        raise PolicyError(f"{where}: its tables are of sigmoid and tanh")
 
 
 def _check_wide(layer: QuantizedLayer, source: ActivationFormat, index: int, *, last: bool) -> None:
@@ -165,9 +187,47 @@ def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Quantiz
         weight_scale=scale,
         weight_format=_build_integers(entry["weight"]),
         bias=bias,
-        output=_build_format(entry["output"], (*BIT_WIDTHS, SUM_BITS)),
+        output=_build_format(entry["output"], (*BIT_WIDTHS, STATE_FORMAT.bit_width, SUM_BITS)),
         tabled=None if entry["tanh"] is None else _build_format(entry["tanh"]),
     )
+
+
+def _describe_cells(cells: Sequence[QuantizedCell]) -> dict[str, Any]:
+    """Nothing of a net that has none."""
+    return {"cells": [_describe_cell(cell) for cell in cells]} if cells else {}
+
+
+def _describe_cell(cell: QuantizedCell) -> dict[str, Any]:
+    lookups = {"sigmoid": cell.sigmoid, "candidate": cell.candidate, "squash": cell.squash}
+    formats = {"sums": cell.sums, "cell": cell.cell, "hidden": cell.hidden}
+    return (
+        {"kind": str(cell.kind), "place": cell.place}
+        | {name: None if lookup is None else _describe_lookup(lookup) for name, lookup in lookups.items()}
+        | {name: _describe_format(one) for name, one in formats.items()}
+    )
+
+
+def _describe_lookup(lookup: Lookup) -> dict[str, Any]:
+    ends = {"front": _describe_format(lookup.front), "behind": _describe_format(lookup.behind)}
+    return {"activation": str(lookup.activation)} | ends
+
+
+def _build_cell(entry: dict[str, Any]) -> QuantizedCell:
+    return QuantizedCell(
+        kind=CellKind(entry["kind"]),
+        place=int(entry["place"]),
+        sums=_build_format(entry["sums"], WIDE),
+        sigmoid=_build_lookup(entry["sigmoid"]),
+        candidate=_build_lookup(entry["candidate"]),
+        squash=None if entry["squash"] is None else _build_lookup(entry["squash"]),
+        cell=_build_format(entry["cell"], WIDE),
+        hidden=_build_format(entry["hidden"]),
+    )
+
+
+def _build_lookup(entry: dict[str, Any]) -> Lookup:
+    front = _build_format(entry["front"], range(2, TABLE_BITS + 1))
+    return Lookup(Activation(entry["activation"]), front, _build_format(entry["behind"], WIDE))
 
 
 def _describe_integers(format: IntegerFormat) -> dict[str, Any]:

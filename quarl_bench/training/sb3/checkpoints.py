@@ -13,7 +13,7 @@ from quarl_bench.evaluation.exploration import collect_random_states, describe_e
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
-from quarl_bench.policies.sources.sb3_model import extract, extract_quantized
+from quarl_bench.policies.sources.sb3.model import extract, extract_quantized
 from quarl_bench.training.sb3.aware import freeze, is_frozen
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_t
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet
-from quarl_bench.policies.sources.sb3_model import install
+from quarl_bench.policies.sources.sb3.model import install
 from quarl_bench.policies.storage.folder import load_stored, save_stored
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import new_folder

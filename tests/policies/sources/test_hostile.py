@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from quarl_bench.errors import PolicyError
 from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
 from quarl_bench.policies.sources.archive import open_archive
-from quarl_bench.policies.sources.sb3_state_dict import read_weights
-from quarl_bench.policies.sources.sb3_zip import read_zip
-from quarl_bench.policies.sources.vecnormalize import KNOWN, read_statistics
+from quarl_bench.policies.sources.sb3.state_dict import read_weights
+from quarl_bench.policies.sources.sb3.vecnormalize import KNOWN, read_statistics
+from quarl_bench.policies.sources.sb3.zip import read_zip
 from tests.support.agents import Members, forge, load_state, replace_pickle, save_state, saved_members, write_members
 from tests.support.hostile import CANARY, COMMAND, LIVE, TOUCH, write_text
 from tests.support.sizes import draw_examples

@@ -14,8 +14,8 @@ from torch import nn
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.onnx_ends import adopt_chain
-from quarl_bench.policies.sources.onnx_graph import read_chain
+from quarl_bench.policies.sources.onnx.ends import adopt_chain
+from quarl_bench.policies.sources.onnx.graph import read_chain
 from quarl_bench.policies.sources.torch_export import read_program
 from quarl_bench.quantization.activations import Activation, make_module
 

@@ -17,7 +17,7 @@ from quarl_bench.cli import main
 from quarl_bench.cli.commands.training.train import find_origin
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import QuarlError, SpecError
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.training.recipes import Recipe, find_recipe
 from quarl_bench.training.sb3.loss_scaling import (
     GROWTH_INTERVAL,

@@ -11,7 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.torch_layers import NatureCNN
 
 from quarl_bench.policies.algorithm import find_algorithm
-from quarl_bench.policies.sources.sb3_model import extract
+from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.system.registry import load
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3.mixed_precision import MixedNatureCNN, MixedQNetwork

@@ -13,7 +13,7 @@ from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, StoreError
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.policies.sources.sb3_model import install
+from quarl_bench.policies.sources.sb3.model import install
 from quarl_bench.policies.storage.fp32 import load_policy
 from quarl_bench.spec import PolicySpec
 from quarl_bench.training import schemes as train

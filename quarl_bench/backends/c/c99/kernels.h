@@ -79,8 +79,13 @@ QUARL_INLINE uint64_t quarl_shift_even(uint64_t value, int shift)
 QUARL_INLINE uint64_t quarl_to_24_bits(uint64_t value, int *lost)
 {
     int shift = 0;
+#if defined(__GNUC__)
+    if (value >> 24)
+        shift = 40 - __builtin_clzll(value);
+#else
     while (value >> shift >> 24)
         shift++;
+#endif
     value = quarl_shift_even(value, shift);
     if (value >> 24) { /* rounded up to 2^24 */
         value >>= 1;

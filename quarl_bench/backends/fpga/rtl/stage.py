@@ -80,6 +80,8 @@ class Stage:
 def split(net: IntegerNet) -> tuple[Stage, ...]:
     """The stages of `net`; DeploymentError for convolutions and for rules that thresholds do not reproduce."""
     refuse_rule("fpga", net.requantization, FP32_RULES)
+    if net.recurrent:
+        raise DeploymentError("fpga: a recurrent policy has a state, and designs have none; deploy to c")
     for index, layer in enumerate(net.layers, 1):
         if layer.kind is not Linear:
             raise DeploymentError(

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.backends.deployed import TOLERANCE, load_artefact, verify
     from quarl_bench.backends.export import export_policy
     from quarl_bench.backends.registry import find_backend
-    from quarl_bench.evaluation.calibration import collect_observations, quantize_calibrated
+    from quarl_bench.evaluation.calibration import collect_states, quantize_calibrated
     from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
     from quarl_bench.quantization.scheme import Scheme
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         refuse_other_scheme(options, name)
         backend.identify()
         player, quantized, sha256, scheme = kept.policy, kept.policy, kept.sha256, Scheme.parse(name)
-    golden = collect_observations(player, environment, STATES, CALIBRATION_SEEDS)
+    golden = collect_states(player, environment, STATES, CALIBRATION_SEEDS)
     export_policy(
         quantized,
         options.output,

@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play the same seeds in every backend, print each backend's hash of actions; return 1 where one diverges."""
-    from quarl_bench.evaluation.calibration import collect_observations
+    from quarl_bench.evaluation.calibration import collect_states
     from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, list_test_seeds
     from quarl_bench.prove.executors import ProofSubject, list_executors
     from quarl_bench.prove.proof import GOLDEN, prove
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
             raise SpecError(f"--backends {name!r}: unknown; known are {', '.join(known)}")
     policy, scheme, sha256, environment = _open(options)
     cache = open_folder(options.cache or default_cache() / "fpga")
-    states = collect_observations(policy, environment, STATES, CALIBRATION_SEEDS)
+    states = collect_states(policy, environment, STATES, CALIBRATION_SEEDS)
     subject = ProofSubject(policy, scheme, sha256, states, cache)
     played = prove(subject, environment, list_test_seeds(options.episodes), names)
     rows = collect(played, len({*names, GOLDEN}), "backend", lambda row: row.executor)

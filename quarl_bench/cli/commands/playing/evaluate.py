@@ -88,12 +88,12 @@ def deploy(
 ) -> "Policy":
     """The policy as an artefact of --backend that runs, its golden pairs re-run; itself where none is asked for."""
     from quarl_bench.backends.export import export_policy
-    from quarl_bench.evaluation.calibration import collect_observations
+    from quarl_bench.evaluation.calibration import collect_states
     from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
 
     if options.backend is None:
         return policy
-    states = collect_observations(stored.policy, environment, STATES, CALIBRATION_SEEDS)
+    states = collect_states(stored.policy, environment, STATES, CALIBRATION_SEEDS)
     with tempfile.TemporaryDirectory(prefix="quarl-evaluate-") as folder:
         where, name = Path(folder) / "artefact", options.backend.name
         return export_policy(policy, where, states, scheme=scheme, source_sha256=stored.sha256, backend=name)
@@ -132,7 +132,7 @@ def compare(
     notes: list[str],
 ) -> int:
     """Judge the `other` policy (itself, its hash, its scheme) against the `base` one (itself, its scheme)."""
-    from quarl_bench.evaluation.calibration import collect_observations
+    from quarl_bench.evaluation.calibration import collect_states
     from quarl_bench.evaluation.protocol import TEST_SEEDS, list_test_seeds
     from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.evaluation.state_agreement import compare_states
@@ -171,7 +171,7 @@ def compare(
     if counter.seen:
         lines.append(f"  note: {counter.describe()}")
     if options.states:
-        states = collect_observations(stored.policy, environment, options.states, TEST_SEEDS)
+        states = collect_states(stored.policy, environment, options.states, TEST_SEEDS)
         found = compare_states(stored.policy, counted, states, stored.metadata.get("algo"))
         result["states"] = asdict(found)
         kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"

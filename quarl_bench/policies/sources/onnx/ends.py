@@ -10,7 +10,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.onnx_graph import Chain
+from quarl_bench.policies.sources.onnx.chain import Chain
 from quarl_bench.policies.sources.torch_module import PIXELS, read_shape
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer, Net
@@ -46,7 +46,7 @@ def adopt_chain(
     transform = ObservationTransform(shape, image, normalization)
     if means:
         layers[-1] = _take_first_half(layers[-1], where)
-    net = Net(transform.input_shape, tuple(layers))
+    net = Net(transform.input_shape, tuple(layers), chain.cells)
     head, last = _choose_head(chain, net, actions, where)
     return PolicyNet(transform, replace(net, layers=(*layers[:-1], last)), head)
 

@@ -19,9 +19,9 @@ from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.sb3_model import extract
-from quarl_bench.policies.sources.sb3_zip import read_zip
-from quarl_bench.policies.sources.vecnormalize import read_statistics
+from quarl_bench.policies.sources.sb3.model import extract
+from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
+from quarl_bench.policies.sources.sb3.zip import read_zip
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d

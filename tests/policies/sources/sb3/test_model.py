@@ -17,7 +17,7 @@ from quarl_bench.errors import PolicyError
 from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.sb3_model import extract, read_normalization
+from quarl_bench.policies.sources.sb3.model import extract, read_normalization
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d
 from tests.support.fakes import PIXELS, Fake

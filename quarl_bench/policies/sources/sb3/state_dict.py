@@ -14,14 +14,17 @@ from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import SavedForm
 from quarl_bench.policies.sources.archive import open_archive
 from quarl_bench.policies.sources.inert_pickle import read_pickle
+from quarl_bench.policies.sources.torch_layers import list_cells
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
 LIMIT, PICKLE_LIMIT = 2**28, 2**22  # bytes of policy.pth and of all its tensors; of the pickle that lists them
 KNOWN = frozenset(
     {"collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"}
     | {f"torch.{kind}Storage" for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Bool")}
 )
+LSTM = re.compile(r"(?:weight|bias)_(?:ih|hh)_l\d{1,2}", re.ASCII)  # its weights
 STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
 Weights = dict[str, Floats]
 
@@ -89,6 +92,7 @@ def read_layers(algo: str, form: SavedForm, weights: Weights, activation: Activa
     """The layers from observation to outputs, in order; PolicyError for weights that no known module explains."""
     there = (own for own in form.extractors if any(name.startswith(f"{own}.") for name in weights))
     layers = [*_read_extractor(next(there, form.extractors[-1]), weights, where)]
+    layers += [layer for pair in _read_cells(form, weights, where) for layer in pair]
     for prefix in form.hidden:
         layers += [replace(layer, activation=activation) for layer in _read_sequence(prefix, weights, where)]
     if f"{form.output}.weight" in weights:
@@ -98,6 +102,26 @@ def read_layers(algo: str, form: SavedForm, weights: Weights, activation: Activa
         raise PolicyError(f"{where}: no weights called {form.output}, which a policy of {algo} has")
     *hidden, last = sequence
     return (*layers, *(replace(layer, activation=activation) for layer in hidden), last)
+
+
+def find_cells(form: SavedForm, weights: Weights, count: int) -> tuple[Cell, ...]:
+    """The cells among the `count` layers of `read_layers`: behind the features, in front of the hidden layers."""
+    pairs = len(_read_cells(form, weights, form.recurrent))
+    behind = sum(name.endswith(".weight") for name in weights if name.startswith(form.hidden)) + 1 if pairs else 0
+    return tuple(Cell(CellKind.LSTM, count - behind - 2 * (pairs - number)) for number in range(pairs))
+
+
+def _read_cells(form: SavedForm, weights: Weights, where: str) -> list[tuple[Linear, Linear]]:
+    """Both layers of every cell of an LSTM; none where the form has none."""
+    if not form.recurrent:
+        return []
+    own = {name.removeprefix(f"{form.recurrent}."): w for name, w in weights.items() if name.startswith(form.recurrent)}
+    strange = [name for name in own if LSTM.fullmatch(name) is None]
+    found = [*list_cells(own)]
+    if strange or not found:
+        what = strange[0][:40] if strange else "no weights"
+        raise PolicyError(f"{where}: {form.recurrent} has {what}, and is no LSTM of one direction without projection")
+    return found
 
 
 def _read_sequence(prefix: str, weights: Weights, where: str) -> list[Linear]:

@@ -20,10 +20,11 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
-from quarl_bench.policies.sources.sb3_spaces import Actions, Bounds, Observations, read_actions, read_observations
-from quarl_bench.policies.sources.sb3_state_dict import check_modules, read_layers, read_weights
-from quarl_bench.policies.sources.vecnormalize import read_statistics
-from quarl_bench.policies.sources.zoo_config import CONFIG, Training, read_training
+from quarl_bench.policies.sources.sb3.contrib import list_readable
+from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observations, read_actions, read_observations
+from quarl_bench.policies.sources.sb3.state_dict import check_modules, find_cells, read_layers, read_weights
+from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
+from quarl_bench.policies.sources.sb3.zoo_config import CONFIG, Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.net import Net
@@ -42,6 +43,7 @@ ACTIVATIONS = {
 EXTRACTORS = {f"<class 'stable_baselines3.common.torch_layers.{name}'>" for name in ("FlattenExtractor", "NatureCNN")}
 WITHOUT_EFFECT = frozenset(  # on the deterministic action of given weights
     {"net_arch", "log_std_init", "ortho_init", "use_sde", "full_std", "sde_net_arch", "use_expln", "n_critics"}
+    | {"lstm_hidden_size", "n_lstm_layers", "shared_lstm", "enable_critic_lstm", "lstm_kwargs"}
     | {"features_extractor_kwargs", "share_features_extractor", "optimizer_class", "optimizer_kwargs"}
 )
 ENVIRONMENT = r"(?:(?:{algorithms})-)?([A-Za-z0-9]+(?:-[A-Za-z0-9]+)*-v\d+)"
@@ -132,7 +134,7 @@ def _build(
     layers = read_layers(algo.name, form, weights, activation, f"{where}: policy.pth")
     image = observations.image and options.get("normalize_images", True)
     transform = ObservationTransform(observations.shape, image, statistics)
-    net = Net(transform.input_shape, layers)
+    net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)))
     if net.outputs != actions.count:
         raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
     return PolicyNet(transform, net, _build_head(algo, actions, options, limited=form.limited in weights))
@@ -198,7 +200,7 @@ def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training,
     """What the zip is by its own settings, unless the caller or args.yml contradicts."""
     policy = settings.get("policy_class")
     module = policy.get("__module__") if isinstance(policy, dict) else None
-    alike = [algo for algo in ALGORITHMS.values() if algo.saved is not None and algo.saved.module == module]
+    alike = [algo for algo in list_readable() if algo.saved is not None and algo.saved.module == module]
     if not alike:
         raise PolicyError(
             f"{where}: the policy class comes from {str(module)[:80]!r}; only those of stable-baselines3 have a "

@@ -11,29 +11,18 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.observation import TINY, Normalization
-from quarl_bench.policies.sources.onnx_file import Graph, Node
-from quarl_bench.policies.sources.onnx_functions import FUNCTIONS, find_function
+from quarl_bench.policies.sources.onnx.chain import Chain
+from quarl_bench.policies.sources.onnx.file import Graph, Node
+from quarl_bench.policies.sources.onnx.functions import FUNCTIONS, find_function
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Layer, Linear
+from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
 Doubles = NDArray[np.float64]
 PASSED = ("Identity", "Dropout", "Cast", "Softmax", "LogSoftmax", "ArgMax")  # the last three only at the end
 SHAPES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 FLOATS = (1, 10, 11, 16)  # types of ONNX: float32, float16, float64, bfloat16
-
-
-@dataclass(frozen=True, eq=False)
-class Chain:
-    """What a graph computes: activations(layers(clip(scale * x + shift))), and clips of the outputs, if any.
-
-    `normalization` has the width of a vector, or of one number for all.
-    """
-
-    layers: tuple[Layer, ...]
-    normalization: Normalization | None
-    bounds: tuple[float, float] | None
-    indices: bool  # whether it ends in an ArgMax or a Softmax
 
 
 @dataclass(eq=False)
@@ -47,12 +36,14 @@ class _Walk:
     normalization: Normalization | None = None
     bounds: tuple[float, float] | None = None
     indices: bool = False
+    cells: list[Cell] = field(default_factory=list)
+    sealed: int = 0  # how many layers a cell has ended
     channels: bool = False  # whether the numbers are one for each channel of an image, and not for each feature
 
     @property
     def open(self) -> bool:
         """Whether the last layer's sums are still without an activation."""
-        return bool(self.layers) and self.layers[-1].activation is Activation.NONE
+        return bool(self.layers[self.sealed :]) and self.layers[-1].activation is Activation.NONE
 
     def refuse(self, node: Node, why: str) -> PolicyError:
         return PolicyError(f"{self.graph.where}: {node} {why}")
@@ -90,11 +81,9 @@ def _follow(graph: Graph) -> Chain:
                 raise walk.refuse(nodes[0], "follows another activation, and a layer has one")
             walk.layers[-1] = replace(walk.layers[-1], activation=activation)
     if not walk.layers:
-        raise PolicyError(
-            f"{graph.where}: no Gemm, MatMul or Conv between {graph.input[:40]!r} and {graph.output[:40]!r}"
-        )
+        raise PolicyError(f"{graph.where}: no Gemm, MatMul or Conv between {graph.input[:40]!r} and its output")
     _settle(walk, graph.nodes[-1])
-    return Chain(tuple(walk.layers), walk.normalization, walk.bounds, walk.indices)
+    return Chain(tuple(walk.layers), walk.normalization, walk.bounds, walk.indices, tuple(walk.cells))
 
 
 def _take(walk: _Walk, node: Node, tensor: str) -> str | None:
@@ -110,8 +99,8 @@ def _take(walk: _Walk, node: Node, tensor: str) -> str | None:
         _check_shape(walk, node)
     elif not known:
         raise walk.refuse(node, "joins two branches; a policy is a chain of layers")
-    elif node.operator in ("Gemm", "MatMul", "Conv"):
-        _add_layer(walk, node, tensor)
+    elif node.operator in LAYERS:
+        LAYERS[node.operator](walk, node, tensor)
     elif node.operator == "BatchNormalization":
         scale, shift, mean, variance = (constants[name].astype(np.float64) for name in node.inputs[1:5])
         factor = scale / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
@@ -192,6 +181,18 @@ def _add_layer(walk: _Walk, node: Node, tensor: str) -> None:
     walk.layers.append(Linear(*numbers) if stride is None else Conv2d(*numbers, stride))
 
 
+def _add_cell(walk: _Walk, node: Node, tensor: str) -> None:
+    """Of a program of TorchScript, whose node has weights and biases of both layers as constants."""
+    _add_layer(walk, Node("Gemm", node.name, node.inputs[:3], node.outputs, {"transB": 1}), tensor)
+    weight, bias = (walk.graph.constants[name].astype(np.float32) for name in node.inputs[3:])
+    walk.cells.append(Cell(CellKind(node.attributes["kind"]), len(walk.layers) - 1))
+    walk.layers.append(Linear(weight, bias))
+    walk.sealed = len(walk.layers)
+
+
+LAYERS = {"Gemm": _add_layer, "MatMul": _add_layer, "Conv": _add_layer, "Cell": _add_cell}
+
+
 def _fold_front(walk: _Walk, node: Node, weight: Doubles, bias: Doubles) -> tuple[Doubles, Doubles]:
     """A layer that reads scale * x + shift, as one that reads x."""
     inputs = weight.shape[1]
@@ -256,17 +257,15 @@ def _select(walk: _Walk, node: Node, tensor: str) -> str:
     numbers = [constants[name].reshape(-1) for name in node.inputs if name and name != tensor]
     if node.operator == "Split":
         used = [i for i, name in enumerate(node.outputs) if name == walk.graph.output or walk.graph.consumers(name)]
-        sizes = given.get(
-            "split", numbers[0] if numbers else [-(-len(columns) // len(node.outputs))] * len(node.outputs)
-        )
+        equal = [-(-len(columns) // len(node.outputs))] * len(node.outputs)
+        sizes = given.get("split", numbers[0] if numbers else equal)
         if len(used) != 1 or given.get("axis", 0) not in (1, -1):
             raise walk.refuse(node, "parts the policy into branches; a policy is a chain of layers")
         ends = np.cumsum(sizes)
         columns, output = columns[: ends[used[0]]][int(ends[used[0]] - sizes[used[0]]) :], node.outputs[used[0]]
     elif node.operator == "Slice":
-        starts, stops = (
-            given.get(name, numbers[i] if i < len(numbers) else []) for i, name in enumerate(("starts", "ends"))
-        )
+        named = enumerate(("starts", "ends"))
+        starts, stops = (given.get(name, numbers[i] if i < len(numbers) else []) for i, name in named)
         axes = given.get("axes", numbers[2] if len(numbers) > 2 else range(len(starts)))
         steps = numbers[3] if len(numbers) > 3 else np.ones(1)
         if list(axes) not in ([1], [-1]) or (steps != 1).any():

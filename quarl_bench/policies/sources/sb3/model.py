@@ -22,14 +22,14 @@ from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm, find_class
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, QuantizedPolicy
-from quarl_bench.policies.sources.torch_layers import read_modules
+from quarl_bench.policies.sources.sb3.contrib import list_readable
+from quarl_bench.policies.sources.torch_layers import read_net
 from quarl_bench.quantization.aware_net import find_path
-from quarl_bench.quantization.net import Net
 from quarl_bench.system.registry import load
 
 FROM_ENVIRONMENT: Final = "from the model's environment"
@@ -61,7 +61,7 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
     modules, head = _split(model)
     image = bool(model.policy.normalize_images) and is_image_space(space)
     transform = ObservationTransform(tuple(map(int, space.shape)), image, normalization)
-    return PolicyNet(transform, Net(transform.input_shape, tuple(read_modules(modules))), head)
+    return PolicyNet(transform, read_net(transform.input_shape, modules), head)
 
 
 def install(policy: PolicyNet, model: DQN) -> None:
@@ -117,7 +117,7 @@ def _statistics_of(model: BaseAlgorithm) -> Normalization | None:
 def find_for(model: BaseAlgorithm) -> Algorithm:
     """The algorithm of a live model, a subclass being what it is derived from; PolicyError where it is none's."""
     for made in type(model).__mro__:
-        if (found := find_class(made)) is not None:
+        if (found := next((one for one in list_readable() if one.is_model(made)), None)) is not None:
             return found
     if isinstance(model, OnPolicyAlgorithm):  # of whichever name: its policy is read as theirs
         return find_algorithm("a2c")
@@ -126,7 +126,7 @@ def find_for(model: BaseAlgorithm) -> Algorithm:
 
 def name_algorithm(model: BaseAlgorithm) -> str:
     """What a live model is called: its algorithm, or after its class where that is its own."""
-    found = find_class(type(model))
+    found = next((one for one in list_readable() if one.is_model(type(model))), None)
     return type(model).__name__.lower() if found is None else found.name
 
 
@@ -143,6 +143,13 @@ def read_actor_critic(network: Any) -> ActingNetwork:
     extractor = network.features_extractor if shared else network.pi_features_extractor
     modules = (extractor, network.mlp_extractor.policy_net, network.action_net)
     return ActingNetwork(modules, HeadKind.TANH if network.squash_output else HeadKind.CLIP)
+
+
+def read_recurrent_actor(network: Any) -> ActingNetwork:
+    """Of an actor-critic of sb3-contrib with an LSTM behind its features."""
+    found = read_actor_critic(network)
+    extractor, *rest = found.modules
+    return replace(found, modules=(extractor, network.lstm_actor, *rest))
 
 
 def read_q_network(network: Any) -> ActingNetwork:

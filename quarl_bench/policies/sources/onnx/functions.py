@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import erf, expit
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.policies.sources.onnx_file import Graph, Node
+from quarl_bench.policies.sources.onnx.file import Graph, Node
 from quarl_bench.quantization.activations import ELEMENTWISE, SELU_ALPHA, SELU_SCALE, Activation
 
 Doubles = NDArray[np.float64]

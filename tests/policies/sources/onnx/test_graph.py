@@ -18,9 +18,10 @@ from quarl_bench.experiments.policy_source import PolicySource, open_task
 from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
-from quarl_bench.policies.sources.onnx_ends import adopt_chain
-from quarl_bench.policies.sources.onnx_file import read_graph
-from quarl_bench.policies.sources.onnx_graph import Chain, read_chain
+from quarl_bench.policies.sources.onnx.chain import Chain
+from quarl_bench.policies.sources.onnx.ends import adopt_chain
+from quarl_bench.policies.sources.onnx.file import read_graph
+from quarl_bench.policies.sources.onnx.graph import read_chain
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.system.imports import import_attribute

@@ -1,0 +1,1 @@
+"""Files of ONNX, and every other chain of its operators, as layers."""

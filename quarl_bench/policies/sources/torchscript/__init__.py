@@ -1,0 +1,1 @@
+"""Programs of TorchScript, read as the graph that they compute; nothing of them is run."""

@@ -1,0 +1,1 @@
+"""LSTMs and GRUs: their formulas in floats, and on integers."""
