@@ -10,6 +10,7 @@ Folders appear whole or not at all, and nothing in them is a pickle.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -39,6 +40,7 @@ from quarl_bench.quantization.parameters import ActivationFormat
 from quarl_bench.system.atomic import new_folder
 
 SCHEMA_VERSION = 1
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)  # a name of a file beside the model
 GOLDEN = "golden.safetensors"
 MANIFEST = "manifest.json"
 STATE = "initial_state"
@@ -194,8 +196,8 @@ def _describe_port(format: ActivationFormat | None, values: NDArray[Any]) -> dic
 def _list_others(manifest: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     others: dict[str, Any] = manifest["others"]
     for name in others:
-        if Path(name).name != name:
-            raise ValueError(f"{name!r} lies outside the folder")
+        if PLAIN.fullmatch(name) is None:  # it would lead elsewhere, or be an option of a compiler
+            raise ValueError(f"{name[:80]!r} is no plain name of a file")
     return others.items()
 
 

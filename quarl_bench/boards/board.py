@@ -3,7 +3,6 @@
 import difflib
 import math
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from quarl_bench.errors import MissingBoard, SpecError
 from quarl_bench.spec import ID_PART, Source
 from quarl_bench.system.registry import Registry
+from quarl_bench.system.toml_file import read_toml
 
 LOCAL = "local"  # the board that every machine has: this one
 
@@ -65,12 +65,7 @@ THIS_MACHINE = Board(LOCAL, LOCAL, python=sys.executable)
 
 def read_boards(path: Path) -> dict[str, Board]:
     """The boards of a file, by name, and `local`; SpecError with file, board and key for what is ill-formed."""
-    try:
-        tables = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"board file {path}: {error}; pass a file like hw/boards.example.toml") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"board file {path}: not TOML: {error}") from error
+    tables = read_toml(path, f"board file {path}", "pass a file like hw/boards.example.toml")
     return {LOCAL: THIS_MACHINE} | {name: _read_board(path, name, table) for name, table in tables.items()}
 
 

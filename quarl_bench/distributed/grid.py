@@ -4,7 +4,6 @@ A task does what `quarl train` and a bench would do, through the same store, und
 kept, what a killed worker began goes on at its checkpoint, and a bench run afterwards finds everything.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
+from quarl_bench.system.toml_file import read_toml
 from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
 from quarl_bench.training.multi_seed.train import complete_seeds
@@ -88,10 +88,7 @@ class GridPlan:
 
 def read_tasks(path: Path) -> tuple[GridTask, ...]:
     """The tasks of a TOML file with one `[[task]]` table per line of the grid; SpecError, naming entry and key."""
-    try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SpecError(f"grid {path}: {error}; pass a readable TOML file") from error
+    data = read_toml(path, f"grid {path}", "pass a readable TOML file")
     entries = data.get("task")
     if not isinstance(entries, list) or not entries:
         raise SpecError(f"grid {path}: holds no [[task]]; write one per line of the grid")

@@ -37,8 +37,23 @@ class Archive:
                 f"{self.where}: member {name!r} unpacks to {self.sizes[name]} bytes, more than the {limit} that a "
                 "policy may need; it is refused"
             )
+        with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
+            return self._unpack(archive, name)
+
+    def repack(self) -> bytes:
+        """A zip of the members alone, for a reader that looks for their list elsewhere than `zipfile` does.
+
+        Such a one could find other members in the same bytes than those that were checked.
+        """
+        packed = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(self._data)) as archive, zipfile.ZipFile(packed, "w") as copy:
+            for name in self.sizes:
+                copy.writestr(name, self._unpack(archive, name))
+        return packed.getvalue()
+
+    def _unpack(self, archive: zipfile.ZipFile, name: str) -> bytes:
         try:
-            with zipfile.ZipFile(io.BytesIO(self._data)) as archive, archive.open(name) as stream:
+            with archive.open(name) as stream:
                 # `archive.read` unpacks a gigabyte before it looks at the size that the header declares.
                 content = stream.read(self.sizes[name] + 1)
         except (*DAMAGE, NotImplementedError, RuntimeError) as error:

@@ -18,7 +18,8 @@ NO_DATA = frozenset({"PROTO", "FRAME", "STOP"})
 NUMBERS = {"INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "FLOAT", "BINFLOAT"}
 TEXTS = {"STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
 LITERALS = frozenset(NUMBERS | TEXTS | {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"})
-Key = str | int | float | bytes | None
+Key = str | int | bytes | None
+LARGEST_KEY = 2**31  # multiples of 2**61 - 1 have one hash: with them a dictionary takes for ever
 MARK = object()
 
 
@@ -95,6 +96,8 @@ class _Reader:
         elif opcode in CONSTANTS:
             self._stack.append(CONSTANTS[opcode])
         elif opcode in {"PUT", "BINPUT", "LONG_BINPUT"}:
+            if not _is_key(argument):
+                raise ValueError("a memo of more places than any file has")
             self._memo[argument] = self._stack[-1]
         elif opcode in {"GET", "BINGET", "LONG_BINGET"}:
             self._stack.append(self._memo[argument])
@@ -163,9 +166,13 @@ class _Reader:
 
 
 def _pair(items: list[Any]) -> dict[Key, Any]:
-    if len(items) % 2 or not all(isinstance(key, Key) for key in items[::2]):
-        raise TypeError("keys that are neither text nor numbers")  # hashing nested tuples could take for ever
+    if len(items) % 2 or not all(map(_is_key, items[::2])):
+        raise TypeError("keys that are neither text nor small whole numbers")  # hashing tuples could take for ever
     return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _is_key(key: Any) -> bool:
+    return isinstance(key, Key) and not (isinstance(key, int) and abs(key) >= LARGEST_KEY)
 
 
 def _drop(_: Any) -> None:

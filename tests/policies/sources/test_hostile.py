@@ -23,11 +23,20 @@ from hypothesis import strategies as st
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
-from quarl_bench.policies.sources.archive import open_archive
+from quarl_bench.policies.sources.archive import END_SIZE, open_archive
 from quarl_bench.policies.sources.sb3.state_dict import read_weights
 from quarl_bench.policies.sources.sb3.vecnormalize import KNOWN, read_statistics
 from quarl_bench.policies.sources.sb3.zip import read_zip
-from tests.support.agents import Members, forge, load_state, replace_pickle, save_state, saved_members, write_members
+from tests.support.agents import (
+    Members,
+    forge,
+    load_state,
+    read_members,
+    replace_pickle,
+    save_state,
+    saved_members,
+    write_members,
+)
 from tests.support.hostile import CANARY, COMMAND, LIVE, TOUCH, write_text
 from tests.support.sizes import draw_examples
 
@@ -50,6 +59,9 @@ INERT: dict[str, bytes] = {  # refused too, though `pickle` itself would not run
     "no_stop": b"\x80\x02}",
     "empty": b"",
     "big_bytearray": b"\x80\x02cbuiltins\nbytearray\n(L" + b"9" * 12 + b"L\ntR.",
+    "slow_numbers": b"\x80\x02}(\x8a\x09" + (5 * (2**61 - 1)).to_bytes(9, "little") + b"K\x01u.",
+    "slow_memo": b"\x80\x02Np" + str(2**61 - 1).encode() + b"\n.",
+    "number_with_a_point": b"\x80\x02}G" + struct.pack(">d", 2.0**80) + b"Ns.",
     "slow_key": b"\x80\x02}N" + b"".join(b"q\x00h\x00h\x00\x86" for _ in range(60)) + b"Ns.",
 }
 PAYLOADS = LIVE | INERT
@@ -336,6 +348,16 @@ BIG, MOUNTAIN = torch.ones(2**20), torch.ones(1).expand(10**6, 10**6)
 def test_absurd_weights_are_refused(name: str) -> None:
     change, said = STATES[name]
     refuse(change_state(change), said)
+
+
+def test_torch_reads_the_members_that_were_checked() -> None:
+    """Two zips in one file: `zipfile` finds the last, torch the first, by the place that the list of members names."""
+    first, last = (
+        write_members(read_members(save_state({"weight": torch.full((2, 2), value)}))) for value in (666.0, 1.0)
+    )
+    both = first[:-END_SIZE] + last
+    assert load_state(both)["weight"][0, 0] == 666.0
+    assert read_weights(both, "policy.pth")["weight"][0, 0] == 1.0
 
 
 def test_weights_without_bias_and_in_double_are_read() -> None:

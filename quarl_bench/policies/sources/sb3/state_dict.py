@@ -43,10 +43,11 @@ def read_weights(data: bytes, where: str, flatten: Callable[[dict[Any, Any]], di
     pickles = [name for name in archive.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise PolicyError(f"{where}: not a state dictionary of torch; save the model again with stable-baselines3")
-    # torch reads weights only, but would still follow calls that fill the memory; what it will see is read first
+    # torch reads weights only, but would still follow calls that fill the memory; what it will see is read first, and
+    # it sees nothing else of the file
     read_pickle(archive.read(pickles[0], PICKLE_LIMIT), KNOWN, where, references=True)
     try:
-        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        state = torch.load(io.BytesIO(archive.repack()), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file raises almost anything
         raise PolicyError(f"{where}: torch cannot read it ({type(error).__name__}); restore it") from error
     if not isinstance(state, dict) or not state:
