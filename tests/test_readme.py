@@ -22,8 +22,8 @@ SHORT = {  # what is added to a command, so that it takes seconds; a policy or a
     "repair": ["--episodes", "5", "--budget", "2s"],
     "play": ["--steps", "20", "--width", "60"],
     "deploy": [],
-    "prove": ["--episodes", "2"],
-    "train": ["--steps", "4000"],
+    "prove": ["--episodes", "2", "--backends", "integer,litert,onnx,c"],
+    "train": ["--steps", "1000"],
 }
 SMALLER = {"repair": ("dqn-lunarlander-seed0", "ppo-cartpole-seed0")}  # where a search takes seconds
 MODULE = """

@@ -40,6 +40,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "policies/sources/torch_layers.py",
     "policies/observation.py",
     "policies/policy.py",
+    "policies/sources/sb3/contrib.py",
     "policies/sources/sb3/model.py",
     "environments/atari.py",
     "environments/catch.py",

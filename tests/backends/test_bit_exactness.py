@@ -54,7 +54,7 @@ EXACT = [
     *((name, find_backend(name).kernels[0]) for name in ("onnx", "dump")),
 ]
 SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
-SOME = [Activation.ELU, Activation.SILU, Activation.GELU]  # one table falls, one rises; of GELU two operators
+SOME = [Activation.ELU, Activation.GELU]  # one table rises, one falls and rises; of GELU two operators
 COUNT, IMAGES = choose(2_000, 100_000), choose(10, 2_000)
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 every_kernel = pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) 
     compare(policy, observations, backend, kernel)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "int8pow2"])
+@pytest.mark.parametrize("scheme", choose(["int8"], ["int8", "int8pow2"]))
 @every_kernel
 @pytest.mark.parametrize("name", list_names(image=True))
 def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, scheme: str) -> None:

@@ -31,6 +31,8 @@ def find_cells(image):
 class Catcher:
     """A policy that follows the ball."""
 
+    recurrent = False
+
     def act(self, observations):
         actions = []
         for image in observations:
@@ -47,7 +49,8 @@ def test_following_the_ball_catches_every_one():
 
 def test_chance_catches_about_one_in_nine():
     rng = np.random.default_rng(0)
-    random = type("Random", (), {"act": lambda _, observations: rng.integers(0, 3, len(observations))})()
+    acting = {"recurrent": False, "act": lambda _, observations: rng.integers(0, 3, len(observations))}
+    random = type("Random", (), acting)()
     rollouts = roll_out(random, CATCH, range(200))
     assert 0.8 < rollouts.returns.mean() < 1.8
     assert set(rollouts.lengths.tolist()) == {BALLS * (CELLS - 1)}

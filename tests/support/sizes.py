@@ -5,9 +5,9 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | test | takes | exhaustive |
 |---|---|---|
 | a committed policy plays as its manifest | one policy of an environment, 5 episodes, 1 of Pong | all, 20 and 3 |
-| it is bit-exact in LiteRT | one of an environment, 1,000 states, 300 of a flight, 50 images | all, 100,000; 500 |
-| it is so in every other backend | four policies, 2,000 states; images 10 | all, 100,000; 2,000 |
-| every activation is bit-exact in every backend | three, 2,000 inputs | all, 100,000 |
+| it is bit-exact in LiteRT | one of an environment, 1,000 states, 100 of a flight, 50 images | all, 100,000; 500 |
+| it is so in every other backend | four policies, 2,000 states; images 10 (int8) | all, 100,000; 2,000 |
+| every activation is bit-exact in every backend | two, 2,000 inputs | all, 100,000 |
 | recurrent cells are bit-exact in C and dump | 2,000 states and inputs of each | 100,000 |
 | mutated programs of TorchScript are refused | 50 of each part | 5,000 |
 | its float file agrees, and it saturates | one policy of an environment | all |
@@ -16,7 +16,9 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | Atari games are those of the wrappers | three games, of five lives, three and none | seven |
 | training with a quantizer is what integers compute | 8 and 2 bits, 100 steps | 8, 4 and 2, 200 |
 | a seed learns in a batch what it learns alone | two kinds, 60 updates | five, 200 |
-| half precision learns as fp32 does | 200 updates | 400 |
+| a seed of a whole run is what it is alone | not run | run |
+| a grid trains many seeds at once | quantized | in fp32 too |
+| two policies under one id are found | in one process | by two workers |
 | an exit code is the verdict | that of a refuted policy | of a supported one too |
 | verdicts on all starts keep their error rate | three kinds of returns | eight |
 | mean errors of tied cells keep their error rate | 100 draws | 300 |

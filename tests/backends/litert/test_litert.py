@@ -60,7 +60,7 @@ BASELINES = (
 TRAINED = pick_policies([folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")]) or NONE
 STATES = choose(1_000, 100_000)  # observations that a policy is compared on
 IMAGES = choose(50, 500)  # the same for images
-FLOWN = choose(300, 100_000)  # the same for flights, whose steps take milliseconds
+FLOWN = choose(100, 100_000)  # the same for flights, whose steps take milliseconds
 
 # The optimized kernels have another last step on ARM, which nobody has measured.
 ON_X86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="built-in kernels of x86")
