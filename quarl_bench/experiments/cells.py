@@ -5,17 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import QuarlError, StoreError
-from quarl_bench.evaluation.calibration import (
-    calibrate,
-    collect_observations,
-    count_calibration,
-)
+from quarl_bench.evaluation.calibration import calibrate
 from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key, build_key
-from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, Protocol
+from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
 from quarl_bench.experiments.store import Store, Train
@@ -155,10 +152,7 @@ class Cells:
             return calibrate(stored.policy, environment)
         if stored.sha256 not in self._calibrations:
             key = build_calibration_key(stored.sha256, environment)
-            count = count_calibration(environment)
-            states = self.store.states(
-                key, lambda: collect_observations(stored.policy, environment, count, CALIBRATION_SEEDS)
-            )
+            states = self.store.states(key, lambda: cast("Observations", calibrate(stored.policy, environment)))
             self._calibrations[stored.sha256] = states
         return self._calibrations[stored.sha256]
 

@@ -162,12 +162,18 @@ def average_strata(means: ArrayLike, variances: ArrayLike, dofs: ArrayLike, erro
     """
     centre = float(check_finite(means, "task means").mean())
     parts = check_finite(variances, "task variances")
-    total = float(parts.sum())
+    total, dof = add_variances(parts, dofs)
     if total <= 0.0:
         return Interval(centre, centre, centre)
-    dof = total**2 / float((parts**2 / check_finite(dofs, "degrees of freedom")).sum())
     half = find_t_quantile(dof, error) * math.sqrt(total) / parts.size
     return Interval(centre, centre - half, centre + half)
+
+
+def add_variances(variances: ArrayLike, dofs: ArrayLike) -> tuple[float, float]:
+    """The sum of independent variances (K,), and its degrees of freedom by Welch and Satterthwaite."""
+    parts, freedoms = np.asarray(variances, dtype=np.float64), check_finite(dofs, "degrees of freedom")
+    total, weight = float(parts.sum()), float((parts**2 / freedoms).sum())
+    return total, total**2 / weight if weight > 0.0 else float(freedoms.min())
 
 
 def bound_mean(means: ArrayLike, error: float = ERROR) -> Interval:

@@ -44,13 +44,11 @@ class TaskMean:
     @classmethod
     def of_ratio(cls, above: Sequence[float], below: Sequence[float]) -> "TaskMean | None":
         """The logarithm of a ratio of means of two groups of policies (delta method, Welch and Satterthwaite)."""
-        means = [cls.of(values) for values in (above, below)]
-        if None in means:
+        means = [each for values in (above, below) if (each := cls.of(values)) is not None]
+        if len(means) < 2:
             return None
-        parts = [(each.variance / each.mean**2, each.dof) for each in means if each is not None]
-        variance = sum(part for part, _ in parts)
-        weight = sum(part**2 / dof for part, dof in parts)
-        return cls(math.log(np.mean(above) / np.mean(below)), variance, variance**2 / weight if weight else parts[0][1])
+        variance, dof = stats.add_variances([m.variance / m.mean**2 for m in means], [m.dof for m in means])
+        return cls(math.log(means[0].mean / means[1].mean), variance, dof)
 
 
 def average_tasks(values: Mapping[str, float]) -> dict[str, float]:
@@ -74,10 +72,8 @@ def _pool(group: Sequence[TaskMean | None]) -> TaskMean | None:
     known = [each for each in group if each is not None]
     if len(known) < len(group):
         return None
-    parts = [each.variance / len(known) ** 2 for each in known]
-    weight = sum(part**2 / each.dof for part, each in zip(parts, known, strict=True))
-    dof = sum(parts) ** 2 / weight if weight else min(each.dof for each in known)
-    return TaskMean(float(np.mean([each.mean for each in known])), sum(parts), dof)
+    variance, dof = stats.add_variances([m.variance / len(known) ** 2 for m in known], [m.dof for m in known])
+    return TaskMean(float(np.mean([each.mean for each in known])), variance, dof)
 
 
 Within = Mapping[str, TaskMean | None]  # by task
@@ -104,28 +100,11 @@ def judge_wider(
         raise SpecError("no tasks to compare; name at least one")
     if not all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values()):
         raise SpecError(f"spread ratios {dict(ratios)} must be positive and finite")
-    logs = np.log([*ratios.values()])
-    found = _bound(logs, [within.get(task) for task in ratios])
-    interval = found.interval
-    bounds = None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
-    outcome = conclude(interval, round(math.log(threshold), DIGITS), math.inf)
-    return Verdict(
-        outcome=Outcome.PARTIAL if missing else outcome,
-        estimate=math.exp(float(logs.mean())) if len(logs) else None,
-        low=None if bounds is None else bounds[0],
-        high=None if bounds is None else bounds[1],
-        threshold=threshold,
-        scope=found.scope,
-        policies=policies,
-        episodes=0,
-        distinct_episodes=0,
-        needed=found.find_needed(outcome),
-        caveats=(
-            f"above 1 in {int((logs > 0).sum())} of {len(logs)} tasks",
-            caveat,
-        ),
-        missing=tuple(missing),
-    )
+    logs = {task: math.log(ratio) for task, ratio in ratios.items()}
+    verdict = _judge_mean(logs, policies, missing, round(math.log(threshold), DIGITS), within)
+    estimate, low, high = (None if x is None else math.exp(x) for x in (verdict.estimate, verdict.low, verdict.high))
+    caveats = (f"above 1 in {sum(log > 0 for log in logs.values())} of {len(logs)} tasks", caveat)
+    return replace(verdict, estimate=estimate, low=low, high=high, threshold=threshold, caveats=caveats)
 
 
 def judge_gains(
@@ -143,26 +122,9 @@ def judge_gains(
     inversion gives the interval of the typical gain. Tasks, not policies, are the units; equal ones count against
     nobody. Fewer than five are judged as by `judge_wider`.
     """
-    values = np.array([*gains.values()])
-    found = _bound(values, [within.get(task) for task in gains])
-    interval, outcome = found.interval, conclude(found.interval, threshold, math.inf)
-    return Verdict(
-        outcome=Outcome.PARTIAL if missing else outcome,
-        estimate=float(values.mean()) if len(values) else None,
-        low=None if interval is None else interval[0],
-        high=None if interval is None else interval[1],
-        threshold=threshold,
-        scope=found.scope,
-        policies=policies,
-        episodes=0,
-        distinct_episodes=0,
-        needed=found.find_needed(outcome),
-        caveats=(
-            f"better in {int((values > 0).sum())}, equal in {int((values == 0).sum())} of {len(values)} tasks",
-            *notes,
-        ),
-        missing=tuple(missing),
-    )
+    better, equal = sum(gain > 0 for gain in gains.values()), sum(gain == 0 for gain in gains.values())
+    caveats = (f"better in {better}, equal in {equal} of {len(gains)} tasks", *notes)
+    return replace(_judge_mean(gains, policies, missing, threshold, within), caveats=caveats)
 
 
 def judge_order(
@@ -174,9 +136,9 @@ def judge_order(
     within: Within = NOTHING_WITHIN,
 ) -> Verdict:
     """Judge "the one falls with the other on a typical task" from a rank correlation per task, like `judge_gains`."""
-    verdict = judge_gains(correlations, policies=policies, missing=missing, threshold=threshold, within=within)
-    values = [*correlations.values()]
-    return replace(verdict, caveats=(f"positive in {sum(value > 0 for value in values)} of {len(values)} tasks",))
+    positive = sum(value > 0 for value in correlations.values())
+    caveats = (f"positive in {positive} of {len(correlations)} tasks",)
+    return replace(_judge_mean(correlations, policies, missing, threshold, within), caveats=caveats)
 
 
 def judge_tracks(
@@ -211,6 +173,29 @@ def judge_tracks(
         distinct_episodes=0,
         needed="" if len(points) >= FEWEST_TASKS else f"at least {FEWEST_TASKS} tasks; {len(points)} are here",
         caveats=(f"permutation p-value {weights[0]:.3g} over {len(points)} tasks", *notes),
+        missing=tuple(missing),
+    )
+
+
+def _judge_mean(
+    values: Mapping[str, float], policies: int, missing: Sequence[str], threshold: float, within: Within
+) -> Verdict:
+    """Judge "the mean over tasks is above `threshold`", still without caveats."""
+    array = np.array([*values.values()])
+    found = _bound(array, [within.get(task) for task in values])
+    low, high = found.interval or (None, None)
+    outcome = conclude(found.interval, threshold, math.inf)
+    return Verdict(
+        outcome=Outcome.PARTIAL if missing else outcome,
+        estimate=float(array.mean()) if len(array) else None,
+        low=low,
+        high=high,
+        threshold=threshold,
+        scope=found.scope,
+        policies=policies,
+        episodes=0,
+        distinct_episodes=0,
+        needed=found.find_needed(outcome),
         missing=tuple(missing),
     )
 
