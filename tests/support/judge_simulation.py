@@ -209,17 +209,16 @@ def print_report(rates: Mapping[Scenario, Rates], policies: Iterable[int] = POLI
     """Print the grid beside what is expected of it; returns one line per miss."""
     misses = []
     print("wrong supported/refuted at a true ratio of .95, maximum over tau and rho; expected in brackets")
-    shown = [(SAMPLED, count) for count in policies] + [(CENSUSES, count) for count in policies if count > 1]
-    for kinds, count in shown:
-        if count == shown[0][1] or kinds == CENSUSES:
-            print(f"{'P':>3} " + "".join(f"{kind:>24}" for kind in kinds))
-        row = ""
-        for kind in kinds:
-            got, expected = find_worst(rates, kind, count), EXPECTED_ERRORS[count][kind]
-            row += f"{got[0]:.3f}/{got[1]:.3f} [{expected[0]:.3f}/{expected[1]:.3f}]".rjust(24)
-            if max(got) > ERROR_LIMIT:
-                misses.append(f"{kind}, P={count}: wrong {got[0]:.3f}/{got[1]:.3f} above {ERROR_LIMIT}")
-        print(f"{count:>3} {row}")
+    for kinds, counts in ((SAMPLED, policies), (CENSUSES, [count for count in policies if count > 1])):
+        print(f"{'P':>3} " + "".join(f"{kind:>24}" for kind in kinds))
+        for count in counts:
+            row = ""
+            for kind in kinds:
+                got, expected = find_worst(rates, kind, count), EXPECTED_ERRORS[count][kind]
+                row += f"{got[0]:.3f}/{got[1]:.3f} [{expected[0]:.3f}/{expected[1]:.3f}]".rjust(24)
+                if max(got) > ERROR_LIMIT:
+                    misses.append(f"{kind}, P={count}: wrong {got[0]:.3f}/{got[1]:.3f} above {ERROR_LIMIT}")
+            print(f"{count:>3} {row}")
     print("\nright verdicts at rho .35, mean over the kinds of a family, per tau; expected in brackets")
     for family, count, truth in itertools.product(FAMILIES, policies, POWER_TRUTHS):
         expected_triple = EXPECTED_POWER[family][count][truth]
