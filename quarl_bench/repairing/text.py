@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.checking.text import COLUMNS, describe_line, format_line
+from quarl_bench.repairing.bits import count_bytes
 from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
     from quarl_bench.repairing.plan import Repair
-    from quarl_bench.repairing.search import Attempt
+    from quarl_bench.repairing.workbench import Attempt
 
 TRIED = ("form", "same action", "regret", "validation return", "episodes")
 SHOWN = 12  # attempts of a table; the JSON has all
 RUNGS = {
     "rewrites": "the same fp32 function in another form, nothing trained",
     "bias": "biases corrected by what rounding adds on average",
+    "adaround": "every weight rounded up or down, whichever serves its layer's sums",
+    "bits": "fewer bits in layers that do with them, rounded as above",
     "distilled": "minutes of imitating fp32 in the states that it visits itself, without rewards",
 }
 
@@ -29,6 +32,7 @@ def describe_repair(found: "Repair") -> dict[str, Any]:
         "chosen": chosen.name,
         "scheme": chosen.scheme.name,
         "steps": list(chosen.steps),
+        "parameter_bytes": count_bytes(chosen.policy),
         "attempts": [_describe_attempt(attempt) for attempt in found.found.attempts],
         "not_tried": {remedy.option: remedy.reason for remedy in found.remedies if remedy.reason},
         "unfit": found.found.unfit,
@@ -46,7 +50,7 @@ def print_repair(found: "Repair") -> str:
     told = [f"  {remedy.option}: {remedy.reason}" for remedy in found.remedies if remedy.reason]
     told += [f"  {len(found.found.unfit)} forms: {next(iter(found.found.unfit.values()))}"] if found.found.unfit else []
     episodes, reference = len(found.test.reference.environment_seeds), found.test.reference.mean
-    name = found.chosen.candidate.name
+    name, packed = found.chosen.candidate.name, count_bytes(found.chosen.candidate.policy)
     choice = f"{name} returns most there, or as much" if found.changed else f"no other form returns more than {name}"
     rest = len(found.found.attempts) - SHOWN
     lines = [
@@ -57,6 +61,7 @@ def print_repair(found: "Repair") -> str:
         *([f"and {rest} more (--json)"] if rest > 0 else []),
         *(["not tried:", *told] if told else []),
         *found.notes,
+        f"weights and biases of {name}, packed at their bits: {packed:,} bytes (estimated; a backend may pack less)",
         f"{choice}. The one test, on {episodes} episodes that chose nothing, against fp32's {reference:.4g}:",
         *format_table(tests),
         "going on after this test needs other seeds, and splits the error rate of 5% between the tests",
