@@ -1,12 +1,13 @@
 """Mixed bits: layers whose weights do with 4 or 2 bits get them, as far as the return allows.
 
-Order comes from decisions: of every layer alone at fewer bits, with corrected biases. How far that order may be
-followed comes from play on validation seeds, by bisection: fewer bits in more layers are taken to return no more.
+The order comes from decisions: of every layer alone at fewer bits, with corrected biases. Whether a step stands comes
+from play on validation seeds; a layer that fails stays as it was.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_validation_seeds
@@ -20,6 +21,7 @@ STEPS = 4, 2  # bits below the scheme's own
 BIAS_BYTES = 4
 
 Bits = tuple[int, ...]  # of the weights, layer by layer
+Regrets = dict[tuple[int, int], float]  # by layer and bits
 
 
 def count_bytes(policy: IntegerPolicy) -> int:
@@ -30,35 +32,21 @@ def count_bytes(policy: IntegerPolicy) -> int:
     )
 
 
-@dataclass(frozen=True)
-class Lowering:
-    """One layer's weights from some bits to fewer: what it saves, and how much regret it adds."""
+def choose_step(sizes: Sequence[int], now: Bits, done: Container[int], regrets: Regrets) -> tuple[int, Bits] | None:
+    """The layer to be lowered next, and the bits of all layers then; None where no step is left.
 
-    layer: int
-    bits: int
-    saved: int  # bits of memory
-    regret: float
-
-
-def order_lowerings(sizes: tuple[int, ...], start: int, regrets: dict[tuple[int, int], float]) -> Iterator[Bits]:
-    """Bits of all layers, a step lower each time: the step of least added regret for what it saves comes first.
-
-    `sizes` are the layers' weights; `regrets` has that of every layer alone at every step, and under (layer, start)
-    the regret without any.
+    It is the step of least added regret for the memory that it saves. `sizes` are the layers' weights, `done` the
+    layers that stay as they are, `regrets` those of every layer alone at its bits, by layer and bits.
     """
-    now = [start] * len(sizes)
-    widths = [bits for bits in STEPS if bits < start]
-    while True:
-        open_steps = [
-            Lowering(layer, below, sizes[layer] * (bits - below), regrets[layer, below] - regrets[layer, bits])
-            for layer, bits in enumerate(now)
-            for below in [bits for bits in widths if bits < now[layer]][:1]
-        ]
-        if not open_steps:
-            return
-        best = min(open_steps, key=lambda step: (max(step.regret, 0.0) / step.saved, -step.saved))
-        now[best.layer] = best.bits
-        yield tuple(now)
+    best, least = None, (math.inf, 0)
+    for layer, bits in enumerate(now):
+        below = next((step for step in STEPS if step < bits), None)
+        if layer in done or below is None:
+            continue
+        saved, added = sizes[layer] * (bits - below), max(regrets[layer, below] - regrets[layer, bits], 0.0)
+        if (added / saved, -saved) < least:
+            best, least = (layer, (*now[:layer], below, *now[layer + 1 :])), (added / saved, -saved)
+    return best
 
 
 def lower_bits(
@@ -69,30 +57,35 @@ def lower_bits(
     `keeps` says whether one keeps enough of the return; the last of those that do has the fewest bytes. After
     `deadline`, a time of the monotonic clock, none is begun.
     """
-    start = scheme.bit_width
-    sizes = tuple(layer.weight.size for layer in bench.policy.net.layers)
-    plain = bench.correct(scheme).regret
-    regrets = {(layer, start): plain for layer in range(len(sizes))}
-    for layer in range(len(sizes)):
-        for bits in (b for b in STEPS if b < start):
-            alone = (*[start] * layer, bits, *[start] * (len(sizes) - layer - 1))
-            regrets[layer, bits] = bench.correct(lower(scheme, alone)).regret
-    path = list(order_lowerings(sizes, start, regrets))
-    seeds = list_validation_seeds(list_rounds(bench.subject)[-1].episodes)
-    low, high, tried = 0, len(path), []  # `low` steps are known to keep enough, more than `high` are taken not to
-    while low < high and time.monotonic() < deadline:
-        middle = (low + high + 1) // 2
-        attempt = bench.learn_rounding(lower(scheme, path[middle - 1]), MIXED)
+    sizes = [layer.weight.size for layer in bench.policy.net.layers]
+    now = (scheme.bit_width,) * len(sizes)
+    regrets, seeds = compare_layers(bench, scheme), list_validation_seeds(list_rounds(bench.subject)[-1].episodes)
+    done: set[int] = set()
+    tried: list[Attempt] = []
+    while (step := choose_step(sizes, now, done, regrets)) is not None and time.monotonic() < deadline:
+        layer, bits = step
+        attempt = bench.learn_rounding(lower(scheme, bits), MIXED)
         reason = find_unfit(attempt.candidate.policy, bench.target)
         if reason:
             bench.unfit[attempt.candidate.name] = reason
         else:
             tried.append(bench.play(attempt, seeds))
         if not reason and keeps(tried[-1]):
-            low = middle
+            now = bits
         else:
-            high = middle - 1
+            done.add(layer)
     return tuple(tried)
+
+
+def compare_layers(bench: Workbench, scheme: Scheme) -> Regrets:
+    """The regret of every layer alone at its own and at fewer bits, with corrected biases."""
+    count, start = len(bench.policy.net.layers), scheme.bit_width
+    found = dict.fromkeys(((layer, start) for layer in range(count)), bench.correct(scheme).regret)
+    for layer in range(count):
+        for bits in (step for step in STEPS if step < start):
+            alone = (*[start] * layer, bits, *[start] * (count - layer - 1))
+            found[layer, bits] = bench.correct(lower(scheme, alone)).regret
+    return found
 
 
 def check_spare(scheme: Scheme) -> None:
