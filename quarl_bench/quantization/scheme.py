@@ -20,7 +20,8 @@ fp32 policy of whatever width. Options, each at most once, in any order:
                    (int<n>)
     acc            wide outputs: the last layer returns its 32-bit sums, on one scale, so that close ones do not tie
                    (int<n>)
-    w<b>.<b>...    bits of every layer's weights, first to last, 2..8 each; activations have <n> (int<n>): int8w8.4.8
+    w<bbb>         bits of every layer's weights, first to last, a digit of 2..8 each; activations have <n> (int<n>):
+                   int8w848
 
 Standard library only: the plugin parses names at collection.
 """
@@ -76,16 +77,15 @@ BITS = {
 OBSERVERS = {"ema": ObserverKind.MOVING_AVERAGE, "mse": ObserverKind.MEAN_SQUARE}  # by option
 # pct stands before pc, which is its beginning
 OPTION = re.compile(
-    r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|hba|acc|w[2-8](?:\.[2-8])*(?![0-9])"
+    r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|hba|acc|w[2-8]+(?![0-9])"
 )
-MIXED = re.compile(r"w[2-8](?:\.[2-8])*")
+MIXED = re.compile(r"w[2-8]+")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
 PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
     "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema mse pct<dd> uncal pow2 floor eq cle hba acc "
-    "w<bits>.<bits>...), "
-    "qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
+    "w<digits>), qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
@@ -136,7 +136,7 @@ class Scheme:
             return cls(family, bits, narrow_range=True)
         _refuse_conflicts(name, family, options)
         percentiles = [o[3:] for o in options if o.startswith("pct")]
-        mixed = next((tuple(map(int, o[1:].split("."))) for o in options if MIXED.fullmatch(o)), ())
+        mixed = next((tuple(map(int, o[1:])) for o in options if MIXED.fullmatch(o)), ())
         return cls(
             family=family,
             bit_width=bits,
@@ -205,7 +205,7 @@ class Scheme:
             "cle" if self.equalized_layers else "",
             "hba" if self.absorbed_biases else "",
             "acc" if self.wide_outputs else "",
-            "w" + ".".join(map(str, self.layer_bits)) if self.layer_bits else "",
+            "w" + "".join(map(str, self.layer_bits)) if self.layer_bits else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
 

@@ -15,7 +15,7 @@ WEIGHT_ONLY = [
     f"w{bits}{''.join(options)}"
     for bits, *options in product(range(2, 33), ("", "sym", "symnarrow"), GRANULARITIES, ("", "floor"))
 ]
-OF_FORM = ("eq", "cle", "hba", "acc", "eqcle", "eqclehbaacc", "pcpct999cleacc", "w8", "w8.4.2", "pcaccw2.2")
+OF_FORM = ("eq", "cle", "hba", "acc", "eqcle", "eqclehbaacc", "pcpct999cleacc", "w8", "w842", "pcaccw22")
 INTEGER = [
     f"int{bits}{''.join(options)}"
     for bits, *options in product(
@@ -48,7 +48,7 @@ TOKENS = [
     "pct99",
     "99",
 ]
-TOKENS += ["hba", "w8.4", "w2", ".", "qat", "uncal", "pow2", "floor", " ", "-"]
+TOKENS += ["hba", "w84", "w2", ".", "qat", "uncal", "pow2", "floor", " ", "-"]
 
 
 @pytest.mark.parametrize(

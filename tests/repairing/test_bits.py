@@ -68,5 +68,5 @@ def test_a_scheme_without_bits_to_spare_is_refused():
 
 
 def test_a_scheme_for_another_number_of_layers_is_refused():
-    with pytest.raises(QuantizationError, match=r"^int8w4\.4\.4: bits of 3 layers, not of 2$"):
-        make_subject().quantize("int8w4.4.4")
+    with pytest.raises(QuantizationError, match=r"^int8w444: bits of 3 layers, not of 2$"):
+        make_subject().quantize("int8w444")

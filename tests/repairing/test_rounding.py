@@ -35,7 +35,7 @@ def measure_error(form, rounded):
     return float(((error - error.mean(axis=1, keepdims=True)) ** 2).mean())
 
 
-@pytest.mark.parametrize("scheme", ["int8accw3.3.3", "int8pcaccw2.4.3", "int8clehbaaccw4.3.4"])
+@pytest.mark.parametrize("scheme", ["int8accw333", "int8pcaccw243", "int8clehbaaccw434"])
 def test_it_lowers_the_error_of_few_bits(scheme, monkeypatch):
     monkeypatch.setattr(rounding, "NUMBERS", Size(400, 64))
     policy, parsed = wrap(make_net(4, 24, 24, 3)), Scheme.parse(scheme)
