@@ -193,6 +193,7 @@ def repair(
     margin: float = MARGIN,
     floor: float | None = None,
     episodes: int = EPISODES,
+    test: int = 1,
     target: str = "any",
     budget: float = BUDGET,
     seed: int = 0,
@@ -212,6 +213,7 @@ def repair(
         margin: Share of the return that may be lost, above 0 and below 1.
         floor: A return that counts as nothing, as a random policy's, where returns lie around 0.
         episodes: Of the one test, on environment seeds that chose nothing.
+        test: Which test of this policy it is; each plays episodes of its own.
         target: What has to run it: a backend, as `litert` or `c`, `fpga`, or `any`.
         budget: Seconds for all but the test; distillation takes what is left of them.
         seed: Of what training draws.
@@ -231,5 +233,5 @@ def repair(
     """
     parsed = read_scheme(scheme)
     subject = open_subject(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)
-    plan = Plan(parsed, margin, floor, episodes, target, budget, seed, fewest_bytes)
+    plan = Plan(parsed, margin, floor, episodes, test, target, budget, seed, fewest_bytes)
     return repair_policy(subject, plan, cache=default_cache(), resume=resume)

@@ -12,7 +12,7 @@ from quarl_bench.checking.answer import SchemeResult
 from quarl_bench.checking.random_play import find_doubt, play_randomly
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import PolicyError, SpecError
-from quarl_bench.evaluation.protocol import list_test_seeds, list_validation_seeds
+from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_validation_seeds
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.scheme import Scheme
@@ -22,11 +22,14 @@ from quarl_bench.repairing.distillation import SHORTEST, distill_best
 from quarl_bench.repairing.journal import open_journal
 from quarl_bench.repairing.ladder import ANY, Remedy, list_forms, list_remedies
 from quarl_bench.repairing.search import FIRST, FP32, IMAGE_ROUNDS, Found, choose, round_best, search
-from quarl_bench.repairing.text import describe_repair, print_repair
+from quarl_bench.repairing.text import describe_answer, describe_repair, print_repair
 from quarl_bench.repairing.workbench import Attempt, Tell, Workbench
 from quarl_bench.spec import Measurement
+from quarl_bench.system.machine import describe_run
 
 BUDGET = 600.0  # seconds
+LONGEST_TEST = 1_000  # episodes
+TESTS = range(1, (VALIDATION_SEEDS - TEST_SEEDS) // LONGEST_TEST + 1)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Plan:
     margin: float = 0.05
     floor: float | None = None
     episodes: int = 100  # of the one test
+    test: int = 1  # which test of this policy it is: each has environment seeds of its own
     target: str = ANY
     seconds: float = BUDGET
     seed: int = 0  # of the order of states in training
@@ -54,6 +58,8 @@ class Repair:
     plain: SchemeResult
     test: SchemeResult
     chosen: Attempt
+    number: int = 1  # of the test
+    seconds: float = 0.0  # that all of it took
 
     @property
     def changed(self) -> bool:
@@ -63,6 +69,10 @@ class Repair:
     def as_dict(self) -> dict[str, Any]:
         """All of it in JSON types."""
         return describe_repair(self)
+
+    def as_record(self) -> dict[str, Any]:
+        """The question and the answer in JSON types, without the attempts: what the repaired policy's manifest says."""
+        return describe_answer(self) | describe_run(self.seconds)
 
     def __str__(self) -> str:
         return print_repair(self)
@@ -79,6 +89,7 @@ def check_subject(subject: Subject, plan: Plan) -> None:
     list_forms(plan.scheme, subject.stored.policy)
     if plan.fewest_bytes:
         check_spare(plan.scheme)
+    list_fresh_seeds(plan)
     if not 0 < plan.margin < 1:
         raise SpecError(f"margin {plan.margin:g}: the share of the return that may be lost lies between 0 and 1")
     if not np.isfinite(subject.observations).all():
@@ -98,7 +109,8 @@ def repair_policy(
     What takes long is kept in `cache` until the repair has ended; with `resume` an interrupted one goes on behind it.
     Errors as `check_subject` and `search`, and StoreError where another process repairs the same.
     """
-    deadline = time.monotonic() + plan.seconds
+    begin = time.monotonic()
+    deadline = begin + plan.seconds
     check_subject(subject, plan)
     what = {
         "policy": subject.stored.sha256,
@@ -116,7 +128,16 @@ def repair_policy(
             found, notes = replace(found, attempts=(*lowered, *found.attempts)), (*notes, note)
         lines = confirm(subject, plan, chosen.candidate)
         journal.remove()
-    return Repair(subject.environment.id, list_remedies(subject.stored.policy), found, notes, *lines, chosen)
+    return Repair(
+        subject.environment.id,
+        list_remedies(subject.stored.policy),
+        found,
+        notes,
+        *lines,
+        chosen,
+        plan.test,
+        time.monotonic() - begin,
+    )
 
 
 def climb(bench: Workbench, plan: Plan, deadline: float) -> tuple[Found, tuple[str, ...]]:
@@ -157,7 +178,7 @@ def keeps_enough(subject: Subject, plan: Plan, attempt: Attempt) -> bool:
 
 def confirm(subject: Subject, plan: Plan, candidate: Candidate) -> tuple[SchemeResult, SchemeResult]:
     """The plain scheme and the chosen candidate, each against fp32, on test seeds that chose nothing."""
-    seeds = list_test_seeds(plan.episodes)
+    seeds = list_fresh_seeds(plan)
     reference = subject.play(FP32, seeds)
     lines = []
     for scheme, measured in (
@@ -167,6 +188,19 @@ def confirm(subject: Subject, plan: Plan, candidate: Candidate) -> tuple[SchemeR
         verdict = _judge(subject, plan, reference, measured)
         lines.append(SchemeResult(scheme, reference, measured, verdict, plan.floor))
     return lines[0], lines[1]
+
+
+def list_fresh_seeds(plan: Plan) -> range:
+    """The environment seeds of this test: none is of another test, none calibrates, chooses or trains.
+
+    SpecError where there are no such tests, or not for so many episodes.
+    """
+    if plan.test not in TESTS:
+        raise SpecError(f"test {plan.test}: there are seeds for {len(TESTS)} tests, 1 to {TESTS[-1]}")
+    if plan.episodes > LONGEST_TEST:
+        raise SpecError(f"{plan.episodes} episodes: a test of a repair has at most {LONGEST_TEST:,}")
+    first = TEST_SEEDS + (plan.test - 1) * LONGEST_TEST
+    return range(first, first + plan.episodes)
 
 
 def _judge(subject: Subject, plan: Plan, reference: Measurement, measured: Measurement) -> Any:

@@ -24,19 +24,26 @@ RUNGS = {
 
 def describe_repair(found: "Repair") -> dict[str, Any]:
     """All that `quarl repair --json` prints, but for what is written."""
-    chosen = found.chosen.candidate
-    return {
+    return describe_answer(found) | {
         "kind": "repair",
         "environment": found.environment,
-        "asked": found.plain.scheme.name,
-        "chosen": chosen.name,
-        "scheme": chosen.scheme.name,
-        "steps": list(chosen.steps),
-        "parameter_bytes": count_bytes(chosen.policy),
+        "scheme": found.chosen.candidate.scheme.name,
+        "steps": list(found.chosen.candidate.steps),
         "attempts": [_describe_attempt(attempt) for attempt in found.found.attempts],
         "not_tried": {remedy.option: remedy.reason for remedy in found.remedies if remedy.reason},
         "unfit": found.found.unfit,
         "notes": list(found.notes),
+    }
+
+
+def describe_answer(found: "Repair") -> dict[str, Any]:
+    """What was asked, what was chosen, and the test."""
+    return {
+        "asked": found.plain.scheme.name,
+        "chosen": found.chosen.candidate.name,
+        "parameter_bytes": count_bytes(found.chosen.candidate.policy),
+        "forms": len(found.found.attempts),
+        "test_number": found.number,
         "reference_return": found.test.reference.mean,
         "plain": describe_line(found.plain),
         "test": describe_line(found.test),
@@ -64,9 +71,16 @@ def print_repair(found: "Repair") -> str:
         f"weights and biases of {name}, packed at their bits: {packed:,} bytes (estimated; a backend may pack less)",
         f"{choice}. The one test, on {episodes} episodes that chose nothing, against fp32's {reference:.4g}:",
         *format_table(tests),
-        "going on after this test needs other seeds, and splits the error rate of 5% between the tests",
+        _tell_next(found.number + 1),
     ]
     return "\n".join(lines)
+
+
+def _tell_next(number: int) -> str:
+    return (
+        f"going on after it needs fresh seeds (--test {number}); of {number} tests at 95%, one or more miss in up to "
+        f"{5 * number}% of repairs"
+    )
 
 
 def _describe_attempt(attempt: "Attempt") -> dict[str, Any]:

@@ -37,6 +37,10 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, default=100, help="of the one test. Default: 100.")
     command.add_argument(
+        "--test", type=int, default=1, metavar="N",
+        help="which test of this policy it is: each plays fresh episodes. Default: 1, the first.",
+    )  # fmt: skip
+    command.add_argument(
         "--budget", type=read_seconds, default=600.0, metavar="TIME",
         help="for all but the test, as 90s, 10m or 1h; distillation takes what is left of it. Default: 10m.",
     )  # fmt: skip
@@ -82,8 +86,9 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     subject = Subject(stored, environment, Store(StorePaths(default_cache())))
     plan = Plan(
-        scheme, options.margin, options.floor, options.episodes, options.target, options.budget, options.seed,
-        options.fewest_bytes)  # fmt: skip
+        scheme, options.margin, options.floor, options.episodes, options.test, options.target, options.budget,
+        options.seed, options.fewest_bytes,
+    )  # fmt: skip
     found = repair_with_progress(subject, plan, resume=options.resume)
     result, lines = found.as_dict(), [str(found)]
     if options.output is not None:
@@ -102,7 +107,9 @@ def write_repaired(folder: Path, subject: "Subject", found: "Repair") -> tuple[d
     chosen, environment = found.chosen.candidate, subject.environment
     home: dict[str, str | None] = {} if environment.custom else {"environment": environment.id}
     states = count_calibration(environment)
-    return write_quantized(folder, chosen.policy, subject.stored, chosen.scheme, states, home, chosen.steps)
+    return write_quantized(
+        folder, chosen.policy, subject.stored, chosen.scheme, states, home, chosen.steps, found.as_record()
+    )
 
 
 def repair_with_progress(subject: "Subject", plan: "Plan", *, resume: bool = False) -> "Repair":
