@@ -32,10 +32,15 @@ LOCAL = "local"  # the board that every machine has: this one
 
 @dataclass(frozen=True)
 class LazyPolicy:
-    """One policy of a cell under its scheme; built only when it has to act."""
+    """One policy of a cell under its scheme; built only when it has to act.
+
+    `scheme` is its own, where that is not the cell's. Of integers that came from an fp32 policy, that is `reference`.
+    """
 
     stored: Stored
     build: Callable[[], Policy]
+    scheme: Scheme | None = None
+    reference: StoredPolicy | None = None
 
     @cached_property
     def policy(self) -> Policy:
@@ -95,6 +100,9 @@ class Cells:
             trained = self.find_trained(case, seeds)
             check_budgets((policies, trained))
             return trained
+
+        if scheme.repaired:
+            return PolicySet(case, self._find_repaired(policies, scheme))
 
         def quantizing(stored: Stored) -> Callable[[], Policy]:
             return lambda: self._quantize(stored, scheme, environment_for(stored, case))
@@ -174,10 +182,11 @@ class Cells:
                 member,
                 environment_for(member.stored, case),
                 seeds,
-                scheme=scheme,
+                scheme=member.scheme or scheme,
                 board=case.board,
                 backend=policies.backend,
                 sampled=sampled,
+                reference=member.reference,
             )
             for member in policies.members
         ]
@@ -193,6 +202,19 @@ class Cells:
             deterministic=not sampled,
             starts=first.starts,
         )
+
+    def _find_repaired(self, policies: PolicySet, scheme: Scheme) -> tuple[LazyPolicy, ...]:
+        """The repaired form of each policy, or its plain one where none is kept."""
+        plain, members = replace(scheme, repaired=False), []
+        for index, fallback in enumerate(self.quantize(policies, plain).members):
+            stored, case = fallback.stored, policies.case
+            spec = PolicySpec(case.algo, case.environment, stored.metadata.get("seed", index), case.origin)
+            found = self.store.find_repaired(spec, plain.name, stored.sha256)
+            if found is None or not isinstance(stored, StoredPolicy):
+                members.append(replace(fallback, scheme=plain))
+            else:
+                members.append(LazyPolicy(found, _returning(found.policy), Scheme.parse(FP32), stored))
+        return tuple(members)
 
     def _find_integers(self, case: Case, seed: int) -> LazyPolicy:
         stored = self.store.integers(PolicySpec(case.algo, case.environment, seed, case.origin, case.scheme))

@@ -24,7 +24,7 @@ from quarl_bench.experiments.zoo_agents import find_zip, read_agent
 from quarl_bench.policies.algorithm import find_algorithm
 from quarl_bench.policies.storage.folder import Stored, load_stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
-from quarl_bench.policies.storage.integers import StoredIntegers
+from quarl_bench.policies.storage.integers import StoredIntegers, load_integers
 from quarl_bench.spec import ZOO, Measurement, PolicySpec
 from quarl_bench.system.atomic import write_file
 from quarl_bench.system.code_epoch import hash_code
@@ -124,6 +124,19 @@ class Store:
         if not isinstance(stored, StoredIntegers):
             raise StoreError(f"{spec.name} holds fp32 weights, not integers; restore it")
         return stored
+
+    def find_repaired(self, spec: PolicySpec, scheme: str, sha256: str) -> StoredIntegers | None:
+        """What a repair chose for the fp32 policy of `spec` in the bits of `scheme`; None where none is committed.
+
+        StoreError where that was another policy than the one with this hash.
+        """
+        folder = None if self.places.baselines is None else self.places.baselines / "repaired" / f"{spec.name}-{scheme}"
+        if folder is None or not folder.exists():
+            return None
+        found = load_integers(folder)
+        if found.metadata.get("quantization", {}).get("source_sha256") != sha256:
+            raise StoreError(f"{folder}: repaired from another policy than {spec.name}; run `quarl repair` again")
+        return found
 
     def _find(self, spec: PolicySpec) -> Stored:
         if spec not in self._policies:

@@ -86,11 +86,12 @@ LQCC = Paper(
     provides=("tables", "selection", "architectures", "statements"),
 )
 ACTORQ = Paper("actorq", "QuaRL, ActorQ", f"{__package__}.actorq", records=True, provides=("statements",))
+REPAIR = Paper("repair", "ours, on repair", f"{__package__}.repair")
 PAPERS = Registry(
     "paper",
     "quarl_bench.papers",
     Paper,
-    {paper.name: f"{__name__}:{paper.name.upper()}" for paper in (QUARL, LQCC, ACTORQ)},
+    {paper.name: f"{__name__}:{paper.name.upper()}" for paper in (QUARL, LQCC, ACTORQ, REPAIR)},
 )
 
 

@@ -44,6 +44,11 @@ def quantize_net(
         aware = scheme.family is Family.AWARE
         other = f"int{scheme.bit_width}" if aware else replace(scheme, width=0, after=True).name
         raise QuantizationError(f"{scheme.name} is trained, not applied; use {other} for a trained policy")
+    if scheme.repaired:
+        plain = replace(scheme, repaired=False).name
+        raise QuantizationError(
+            f"{scheme.name} is found for a policy, not applied: `quarl repair --scheme {plain}` writes its integers"
+        )
     if net.recurrent:
         _check_recurrent(net, scheme, inputs, state)
     if not scheme.calibrated:

@@ -22,6 +22,7 @@ fp32 policy of whatever width. Options, each at most once, in any order:
                    (int<n>)
     w<bbb>         bits of every layer's weights, first to last, a digit of 2..8 each; activations have <n> (int<n>):
                    int8w848
+    repaired       what `quarl repair` chose for this policy, where it is kept beside the baselines; else int<n>
 
 Standard library only: the plugin parses names at collection.
 """
@@ -77,7 +78,7 @@ BITS = {
 OBSERVERS = {"ema": ObserverKind.MOVING_AVERAGE, "mse": ObserverKind.MEAN_SQUARE}  # by option
 # pct stands before pc, which is its beginning
 OPTION = re.compile(
-    r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|hba|acc|w[2-8]+(?![0-9])"
+    r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|hba|acc|repaired|w[2-8]+(?![0-9])"
 )
 MIXED = re.compile(r"w[2-8]+")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
@@ -85,7 +86,7 @@ PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
     "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema mse pct<dd> uncal pow2 floor eq cle hba acc "
-    "w<digits>), qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
+    "w<digits>, or repaired), qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
@@ -107,6 +108,7 @@ class Scheme:
     equalized_layers: bool = False
     absorbed_biases: bool = False
     wide_outputs: bool = False
+    repaired: bool = False  # found for a policy by its repair, not applied
     layer_bits: tuple[int, ...] = ()  # of the weights, layer by layer; empty: `bit_width` everywhere
     input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
     output_bits: int = 0
@@ -154,6 +156,7 @@ class Scheme:
             equalized_layers="cle" in options,
             absorbed_biases="hba" in options,
             wide_outputs="acc" in options,
+            repaired="repaired" in options,
             layer_bits=mixed,
         )
 
@@ -205,6 +208,7 @@ class Scheme:
             "cle" if self.equalized_layers else "",
             "hba" if self.absorbed_biases else "",
             "acc" if self.wide_outputs else "",
+            "repaired" if self.repaired else "",
             "w" + "".join(map(str, self.layer_bits)) if self.layer_bits else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
@@ -259,12 +263,14 @@ def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
             raise SpecError(f"scheme {name!r}: at most one of {', '.join(group[:-1])} and {group[-1]}")
     if len(set(kinds)) != len(kinds):
         raise SpecError(f"scheme {name!r}: an option is given twice")
-    activation_options = {"ema", "mse", "pct", "uncal", "pow2", "eq", "hba", "acc", "w"} & set(kinds)
+    activation_options = {"ema", "mse", "pct", "uncal", "pow2", "eq", "hba", "acc", "repaired", "w"} & set(kinds)
     if family is Family.WEIGHT_ONLY and activation_options:
         raise SpecError(f"scheme {name!r}: {min(activation_options)} needs quantized activations (int<bits>)")
     if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:
         raise SpecError(f"scheme {name!r}: narrow needs sym; an affine range uses all integers")
     if "uncal" in kinds and (ruled := {"eq", "hba"} & set(kinds)):
         raise SpecError(f"scheme {name!r}: {min(ruled)} takes ranges from rollouts, which uncal leaves out")
+    if "repaired" in kinds and len(kinds) > 1:
+        raise SpecError(f"scheme {name!r}: repaired stands alone; the repair has chosen the options")
     if family is Family.INTEGER and "floor" in kinds:
         raise SpecError(f"scheme {name!r}: integer kernels round to nearest; floor exists for w<bits> only")

@@ -1,0 +1,1 @@
+"""Our own sentences on what `quarl repair` brings back (docs/repair.md)."""

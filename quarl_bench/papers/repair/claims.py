@@ -1,0 +1,70 @@
+"""Claims of our own: what 8 bits cost where `quarl repair` has chosen their form, and what they cost without it.
+
+`int8repaired` is the form that a repair chose for a policy, kept below baselines/repaired; a policy that needed none
+plays its plain `int8`. The repair chose on validation seeds, so the episodes that score it here chose nothing.
+"""
+
+from quarl_bench.judging.claim import Claim, over
+from quarl_bench.judging.rules.cells import Keeps
+from quarl_bench.judging.rules.returns import Gains, MeanError, MeanLoss
+
+GAMES = "breakout spaceinvaders beamrider mspacman qbert seaquest cartpole pong"
+TABLE_2 = (
+    *over("a2c dqn ppo", GAMES),
+    *over("ddpg", "walker2dbullet halfcheetahbullet bipedalwalker mountaincarcontinuous"),
+)
+DQN_CONTROL = over("dqn", "cartpole acrobot lunarlander mountaincar")
+CONTROL = (
+    *DQN_CONTROL,
+    *over("a2c", "cartpole acrobot lunarlander"),
+    *over("ppo", "cartpole acrobot lunarlander mountaincarcontinuous"),
+    *over("ddpg", "mountaincarcontinuous pendulum"),
+)
+PLAIN, REPAIRED = "int8", "int8repaired"
+
+CLAIMS = (
+    Claim(
+        "repaired-cell",
+        where="ours: Table 2, repaired",
+        says="8 bits for weights and activations, repaired where they were, cost this cell at most 5% of its return",
+        judgement=Keeps(0.05),
+        schemes=(REPAIRED,),
+        cells=tuple(dict.fromkeys((*TABLE_2, *CONTROL))),
+    ),
+    Claim(
+        "repaired-mean",
+        where="ours: Table 2, last row, repaired",
+        says="8 bits for weights and activations, repaired where they were, cost at most 5% on average over the table",
+        judgement=MeanError(0.05),
+        schemes=(REPAIRED,),
+        cells=TABLE_2,
+        slug="repairedmean",
+    ),
+    Claim(
+        "exception-plain",
+        where="ours: section 4, DQN",
+        says="plain 8 bits for weights and activations cost DQN more than 5% on average over four control tasks",
+        judgement=MeanLoss(0.05),
+        schemes=(PLAIN,),
+        cells=DQN_CONTROL,
+        slug="exception",
+    ),
+    Claim(
+        "exception-repaired",
+        where="ours: section 4, DQN, repaired",
+        says="repaired, they cost DQN at most 5% on average over the same tasks: it is an exception to plain rounding",
+        judgement=MeanError(0.05),
+        schemes=(REPAIRED,),
+        cells=DQN_CONTROL,
+        slug="noexception",
+    ),
+    Claim(
+        "repaired-gains",
+        where="ours: section 4, DQN, repaired",
+        says="on a typical control task DQN loses less to repaired than to plain 8 bits",
+        judgement=Gains(0.0, PLAIN),
+        schemes=(REPAIRED,),
+        cells=DQN_CONTROL,
+        slug="repairgains",
+    ),
+)
