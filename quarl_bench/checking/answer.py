@@ -71,21 +71,36 @@ class Answer:
     """All that was found about one policy.
 
     `str` of it is what `quarl check` prints, `as_dict` what it prints under `--json`, and notebooks show it as a table.
+
+    Attributes:
+        name: What the caller calls the policy.
+        asked: The scheme that the verdict is about.
+        stored: The fp32 policy (`stored.policy`) and the hash of its weights (`stored.sha256`).
+        environment: Where it played.
+        reference: The measurement of fp32.
+        random: The measurement of random actions, on the first of the same seeds.
+        lines: The result of every scheme: `measured`, `verdict`, `difference`, `agreement`.
+        layers: What rounding the weights of one layer alone does to the policy, layer by layer.
+        costs: Bytes and times of the artefacts on this machine.
+        margin: Share of the return that may be lost.
+        floor: The return that counts as nothing, if one was given.
+        refused: Schemes that this policy has no form in, and why.
+        targets: Costs on a microcontroller and on an FPGA, emulated or estimated.
     """
 
-    name: str  # what the caller calls the policy
-    asked: str  # the scheme that the verdict is about
+    name: str
+    asked: str
     stored: StoredPolicy
     environment: Environment
     reference: Measurement
-    random: Measurement  # of random actions on the first of the same seeds
+    random: Measurement
     lines: tuple[SchemeResult, ...]
     layers: tuple[Sensitivity, ...]
     costs: tuple[ArtefactCost, ...]
     margin: float
     floor: float | None = None
-    refused: Mapping[str, str] = field(default_factory=dict)  # schemes that this policy has no form in, and why
-    targets: tuple[TargetCost, ...] = ()  # beside this machine
+    refused: Mapping[str, str] = field(default_factory=dict)
+    targets: tuple[TargetCost, ...] = ()
 
     @property
     def share(self) -> str:
