@@ -4,7 +4,7 @@ Every scheme plays the episodes of the fp32 policy (the same environment seeds) 
 cases. One policy is checked, so every sentence is about this policy.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from quarl_bench.spec import Measurement, Verdict
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
 MARGIN, EPISODES = 0.05, 100
 STATES = 2_000  # in which layers are compared
+PARTS = RANDOM, LAYERS, ARTEFACTS, TARGETS = ("random actions", "layers", "artefacts", "microcontroller and FPGA")
 
 
 @dataclass(frozen=True)
@@ -198,21 +199,33 @@ def build_answer(
     lines: Sequence[SchemeResult],
     margin: float = MARGIN,
     floor: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now."""
+    """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now.
+
+    `tell` hears of each of `PARTS` when it is done.
+    """
     priced = [*dict.fromkeys((FP32, *choose_schemes(lines, selection.asked)))]
+    random = play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds)
+    tell(RANDOM)
+    layers = measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
+    tell(LAYERS)
+    costs = tuple(benchmark_artefacts(subject, priced))
+    tell(ARTEFACTS)
+    targets = tuple(estimate_targets(subject, priced))
+    tell(TARGETS)
     return Answer(
         name=name,
         asked=selection.asked,
         stored=subject.stored,
         environment=subject.environment,
         reference=lines[0].reference,
-        random=play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds),
+        random=random,
         lines=tuple(lines),
-        layers=measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES]),
-        costs=tuple(benchmark_artefacts(subject, priced)),
+        layers=layers,
+        costs=costs,
         margin=margin,
         floor=floor,
         refused=selection.refused,
-        targets=tuple(estimate_targets(subject, priced)),
+        targets=targets,
     )
