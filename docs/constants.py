@@ -32,7 +32,7 @@ def _find_value(function: griffe.Function, default: Any) -> Any:
         return default
     try:
         found = function.module[default.name]
-        value = found.final_target.value if found.is_alias else found.value
+        found = found.final_target if found.is_alias else found
     except (KeyError, griffe.AliasResolutionError):  # a builtin, or another package's
         return default
-    return default if value is None else value
+    return found.value if isinstance(found, griffe.Attribute) and isinstance(found.value, str) else default

@@ -195,6 +195,8 @@ def test_the_reference_is_made_from_docstrings(site):
         assert first in api, name
         for argument in inspect.signature(function).parameters:
             assert argument in api, (name, argument)
+    assert "margin: float = 0.05" in api
+    assert not re.findall(r"= [A-Z][A-Z0-9_]+,", api)  # a default is its value, not a constant's name
     shown = set(re.findall(r'id="quarl_bench\.plugin\.\w+\.(\w+)"', (site / "pytest_plugin.html").read_text()))
     fixtures = set()
     for module in quarl_bench.plugin.FIXTURES:

@@ -26,7 +26,8 @@ from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement, Verdict
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
-MARGIN, EPISODES = 0.05, 100
+MARGIN = 0.05
+EPISODES = 100
 STATES = 2_000  # in which layers are compared
 PARTS = RANDOM, LAYERS, ARTEFACTS, TARGETS = ("random actions", "layers", "artefacts", "microcontroller and FPGA")
 
