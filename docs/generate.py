@@ -267,23 +267,19 @@ HEAD = """# Claims and verdicts
 
 <!-- Made by docs/generate.py from the claims; edit those. -->
 
-A claim is a sentence of a paper, in our words, with a threshold. A *case* is one cell of it, judged alone; an *item* is
-one sentence over many cells. Either gets an interval first, and the interval decides:
-[what a verdict means](usage.md#what-a-verdict-means).
+A claim is a statement of a paper, in our words, with a threshold. A cell is one algorithm on one environment in one scheme.
+A *case* judges one cell alone, and an *item* judges a statement over many cells. Both get an interval, and the interval
+decides: [what a verdict means](usage.md#what-a-verdict-means).
 
 ![Verdicts by environment, algorithm and scheme](pictures/verdicts.svg)
 
-Each side of a mean's interval is wrong in about 5% of cases, up to 6% where policies differ as normal numbers do, more
-where their losses are skewed or a few collapse (simulated: `python -m tests.support.judge_simulation`). It covers the
-policies (training seeds), the environment seeds and their interaction; every scheme plays the same environment seeds.
-Episodes that are the same are counted once, and no such interval has width zero; counts, sizes and replayed rules are
-exact. A cell of A2C or PPO on Atari is refuted by one way of acting (argmax, sampled) at 2.5%, or by both at 5%; a
-sentence over many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means
-nothing: `Gains` and `Tracks` leave such cells out and name them, other judgements give no interval.
+A2C and PPO on Atari play in two ways, argmax and sampled. A case is refuted if one of them refutes it at 2.5%, or both at
+5%. An item is refuted if either refutes it at 5%, which is wrong in up to 10%. A ratio to an fp32 return near 0 means
+nothing: `Gains` and `Tracks` leave such cells out and name them, and other judgements give no interval.
 
-A refuted item whose reason is known is an expected failure in pytest, and fails once it is supported again; a ratio of
-times or sizes on the wrong side is one too, with what explains it. What is known is known of the committed policies,
-and says nothing of those of `--quarl-baselines`. `ours` in a place marks sentences that the paper does not say.
+A claim that is known not to hold is an expected failure in pytest, with its reason. It fails when it is supported again. So
+is a ratio of times or sizes on the wrong side, with what explains it. These reasons are about the committed policies, not
+about those of `--quarl-baselines`. `ours` marks statements that the paper does not make.
 """
 
 
