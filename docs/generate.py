@@ -99,7 +99,7 @@ def list_blocks(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> dict[Pat
     findings = [f"- {line}" for line in list_findings(read_rows(verdicts, claims))]
     runs = [_tell_runs(verdicts)]
     return {
-        README: {"findings": [*findings, "", *runs]},
+        README: {"findings": [*findings, "", _tell_shortly(verdicts)]},
         FINDINGS: {"findings": findings, "runs": runs},
         PLUGIN: {"options": list_options(), "markers": list_markers()},
     }
@@ -228,9 +228,23 @@ def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
     return told + (f"{', ' if told else ''}{open_} not run" if open_ > 0 else "")
 
 
+def _tell_dates(verdicts: dict[str, Any]) -> str:
+    dates = sorted({run["date"] for run in verdicts["runs"]})
+    return f"Measured {'on' if len(dates) == 1 else 'from'} {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
+
+
+def _tell_shortly(verdicts: dict[str, Any]) -> str:
+    runs = verdicts["runs"]
+    episodes, processors = (
+        " or ".join(dict.fromkeys(str(run[key][name]) for run in runs))
+        for key, name in (("settings", "episodes"), ("machine", "processor"))
+    )
+    more = "[commits and machines](docs/findings.md#where-the-numbers-are-from)"
+    return f"{_tell_dates(verdicts)}, {episodes} episodes per policy, on {processors}: {more}."
+
+
 def _tell_runs(verdicts: dict[str, Any]) -> str:
     runs = verdicts["runs"]
-    dates = sorted({run["date"] for run in runs})
     commits = ", ".join(dict.fromkeys(f"`{run['commit'][:12]}`" for run in runs))
     settings = dict.fromkeys(
         f"profile {run['settings']['profile']}, {run['settings']['episodes']} episodes per policy" for run in runs
@@ -240,9 +254,8 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
         for run in runs
     )
     return (
-        f"Measured {'on' if len(dates) == 1 else 'from'} {' to '.join(dict.fromkeys((dates[0], dates[-1])))} at "
-        f"{commits}, {' or '.join(settings)}, on {' or '.join(machines)}; docs/verdicts.json says which case when. Not "
-        "run: no policy, no board, or no runtime there; each skip says why."
+        f"{_tell_dates(verdicts)} at {commits}, {' or '.join(settings)}, on {' or '.join(machines)}; "
+        "docs/verdicts.json says which case when. Not run: no policy, no board, or no runtime there; each skip says why."
     )
 
 
@@ -267,19 +280,20 @@ HEAD = """# Claims and verdicts
 
 <!-- Made by docs/generate.py from the claims; edit those. -->
 
-A claim is a statement of a paper, in our words, with a threshold. A cell is one algorithm on one environment in one scheme.
-A *case* judges one cell alone, and an *item* judges a statement over many cells. Both get an interval, and the interval
-decides: [what a verdict means](usage.md#what-a-verdict-means).
+A claim is a statement of a paper, in our words, with a threshold. A cell is one algorithm on one environment in one
+scheme. A *case* judges one cell alone, and an *item* judges a statement over many cells. Both get an interval, and the
+interval decides: [what a verdict means](usage.md#what-a-verdict-means).
 
 ![Verdicts by environment, algorithm and scheme](pictures/verdicts.svg)
 
-A2C and PPO on Atari play in two ways, argmax and sampled. A case is refuted if one of them refutes it at 2.5%, or both at
-5%. An item is refuted if either refutes it at 5%, which is wrong in up to 10%. A ratio to an fp32 return near 0 means
-nothing: `Gains` and `Tracks` leave such cells out and name them, and other judgements give no interval.
+A2C and PPO on Atari play in two ways, argmax and sampled. A case is refuted if one of them refutes it at 2.5%, or
+both at 5%. An item is refuted if either refutes it at 5%, which is wrong in up to 10%. A ratio to an fp32 return near
+0 means nothing: `Gains` and `Tracks` leave such cells out and name them, and other judgements give no interval.
 
-A claim that is known not to hold is an expected failure in pytest, with its reason. It fails when it is supported again. So
-is a ratio of times or sizes on the wrong side, with what explains it. These reasons are about the committed policies, not
-about those of `--quarl-baselines`. `ours` marks statements that the paper does not make.
+A claim that is known not to hold is an expected failure in pytest, with its reason; once it is supported again, it
+fails. A ratio of times or sizes on the wrong side is an expected failure too, with what explains it. These reasons
+are about the committed policies, not about those of `--quarl-baselines`. `ours` marks statements that the paper does
+not make.
 """
 
 
