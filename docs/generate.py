@@ -255,7 +255,8 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
     )
     return (
         f"{_tell_dates(verdicts)} at {commits}, {' or '.join(settings)}, on {' or '.join(machines)}; "
-        "docs/verdicts.json says which case when. Not run: no policy, no board, or no runtime there; each skip says why."
+        "docs/verdicts.json says which case when. "
+        "Not run: no policy, no board, or no runtime there; each skip says why."
     )
 
 

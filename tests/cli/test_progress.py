@@ -80,7 +80,7 @@ def test_watching_changes_no_number(monkeypatch):
 
 
 def test_a_repair_shows_what_is_left_of_its_budget(monkeypatch):
-    def repair_policy(_, plan, tell):
+    def repair_policy(_, plan, tell, *rest, **named):
         tell(SimpleNamespace(validation=499.5, candidate=SimpleNamespace(name="int8cle")))
         return plan.seconds
 
