@@ -45,8 +45,10 @@ EXTRAS = {  # and the modules that it brings
 }
 MODULES = {
     "material": "mkdocs-material",
+    "mkdocstrings_handlers": "mkdocstrings-python",
     "playwright": "playwright",
     "qonnx": "qonnx",
+    "ruff": "ruff",
     "sb3_contrib": "sb3-contrib",
 }  # of no extra, and what pip calls them
 SYSTEM = ("/usr/sbin", "/usr/local/sbin")  # where servers are, and a user's path often does not lead

@@ -1,7 +1,8 @@
-"""Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/api.md, the findings of README.md and
-docs/findings.md between their marks, docs/pictures/*.svg, and the picture of the floors, docs/house.svg.
+"""Pages and pictures made of data: docs/claims.md, docs/policies.md, the findings of README.md and docs/findings.md and
+the options of docs/pytest_plugin.md between their marks, docs/pictures/*.svg, and the picture of the floors,
+docs/house.svg. What docs/api.md shows of docstrings is made when the site is built.
 
-python docs/generate.py                  write them from claims, baselines, docstrings, verdicts.json, pyproject.toml
+python docs/generate.py                  write them from claims, baselines, the plugin, verdicts.json, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
                                          first: a nightly's, a part of one, or timings measured on an idle machine
 
@@ -10,32 +11,28 @@ docs/verdicts.json holds the last row of every case that was run, and in which r
 quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 200 --video docs/pictures/landing.gif
 """
 
-import inspect
 import json
-import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import quarl_bench
-from quarl_bench.checking.answer import Answer
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
+from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
 from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows
-from quarl_bench.spec import Measurement
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
 FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
-API, SECTIONS = HERE / "api.md", ("Args", "Returns", "Raises")
+PLUGIN = HERE / "pytest_plugin.md"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
 BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
@@ -61,72 +58,7 @@ def main(arguments: list[str]) -> None:
             text = insert_block(text, name, lines)
         write_file(path, text)
     write_figures(PICTURES, read_rows(verdicts, claims), (".svg",))
-    write_file(API, write_api())
     write_file(HOUSE, draw_house(read_floors(PROJECT)))
-
-
-def write_api() -> str:
-    """The page "The API", from signatures and docstrings."""
-    named = {name: getattr(quarl_bench, name) for name in quarl_bench.__all__ if not name.startswith("_")}
-    functions = {name: value for name, value in named.items() if inspect.isfunction(value)}
-    classes = {name: value for name, value in named.items() if name not in functions}
-    returned = {kind.__name__: kind for kind in (Answer, Measurement)}
-    lines = [API_HEAD]
-    for name, value in functions.items():
-        lines += ["", f"## {name}", "", "```python", _write_signature(name, value), "```", "", *_read_docstring(value)]
-    watch = quarl_bench.QuantizationCallback
-    signature = _write_signature(watch.__name__, watch)
-    lines += ["", f"## {watch.__name__}", "", "```python", signature, "```", "", *_read_docstring(watch)]
-    for name, value in (classes | returned).items():
-        lines += ["", f"## {name}", "", *_read_docstring(value), *_list_members(value)]
-    return "\n".join([*lines, ""])
-
-
-def _write_signature(name: str, function: Any) -> str:
-    """A parameter a line, with its annotation and its default."""
-    texts, signature = [], inspect.signature(function)
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in texts:
-            texts.append("*")
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        texts.append(f"{parameter.name}: {_name_type(parameter.annotation)}{default}")
-    returned = signature.return_annotation
-    end = "" if returned is signature.empty else f" -> {_name_type(returned)}"
-    return "\n".join([f"quarl_bench.{name}(", *(f"    {text}," for text in texts), f"){end}"])
-
-
-def _name_type(annotation: Any) -> str:
-    """An annotation as it is written, without modules and quotes."""
-    return re.sub(r"(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])|'", "", inspect.formatannotation(annotation))
-
-
-def _read_docstring(value: Any) -> list[str]:
-    """Its paragraphs, and its sections as lists."""
-    lines: list[str] = []
-    inside = False
-    for line in (inspect.getdoc(value) or "").splitlines():
-        if line.rstrip(":") in SECTIONS and line.endswith(":"):
-            inside = True
-            lines += [f"**{line.rstrip(':')}**", ""]
-        elif inside and (entry := re.match(r"    (\w+): (.*)", line)):
-            lines.append(f"- `{entry[1]}`: {entry[2]}")
-        elif inside and line.startswith("        "):
-            lines.append(f"  {line.strip()}")
-        else:
-            lines.append(line.strip() if inside else line)
-    return lines
-
-
-def _list_members(kind: type) -> list[str]:
-    """Fields, properties and methods that a class itself has, each with the first line of what it says."""
-    fields = getattr(kind, "__dataclass_fields__", {})
-    lines = [f"- `{name}`: `{_name_type(field.type)}`" for name, field in fields.items()]
-    for name, member in vars(kind).items():
-        told = inspect.getdoc(getattr(member, "__func__", member))
-        if not name.startswith("_") and told and (callable(getattr(kind, name)) or isinstance(member, property)):
-            call = "" if isinstance(member, property) else "()"
-            lines.append(f"- `{name}{call}`: {told.splitlines()[0]}")
-    return ["", *lines] if lines else []
 
 
 def read_floors(project: Path) -> list[list[str]]:
@@ -166,7 +98,49 @@ def list_blocks(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> dict[Pat
     """By page, what stands between its marks."""
     findings = [f"- {line}" for line in list_findings(read_rows(verdicts, claims))]
     runs = [_tell_runs(verdicts)]
-    return {README: {"findings": [*findings, "", *runs]}, FINDINGS: {"findings": findings, "runs": runs}}
+    return {
+        README: {"findings": [*findings, "", _tell_shortly(verdicts)]},
+        FINDINGS: {"findings": findings, "runs": runs},
+        PLUGIN: {"options": list_options(), "markers": list_markers()},
+    }
+
+
+class Options:
+    """Stands in for pytest's parser, which does not tell what was added to it."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, dict[str, Any]] = {}
+        self.ini: list[str] = []
+
+    def getgroup(self, *_: str) -> Self:
+        """The one group that there is."""
+        return self
+
+    def addoption(self, name: str, **told: Any) -> None:
+        """As `pytest.OptionGroup.addoption`."""
+        self.options[name] = told
+
+    def addini(self, name: str, *_: str, **__: Any) -> None:
+        """As `pytest.Parser.addini`."""
+        self.ini.append(name)
+
+
+def list_options() -> list[str]:
+    """The plugin's options as lines of a table."""
+    add_options(added := Options())
+    lines = ["| option | key of the ini file | what it does |", "|---|---|---|"]
+    for name, told in added.options.items():
+        value = told.get("metavar", f"{{{','.join(told['choices'])}}}" if "choices" in told else "")
+        ini = name.strip("-").replace("-", "_")
+        shown = f"`{name}{f'={value}' if value else ''}`"
+        lines.append(f"| {shown} | {f'`{ini}`' if ini in added.ini else ''} | {told['help'].replace('<', '&lt;')} |")
+    return lines
+
+
+def list_markers() -> list[str]:
+    """The plugin's markers as lines of a table."""
+    pairs = (marker.partition(": ") for marker in MARKERS)
+    return ["| marker | what it does |", "|---|---|", *(f"| `{name}` | {words} |" for name, _, words in pairs)]
 
 
 def insert_block(text: str, name: str, lines: list[str]) -> str:
@@ -254,9 +228,23 @@ def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
     return told + (f"{', ' if told else ''}{open_} not run" if open_ > 0 else "")
 
 
+def _tell_dates(verdicts: dict[str, Any]) -> str:
+    dates = sorted({run["date"] for run in verdicts["runs"]})
+    return f"Measured {'on' if len(dates) == 1 else 'from'} {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
+
+
+def _tell_shortly(verdicts: dict[str, Any]) -> str:
+    runs = verdicts["runs"]
+    episodes, processors = (
+        " or ".join(dict.fromkeys(str(run[key][name]) for run in runs))
+        for key, name in (("settings", "episodes"), ("machine", "processor"))
+    )
+    more = "[commits and machines](docs/findings.md#where-the-numbers-are-from)"
+    return f"{_tell_dates(verdicts)}, {episodes} episodes per policy, on {processors}: {more}."
+
+
 def _tell_runs(verdicts: dict[str, Any]) -> str:
     runs = verdicts["runs"]
-    dates = sorted({run["date"] for run in runs})
     commits = ", ".join(dict.fromkeys(f"`{run['commit'][:12]}`" for run in runs))
     settings = dict.fromkeys(
         f"profile {run['settings']['profile']}, {run['settings']['episodes']} episodes per policy" for run in runs
@@ -266,26 +254,12 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
         for run in runs
     )
     return (
-        f"Measured {'on' if len(dates) == 1 else 'from'} {' to '.join(dict.fromkeys((dates[0], dates[-1])))} at "
-        f"{commits}, {' or '.join(settings)}, on {' or '.join(machines)}; docs/verdicts.json says which case when. Not "
-        "run: no policy, no board, or no runtime there; each skip says why."
+        f"{_tell_dates(verdicts)} at {commits}, {' or '.join(settings)}, on {' or '.join(machines)}; "
+        "docs/verdicts.json says which case when. "
+        "Not run: no policy, no board, or no runtime there; each skip says why."
     )
 
 
-API_HEAD = """# The API
-
-<!-- Made by docs/generate.py from docstrings; edit those. -->
-
-```python
-import quarl_bench
-
-answer = quarl_bench.check("ppo-cartpole-seed0", episodes=200)
-print(answer)  # what the command prints; a notebook shows a table
-print(answer.verdict.outcome, answer.recommendation)
-```
-
-The import costs nothing: torch is loaded with the first name that needs it. Names that are not here are not the API,
-and may change. What a caller can mend raises a `QuarlError`, in one line that says what, where, and what to do."""
 POLICIES_HEAD = """# Trained policies
 
 <!-- Made by docs/generate.py from the manifests; nothing to edit. -->
@@ -307,23 +281,20 @@ HEAD = """# Claims and verdicts
 
 <!-- Made by docs/generate.py from the claims; edit those. -->
 
-A claim is a sentence of a paper, in our words, with a threshold. A *case* is one cell of it, judged alone; an *item* is
-one sentence over many cells. Either gets an interval first, and the interval decides:
-[what a verdict means](usage.md#what-a-verdict-means).
+A claim is a statement of a paper, in our words, with a threshold. A cell is one algorithm on one environment in one
+scheme. A *case* judges one cell alone, and an *item* judges a statement over many cells. Both get an interval, and the
+interval decides: [what a verdict means](usage.md#what-a-verdict-means).
 
 ![Verdicts by environment, algorithm and scheme](pictures/verdicts.svg)
 
-Each side of a mean's interval is wrong in about 5% of cases, up to 6% where policies differ as normal numbers do, more
-where their losses are skewed or a few collapse (simulated: `python -m tests.support.judge_simulation`). It covers the
-policies (training seeds), the environment seeds and their interaction; every scheme plays the same environment seeds.
-Episodes that are the same are counted once, and no such interval has width zero; counts, sizes and replayed rules are
-exact. A cell of A2C or PPO on Atari is refuted by one way of acting (argmax, sampled) at 2.5%, or by both at 5%; a
-sentence over many, by either at 5%, which is wrong in up to 10%. A loss relative to an fp32 return near 0 means
-nothing: `Gains` and `Tracks` leave such cells out and name them, other judgements give no interval.
+A2C and PPO on Atari play in two ways, argmax and sampled. A case is refuted if one of them refutes it at 2.5%, or
+both at 5%. An item is refuted if either refutes it at 5%, which is wrong in up to 10%. A ratio to an fp32 return near
+0 means nothing: `Gains` and `Tracks` leave such cells out and name them, and other judgements give no interval.
 
-A refuted item whose reason is known is an expected failure in pytest, and fails once it is supported again; a ratio of
-times or sizes on the wrong side is one too, with what explains it. What is known is known of the committed policies,
-and says nothing of those of `--quarl-baselines`. `ours` in a place marks sentences that the paper does not say.
+A claim that is known not to hold is an expected failure in pytest, with its reason; once it is supported again, it
+fails. A ratio of times or sizes on the wrong side is an expected failure too, with what explains it. These reasons
+are about the committed policies, not about those of `--quarl-baselines`. `ours` marks statements that the paper does
+not make.
 """
 
 

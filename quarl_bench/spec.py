@@ -104,18 +104,30 @@ class Measurement:
 
     `returns[p][e]` is the undiscounted return of policy `p` on `environment_seeds[e]`; `episodes[e]` names the
     episode's start, so that columns with equal names are the same episode and count once in an interval.
+
+    Attributes:
+        policies: Hashes of the weights, one for each row of `returns`.
+        environment_seeds: One for each column of `returns`.
+        episodes: Names of the starts, one for each column.
+        returns: Undiscounted returns (policies, episodes).
+        lengths: Of the same episodes, in environment steps.
+        agreement: Of each policy, the share of visited states in which it acts as fp32 does; None for fp32 itself.
+        deterministic: Whether actions are argmax or the mean; False where they are sampled.
+        source: Whether the returns were measured, simulated, emulated, estimated or published.
+        starts: How many starts the task has, where nothing but the start makes two episodes differ; else None.
+        sampled: The same policies with sampled actions, where a claim has to hold for both.
     """
 
-    policies: tuple[str, ...]  # content hashes, one per row of `returns`
+    policies: tuple[str, ...]
     environment_seeds: tuple[int, ...]
     episodes: tuple[str, ...]
     returns: tuple[tuple[float, ...], ...]
-    lengths: tuple[tuple[int, ...], ...]  # environment steps
-    agreement: tuple[float, ...] | None = None  # per policy: share of visited states with fp32's action
+    lengths: tuple[tuple[int, ...], ...]
+    agreement: tuple[float, ...] | None = None
     deterministic: bool = True
     source: Source = Source.MEASURED
-    starts: int | None = None  # how many the task has, where that is all that leads its episodes apart
-    sampled: "Measurement | None" = None  # the same cell with sampled actions, where a claim has to hold on both
+    starts: int | None = None
+    sampled: "Measurement | None" = None
 
     @property
     def distinct_episodes(self) -> int:
@@ -165,20 +177,35 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Verdict:
-    """An interval held against a threshold, with everything a reader needs to weigh it."""
+    """An interval compared with a threshold, with everything a reader needs to weigh it.
+
+    Attributes:
+        outcome: `supported`, `refuted`, `inconclusive` or `partial`.
+        estimate: Of the judged quantity, for example the ratio of mean returns.
+        low: Lower end of the interval; None where the data give no interval.
+        high: Upper end of the interval.
+        threshold: What the interval is compared with.
+        scope: "this policy" for one policy, else "policies trained this way".
+        policies: How many policies were measured.
+        episodes: How many episodes each of them played.
+        distinct_episodes: How many of these differ; equal ones count once.
+        needed: What would decide an inconclusive verdict, for example how many episodes.
+        caveats: What a sample of this size cannot exclude.
+        missing: Cells that a partial verdict lacks.
+    """
 
     outcome: Outcome
-    estimate: float | None  # of the judged quantity, for example the ratio of mean returns
-    low: float | None  # None where the data give no interval
+    estimate: float | None
+    low: float | None
     high: float | None
     threshold: float
-    scope: str  # "this policy" for one policy, else "policies trained this way"
+    scope: str
     policies: int
     episodes: int
     distinct_episodes: int
-    needed: str = ""  # what would decide an inconclusive verdict
-    caveats: tuple[str, ...] = ()  # what a sample of this size cannot exclude
-    missing: tuple[str, ...] = ()  # cells that a partial verdict lacks
+    needed: str = ""
+    caveats: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Every field of the verdict in built-in types, the outcome as its word."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from quarl_bench.spec import Verdict
     from quarl_bench.views.rows import Row
 
-EPISODES, MARGIN = 100, 0.05
+EPISODES = 100
+MARGIN = 0.05
 
 
 def assert_quantizable(

@@ -1,5 +1,7 @@
 """The documentation: its code runs, its generated parts are current, its site builds, its figures are the code's."""
 
+import configparser
+import html
 import importlib.util
 import inspect
 import json
@@ -14,18 +16,19 @@ import gymnasium
 import pytest
 
 import quarl_bench.environments
-from quarl_bench.checking.subject import open_subject
+import quarl_bench.plugin
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.page.overview import describe_kept, view_kept
 from quarl_bench.report.stored import list_outcomes, read_rows
-from quarl_bench.testing import assert_quantizable
 from quarl_bench.training.recipes import Recipe
+from tests.support.browser import open_chromium, open_file
 from tests.support.distributions import install_project
 from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
 from tests.support.sizes import choose, exhaustive
 
+BUILT = pytest.mark.needs("material", "mkdocstrings_handlers", "ruff")
 PAGES = sorted((DOCS / "extending").glob("*.md"))
 # tests/extending installs the files of the other pages, and runs commands on them.
 RUN = choose([page for page in PAGES if page.stem == "add_environment"], PAGES)
@@ -103,11 +106,6 @@ def test_the_page_of_policies_is_current(generator):
     assert generator.POLICIES.read_text() == page, "run python docs/generate.py"
 
 
-@pytest.mark.needs("sb3")
-def test_the_page_of_the_interface_is_current(generator):
-    assert generator.API.read_text() == generator.write_api(), "run python docs/generate.py"
-
-
 def test_the_page_of_policies_says_what_falls_short(generator):
     def row(mean, sampled=None, source="a table"):
         manifest = {"seed": 0, "recipe": {"timesteps": 2_000}, "return": {"mean": mean}}
@@ -135,23 +133,6 @@ def test_the_floors_on_the_page_are_those_that_are_enforced(generator):
     assert [re.findall(r"\w+", line) for line in lines] == layers
 
 
-@pytest.mark.parametrize(
-    ("name", "function"), [("assert_quantizable", assert_quantizable), ("quarl_subject", open_subject)]
-)
-def test_a_signature_on_the_page_is_the_function_s(name, function):
-    """What stands for `**named` is what `open_subject` takes."""
-    page = (DOCS / "check.md").read_text()
-    told = re.search(rf"```text\n({name}\(.*?\))\n```", page, re.DOTALL)[1]
-    exec(f"def {told}: ...", scope := {})
-    written = {key: value.default for key, value in inspect.signature(scope[name]).parameters.items()}
-    own = {key: value.default for key, value in inspect.signature(function).parameters.items()}
-    named = {key: value.default for key, value in inspect.signature(open_subject).parameters.items()}
-    wanted = own | named if own.pop("named", None) else own
-    assert written == {key: value for key, value in wanted.items() if key != "baselines"}  # --quarl-baselines says it
-    for key in written:
-        assert re.search(rf"^\| [^|]*`{key}`", page, re.MULTILINE), f"{key}: no line of the table"
-
-
 def test_the_example_on_the_page_is_that_of_the_project():
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "check.md").read_text(), re.DOTALL)
     for block, name in zip(blocks, ("test_release.py", "train.py"), strict=True):
@@ -173,11 +154,65 @@ def test_options_on_the_pages_exist(pytester):
         assert option in options, option
 
 
-@pytest.mark.needs("material")
-def test_the_site_builds_without_a_warning(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+def test_the_pages_of_the_reference_name_all_that_is_public():
+    named = set(re.findall(r"^::: quarl_bench\.(\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE))
+    assert named == {name for name in quarl_bench.__all__ if not name.startswith("_")} | {"QuantizationCallback"}
+    rooms = re.findall(r"^::: (quarl_bench\.plugin\.\w+)$", (DOCS / "pytest_plugin.md").read_text(), re.MULTILINE)
+    assert sorted(rooms) == sorted(module.__name__ for module in quarl_bench.plugin.FIXTURES)
+
+
+def test_the_extra_is_the_environment_that_builds_the_site():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    tox = configparser.ConfigParser(inline_comment_prefixes="#")
+    tox.read(ROOT / "tox.ini")
+    assert extras["docs"] == tox["testenv:docs"]["deps"].split()
+    assert "{[testenv:docs]deps}" in tox["testenv:lint"]["deps"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built without a network and without importing the package."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@BUILT
+def test_the_site_loads_nothing_from_a_network(site):
     loaded = r'<(?:script|img|iframe)[^>]*src="(?:https?:)?//|<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//'
-    for page in (tmp_path / "site").rglob("*.html"):
-        assert not re.search(loaded, page.read_text(encoding="utf-8")), page  # nothing comes from a network
+    for page in site.rglob("*.html"):
+        assert not re.search(loaded, page.read_text(encoding="utf-8")), page
+
+
+@BUILT
+def test_the_reference_is_made_from_docstrings(site):
+    api = html.unescape(re.sub(r"<[^>]+>", "", (site / "api.html").read_text()))
+    for name in ("check", "load_policy", "quantize", "evaluate", "repair", "assert_quantizable"):
+        function = getattr(quarl_bench, name)
+        first = inspect.getdoc(function).splitlines()[0].replace("`", "")
+        assert first in api, name
+        for argument in inspect.signature(function).parameters:
+            assert argument in api, (name, argument)
+    assert "margin: float = 0.05" in api
+    assert not re.findall(r"= [A-Z][A-Z0-9_]+,", api)  # a default is its value, not a constant's name
+    shown = set(re.findall(r'id="quarl_bench\.plugin\.\w+\.(\w+)"', (site / "pytest_plugin.html").read_text()))
+    fixtures = set()
+    for module in quarl_bench.plugin.FIXTURES:
+        members = [name for name in vars(module) if not name.startswith("_")]
+        fixtures |= {name for name in members if type(getattr(module, name)).__name__ == "FixtureFunctionDefinition"}
+    assert shown == fixtures
+
+
+@BUILT
+@pytest.mark.needs("chromium", "playwright")
+@pytest.mark.parametrize("page", ["index.html", "extending/add_board.html"])
+def test_search_works_from_a_disk(page, site):
+    with open_chromium() as browser, open_file(browser, site / page) as shown:
+        shown.get_by_role("textbox", name="Search").press_sequentially("requantization")
+        link = shown.locator(".md-search-result__link").first
+        link.wait_for()
+        link.click()
+        shown.wait_for_load_state()
+        assert "requantization" in shown.locator("article").inner_text().lower()

@@ -4,7 +4,7 @@ Every scheme plays the episodes of the fp32 policy (the same environment seeds) 
 cases. One policy is checked, so every sentence is about this policy.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,10 @@ from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement, Verdict
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
-MARGIN, EPISODES = 0.05, 100
+MARGIN = 0.05
+EPISODES = 100
 STATES = 2_000  # in which layers are compared
+PARTS = RANDOM, LAYERS, ARTEFACTS, TARGETS = ("random actions", "layers", "artefacts", "microcontroller and FPGA")
 
 
 @dataclass(frozen=True)
@@ -71,21 +73,36 @@ class Answer:
     """All that was found about one policy.
 
     `str` of it is what `quarl check` prints, `as_dict` what it prints under `--json`, and notebooks show it as a table.
+
+    Attributes:
+        name: What the caller calls the policy.
+        asked: The scheme that the verdict is about.
+        stored: The fp32 policy (`stored.policy`) and the hash of its weights (`stored.sha256`).
+        environment: Where it played.
+        reference: The measurement of fp32.
+        random: The measurement of random actions, on the first of the same seeds.
+        lines: The result of every scheme: `measured`, `verdict`, `difference`, `agreement`.
+        layers: What rounding the weights of one layer alone does to the policy, layer by layer.
+        costs: Bytes and times of the artefacts on this machine.
+        margin: Share of the return that may be lost.
+        floor: The return that counts as nothing, if one was given.
+        refused: Schemes that this policy has no form in, and why.
+        targets: Costs on a microcontroller and on an FPGA, emulated or estimated.
     """
 
-    name: str  # what the caller calls the policy
-    asked: str  # the scheme that the verdict is about
+    name: str
+    asked: str
     stored: StoredPolicy
     environment: Environment
     reference: Measurement
-    random: Measurement  # of random actions on the first of the same seeds
+    random: Measurement
     lines: tuple[SchemeResult, ...]
     layers: tuple[Sensitivity, ...]
     costs: tuple[ArtefactCost, ...]
     margin: float
     floor: float | None = None
-    refused: Mapping[str, str] = field(default_factory=dict)  # schemes that this policy has no form in, and why
-    targets: tuple[TargetCost, ...] = ()  # beside this machine
+    refused: Mapping[str, str] = field(default_factory=dict)
+    targets: tuple[TargetCost, ...] = ()
 
     @property
     def share(self) -> str:
@@ -183,21 +200,33 @@ def build_answer(
     lines: Sequence[SchemeResult],
     margin: float = MARGIN,
     floor: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now."""
+    """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now.
+
+    `tell` hears of each of `PARTS` when it is done.
+    """
     priced = [*dict.fromkeys((FP32, *choose_schemes(lines, selection.asked)))]
+    random = play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds)
+    tell(RANDOM)
+    layers = measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
+    tell(LAYERS)
+    costs = tuple(benchmark_artefacts(subject, priced))
+    tell(ARTEFACTS)
+    targets = tuple(estimate_targets(subject, priced))
+    tell(TARGETS)
     return Answer(
         name=name,
         asked=selection.asked,
         stored=subject.stored,
         environment=subject.environment,
         reference=lines[0].reference,
-        random=play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds),
+        random=random,
         lines=tuple(lines),
-        layers=measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES]),
-        costs=tuple(benchmark_artefacts(subject, priced)),
+        layers=layers,
+        costs=costs,
         margin=margin,
         floor=floor,
         refused=selection.refused,
-        targets=tuple(estimate_targets(subject, priced)),
+        targets=targets,
     )

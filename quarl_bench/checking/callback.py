@@ -21,7 +21,8 @@ with needing("sb3", "QuantizationCallback"):
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment
 
-EVERY, EPISODES = 10_000, 10
+EVERY = 10_000
+EPISODES = 10
 
 
 class QuantizationCallback(BaseCallback):

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from quarl_bench.checking.answer import Answer, SchemeResult
     from quarl_bench.quantization.scheme import Scheme
 
-INT8, WEIGHTS, PER_CHANNEL = "int8", "w8", "int8pc"
+INT8 = "int8"
+WEIGHTS = "w8"
+PER_CHANNEL = "int8pc"
 DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
 
 

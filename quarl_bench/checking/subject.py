@@ -22,7 +22,12 @@ from quarl_bench.system.places import default_cache
 
 
 class Subject:
-    """A policy to be checked, quantized on demand and calibrated once; `store` keeps what was measured, if given."""
+    """A policy to be checked, quantized on demand and calibrated once; `store` keeps what was measured, if given.
+
+    Attributes:
+        stored: The fp32 policy (`stored.policy`) and the hash of its weights (`stored.sha256`).
+        environment: Where it plays.
+    """
 
     def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
         self.stored, self.environment = stored, environment
@@ -32,7 +37,7 @@ class Subject:
 
     @property
     def calibration(self) -> States:
-        """States that the fp32 policy visits, on seeds that never score it."""
+        """Raw observations that the fp32 policy visits, on environment seeds that never score it."""
         if self._calibration is None:
             self._calibration = calibrate(self.stored.policy, self.environment)
         return self._calibration
@@ -45,7 +50,7 @@ class Subject:
         return self.calibration
 
     def quantize(self, scheme: Scheme | str) -> Policy:
-        """The policy under `scheme`, as integers for int<n>.
+        """The policy under `scheme`, as integers for `int<bits>`; `act` takes raw observations (n, *shape).
 
         QuantizationError where it has no form in that scheme, SpecError for a scheme that does not exist.
         """

@@ -5,12 +5,11 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 COLOURS = {"supported": "green", "refuted": "red", "DIFFERENT": "red", "inconclusive": "yellow", "partial": "yellow"}
-Result = TypeVar("Result")
 
 
 def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:
@@ -38,19 +37,6 @@ def print_text(text: str, stream: TextIO) -> None:
 def say(line: str) -> None:
     """One line for the person at the terminal, beside the result."""
     print(line, file=sys.stderr)
-
-
-def collect(results: Iterable[Result], total: int, unit: str, name: Callable[[Result], str]) -> list[Result]:
-    """All `results`, with a bar on a terminal that counts them in `unit`s and names the last one."""
-    from tqdm import tqdm
-
-    collected = []
-    with tqdm(total=total, unit=unit, file=sys.stderr, disable=None) as bar:
-        for result in results:
-            collected.append(result)
-            bar.set_postfix_str(name(result))
-            bar.update()
-    return collected
 
 
 def format_csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from quarl_bench.errors import MissingBaseline, MissingBoard, MissingExtra, QuarlError
 from quarl_bench.judging.outcomes import RECORD, STRICT, Undecided
 from quarl_bench.plugin import board_fixtures, fixtures, mixed_precision_fixtures, projects
-from quarl_bench.plugin.options import add_options, is_configured
+from quarl_bench.plugin.options import MARKERS, add_options, is_configured
 from quarl_bench.plugin.state import BASIS, CASE, CATALOG, PREFIX, RECORDER, ROW, VERDICT, get_settings
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers; settings and recorder at once where something is said to this plugin, else when they are needed."""
-    config.addinivalue_line("markers", "claim(id, ...): run this test for every cell, or item, of these claims")
-    config.addinivalue_line("markers", "hardware: this test runs on a board of --quarl-boards")
-    config.addinivalue_line("markers", "gpu: this test runs on a CUDA device")
-    config.addinivalue_line("markers", "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT")
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     _register_fixtures(config)
     config.addinivalue_line("filterwarnings", "default::quarl_bench.system.registry.EntryPointWarning")
     configured, controls = is_configured(config), not hasattr(config, "workerinput")

@@ -90,7 +90,7 @@ def policy(case: "JudgedCase", quarl_cells: "Cells", _pass_on_notes: None) -> "P
 
 @pytest.fixture
 def quantized_policy(case: "JudgedCase", policy: "PolicySet", quarl_cells: "Cells") -> "PolicySet":
-    """The cell's policies under the case's scheme, as integers for int<n>."""
+    """The cell's policies under the case's scheme, as integers for `int<bits>`."""
     return quarl_cells.quantize(policy, case.case.scheme)
 
 

@@ -1,4 +1,4 @@
-"""Command line options and their ini twins. Loaded in every run of pytest: what they mean is read in `settings`."""
+"""Command line options, their ini twins, and markers. Loaded in every run of pytest; `settings` reads the values."""
 
 import argparse
 import os
@@ -12,6 +12,12 @@ PROFILES = ("quick", "nightly", "paper")
 TRAIN = ("never", "missing", "always")
 INI_KEYS = ("profile", "train", "episodes", "cache_dir", "baselines", "zoo", "boards")
 VARIABLES = ("QUARL_ZOO", "QUARL_BOARDS")  # paths that must be there
+MARKERS = (
+    "claim(id, ...): run this test for every cell, or item, of these claims",
+    "hardware: this test runs on a board of --quarl-boards",
+    "gpu: this test runs on a CUDA device",
+    "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT",
+)
 
 
 def read_shard(text: str) -> tuple[int, int]:

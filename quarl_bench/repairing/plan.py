@@ -49,12 +49,22 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Repair:
-    """What was tried, and the one test: the plain scheme and the chosen one on the same fresh episodes."""
+    """What was tried, and the one test: the plain scheme and the chosen one on the same fresh episodes.
+
+    Attributes:
+        environment: Where it was tried.
+        remedies: Changes of the scheme, in words, with the reason where one has no use for this policy.
+        found: Every form that was tried (`found.attempts`), and why others have no form (`found.unfit`).
+        notes: Why some remedies were not tried.
+        plain: The test of the scheme as it was asked for.
+        test: The test of the chosen form.
+        chosen: The chosen form: `chosen.candidate` has its name and its integers (`policy`).
+    """
 
     environment: str
     remedies: tuple[Remedy, ...]
     found: Found
-    notes: tuple[str, ...]  # on rungs that were not climbed, and why
+    notes: tuple[str, ...]
     plain: SchemeResult
     test: SchemeResult
     chosen: Attempt

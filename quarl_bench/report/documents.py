@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -66,6 +66,12 @@ def read_results(path: Path) -> Document:
     if damaged:
         raise StoreError(f"{path}: {damaged} of another type; restore it, or run pytest again")
     return document
+
+
+def list_machines(documents: Iterable[Document]) -> list[str]:
+    """The different machines that results were measured on, in words."""
+    told = [dict(document.data.get("machine") or {}) for document in documents]
+    return [*dict.fromkeys(f"{each.get('processor')} ({each.get('cores')} cores)" for each in told if each)]
 
 
 def _check_values(data: dict[str, Any]) -> Iterator[tuple[str, bool]]:

@@ -33,10 +33,11 @@ def _answer(statement: Statement, found: Rows) -> str:
 
 def _tell(statement: Statement, row: Row) -> str:
     """The estimate with its interval, what it rests on, and the verdict."""
+    verdict = f"{row.verdict} {statement.beside}".rstrip()
     if row.estimate is None:
-        return f"{row.verdict}, without a stored number"
+        return f"{verdict}; our number is not stored yet"
     number = statement.write(row.estimate)
     limits = f" [{', '.join(map(statement.write, row.interval))}]" if row.interval else ""
     policies = row.measured.get("policies") if row.kind == "case" else None
     on = f"{policies} {'policy' if policies == 1 else 'policies'}, " if isinstance(policies, int) else ""
-    return f"{on}{number}{limits} {statement.measure}: {row.verdict}"
+    return f"{on}{number}{limits} {statement.measure}: {verdict}"

@@ -12,8 +12,8 @@ class Statement:
 
     `says` is in our words, `printed` is the paper's number with the place that it stands in. `item` is the id of the
     row that answers; without one, the cases of `claim` under `scheme` are counted by verdict. `unit` says how a row's
-    estimate is written, and `measure` what it is of. SpecError is no business of a statement: a row that is not in a
-    run leaves it unanswered.
+    estimate is written, and `measure` what it is of. `beside` says where ours was measured instead, where the paper's
+    hardware is not here. A row that is not in a run leaves the statement unanswered.
     """
 
     says: str
@@ -23,6 +23,7 @@ class Statement:
     scheme: str = ""
     measure: str = ""
     unit: str = "share"
+    beside: str = ""
 
     def write(self, value: float) -> str:
         """A number in the statement's unit."""

@@ -1,5 +1,7 @@
 """The papers' main statements, each in one line: the paper's number, ours with its interval, the verdict."""
 
+from dataclasses import replace
+
 import pytest
 
 from quarl_bench.judging.claim import expand
@@ -35,7 +37,10 @@ def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
 def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_told():
     bare = Row(id="dqn-pongc-bf16", claim="table5-half-again", kind="claim", verdict="supported", threshold=0.0)
     (line,) = list_findings([bare])
-    assert line.endswith("(paper: 1.62x, Table 5): supported, without a stored number")
+    told = "(paper: 1.62x, Table 5): supported on a CPU in bf16, and not testable here on the paper's GPU; our number "
+    assert line.endswith(f"{told}is not stored yet")
+    (line,) = list_findings([replace(bare, estimate=1.4, interval=(1.2, 1.6))])
+    assert "1.40x [1.20x, 1.60x] as fast a step: supported on a CPU" in line
     assert not [*list_findings([])]
 
 

@@ -12,6 +12,7 @@ from quarl_bench.errors import DeploymentError
 
 SPARE = 0.1  # share of the part that stays free
 LEVELS = (2, 3)  # adder levels between registers
+TRIES = 4  # designs that are synthesised at most
 WIDE_STEPS = (2, 3)  # bits a search stage finds of outputs that are too wide for one
 MOST_PRODUCTS = 4096  # in one cycle: more never fits
 
@@ -65,7 +66,7 @@ def choose(
     part: Part,
     confirm: Callable[[FoldingPlan], bool],
     spare: float = SPARE,
-    tries: int = 4,
+    tries: int = TRIES,
 ) -> Candidate:
     """The fastest candidate that fits by estimate and by `confirm`; DeploymentError that says what is short."""
     fitting = [candidate for candidate in candidates if fits(candidate.resources, part, spare)]

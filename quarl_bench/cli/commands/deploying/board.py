@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command
-from quarl_bench.cli.printing import print_result, say
+from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.progress import open_bar, step
 
 if TYPE_CHECKING:
     from quarl_bench.boards.timing import BoardComparison, State
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.backends.artefact import read_artefact
     from quarl_bench.boards.board import find_board
     from quarl_bench.boards.session import open_session
+    from quarl_bench.boards.timing import TimingPlan
     from quarl_bench.errors import SpecError
 
     if len(options.artefacts) > 2:
@@ -54,7 +56,10 @@ def run(options: argparse.Namespace) -> int:
             lines.append(str(check))
             code = DIFFERS if check.first else 0
         elif options.artefacts:
-            compared = session.compare((options.artefacts[0], options.artefacts[1]), progress=say)
+            plan = TimingPlan()
+            with open_bar(2 * plan.blocks, "block", board.name) as bar:
+                artefacts = options.artefacts[0], options.artefacts[1]
+                compared = session.compare(artefacts, plan, progress=lambda _: step(bar))
             result |= _summarise(compared)
             lines += _list_lines(compared)
             differs = any(timing.check.first for timing in (compared.first, compared.second))

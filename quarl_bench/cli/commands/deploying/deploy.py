@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.progress import quantize_with_bar
 
 if TYPE_CHECKING:
     from quarl_bench.policies.policy import Policy
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.backends.deployed import TOLERANCE, load_artefact, verify
     from quarl_bench.backends.export import export_policy
     from quarl_bench.backends.registry import find_backend
-    from quarl_bench.evaluation.calibration import collect_states, quantize_calibrated
+    from quarl_bench.evaluation.calibration import collect_states
     from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
     from quarl_bench.quantization.scheme import Scheme
 
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         stored, environment = open_task(options)
         backend.identify()  # so does a missing runtime or compiler
         player, sha256 = stored.policy, stored.sha256
-        quantized = quantize_calibrated(player, scheme, environment)
+        quantized = quantize_with_bar(player, scheme, environment)
     else:
         kept, name, environment = integers
         refuse_other_scheme(options, name)

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_share
 from quarl_bench.cli.designs import list_resources, name_lanes, write_text
 from quarl_bench.cli.opening import open_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
-from quarl_bench.cli.printing import print_result, say
+from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.progress import AT_MOST, open_bar, step
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder, write_file
 from quarl_bench.system.counts import read_natural, read_positive
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from quarl_bench.backends.fpga.explore.explorer import Candidate
     from quarl_bench.backends.fpga.explore.folding import FoldingPlan
     from quarl_bench.backends.fpga.explore.part import Part
@@ -71,7 +74,7 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explore, confirm, write, simulate."""
-    from quarl_bench.backends.fpga.explore.explorer import explore, find_pareto, fits
+    from quarl_bench.backends.fpga.explore.explorer import TRIES, explore, find_pareto, fits
     from quarl_bench.backends.fpga.explore.part import find_part
     from quarl_bench.backends.fpga.qonnx import write_qonnx
     from quarl_bench.backends.fpga.rtl.design import MANIFEST
@@ -109,13 +112,21 @@ def run(options: argparse.Namespace) -> int:
     _require_tools(options)
     candidates = explore(stages, part, options.stream, options.spare)
     front = [candidate for candidate in find_pareto(candidates, part) if fits(candidate.resources, part, 0.0)]
-    with tempfile.TemporaryDirectory() as scratch:
+    most = 4 + (0 if options.estimate else TRIES)  # syntheses, and what follows them
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        open_bar(most, "steps", "design", bar_format=AT_MOST) as bar,
+    ):
         folder = options.output or Path(scratch) / "design"
-        chosen, design, synthesis = _choose(candidates, part, options, folder, cache, table)
+        chosen, design, synthesis = _choose(candidates, part, options, folder, cache, table, bar)
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
+        step(bar, "simulated")
         tanh = _measure_table(design, net, options, cache)
+        step(bar, "table of actions")
         board = None if options.board is None else _ask_board(options.board, design, net, options.vectors, cache)
+        step(bar, "board")
         placement = asdict(place(design, cache)) | {"source": "estimated"} if options.place else None
+        step(bar, "placed")
     if options.qonnx is not None:
         write_file(options.qonnx, write_qonnx(stages))
     result = {
@@ -182,6 +193,7 @@ def _choose(
     folder: Path,
     cache: Path,
     table: "ActionTable | None",
+    bar: "tqdm[Any]",
 ) -> "tuple[Candidate, Design, Synthesis | None]":
     from quarl_bench.backends.fpga.explore.explorer import choose, fits
     from quarl_bench.backends.fpga.rtl.design import write_design
@@ -192,11 +204,11 @@ def _choose(
     def confirm(plan: "FoldingPlan") -> bool:
         if options.estimate:
             return True
-        say(f"synthesising lanes {name_lanes(plan)}, {plan.cycles} cycles")
+        bar.set_postfix_str(f"synthesising lanes {name_lanes(plan)}, {plan.cycles} cycles")
         with tempfile.TemporaryDirectory() as scratch:
             synthesis = synthesize(write_design(plan, Path(scratch) / "design"), cache)
         done[plan.digest] = synthesis
-        say(f"  {list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
+        step(bar, f"{list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
         return fits(synthesis.resources, part, options.spare) and synthesis.path.levels <= LEVELS_LIMIT
 
     chosen = choose(candidates, part, confirm, options.spare)

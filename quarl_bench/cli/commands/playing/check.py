@@ -3,12 +3,14 @@
 import argparse
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import collect, print_result, say
+from quarl_bench.cli.printing import print_result, say
+from quarl_bench.cli.progress import collect, open_bar, step
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
@@ -79,7 +81,10 @@ def run(options: argparse.Namespace) -> int:
     schemes = [Scheme.parse(name) for name in selection.names]
     played = check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
     lines = collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
-    found = check.build_answer(subject, options.policy.name, selection, lines, options.margin, options.floor)
+    name = options.policy.name
+    with open_bar(len(check.PARTS), "part") as bar:
+        tell = partial(step, bar)
+        found = check.build_answer(subject, name, selection, lines, options.margin, options.floor, tell)
     result = found.as_dict()
     if options.html is not None:
         from quarl_bench.report.documents import Document

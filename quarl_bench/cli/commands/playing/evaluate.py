@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.progress import quantize_with_bar, show_episodes
 from quarl_bench.system.counts import read_episodes, read_natural
 from quarl_bench.views.text import describe_returns
 
@@ -53,7 +54,6 @@ def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
     from quarl_bench.backends.registry import find_backend
     from quarl_bench.errors import SpecError
-    from quarl_bench.evaluation.calibration import quantize_calibrated
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
             raise SpecError("--states: compares fp32 with another scheme; name one by --scheme")
         return play_alone(options, stored.policy, stored.sha256, own, environment)
     notes = [f"{options.policy} is rounded to {own} already"] if own != "fp32" else []
-    policy = quantize_calibrated(stored.policy, scheme, environment)
+    policy = quantize_with_bar(stored.policy, scheme, environment)
     quantized = deploy(options, policy, stored, scheme.name, environment), stored.sha256, scheme.name
     return compare(options, environment, (stored, own), quantized, notes)
 
@@ -143,9 +143,11 @@ def compare(
 
     (stored, own), (policy, sha256, scheme) = base, other
     seeds = list_test_seeds(options.episodes)
-    reference = measure([(stored.sha256, stored.policy)], environment, seeds, sampled=options.sampled)
+    with show_episodes(stored.policy, environment, len(seeds), own) as shown:
+        reference = measure([(stored.sha256, shown)], environment, seeds, sampled=options.sampled)
     counted, counter = count_clipped(policy)
-    measured = measure([(sha256, counted)], environment, seeds, [stored.policy], sampled=options.sampled)
+    with show_episodes(counted, environment, len(seeds), scheme) as shown:
+        measured = measure([(sha256, shown)], environment, seeds, [stored.policy], sampled=options.sampled)
     verdict = judge_retention(reference, measured, cap=environment.cap)
     result = {
         "scheme": scheme,
@@ -227,7 +229,8 @@ def play_alone(
 
     counted, counter = count_clipped(policy)
     seeds = list_test_seeds(options.episodes)
-    measured = measure([(sha256, counted)], environment, seeds, sampled=options.sampled)
+    with show_episodes(counted, environment, len(seeds), scheme) as shown:
+        measured = measure([(sha256, shown)], environment, seeds, sampled=options.sampled)
     how = "sampled actions" if options.sampled else "deterministic"
     player, told = describe_player(policy, scheme)
     lines = [

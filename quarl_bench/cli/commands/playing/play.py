@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.progress import AT_MOST, find_limit, open_bar, show_calibration
 from quarl_bench.system.counts import read_natural, read_positive
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
             every = max(1, round(scenes.rate / FRAMES_A_SECOND))
             rate = scenes.rate / every
             shown = play_side_by_side(policies, scenes, every=every, most=options.steps)
-            for panels in show_frames(shown, f"seed {seed}"):
+            most = find_limit(environment) if options.steps is None else options.steps
+            for panels in show_frames(shown, 1 + most // every, f"seed {seed}"):
                 if options.video is not None:
                     frames.append(compose(panels, options.width))
             ends.append(panels)
@@ -121,22 +123,22 @@ def quantize_all(
     policy: "PolicyNet", schemes: "Sequence[Scheme]", environment: "Environment"
 ) -> "list[tuple[str, Policy]]":
     """The policy under every scheme, by its name."""
-    from quarl_bench.evaluation.calibration import calibrate
     from quarl_bench.policies.policy import deployable
 
     ranged = any(scheme.integer and scheme.calibrated for scheme in schemes)
-    states = calibrate(policy, environment) if ranged else None
+    states = show_calibration(policy, environment) if ranged else None
     return [
         (scheme.name, policy if scheme.name == "fp32" else deployable(policy.quantize(scheme, states)))
         for scheme in schemes
     ]
 
 
-def show_frames(frames: "Iterator[tuple[Panel, ...]]", name: str) -> "Iterator[tuple[Panel, ...]]":
-    """The same, counted on a terminal; how many there will be nobody knows."""
-    from tqdm import tqdm
-
-    return iter(tqdm(frames, desc=name, unit=" frames", leave=False, disable=None))
+def show_frames(frames: "Iterator[tuple[Panel, ...]]", most: int, name: str) -> "Iterator[tuple[Panel, ...]]":
+    """The same, counted on a terminal; there are `most` of them where no episode ends earlier."""
+    with open_bar(most, "frames", name, bar_format=AT_MOST) as bar:
+        for frame in frames:
+            yield frame
+            bar.update()
 
 
 def write_text(result: dict[str, Any]) -> list[str]:

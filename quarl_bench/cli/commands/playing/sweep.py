@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits
 from quarl_bench.cli.opening import open_task, use_one_thread
-from quarl_bench.cli.printing import collect, format_csv, print_result, say
+from quarl_bench.cli.printing import format_csv, print_result, say
+from quarl_bench.cli.progress import collect
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import open_policy, open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.progress import quantize_with_bar
 from quarl_bench.errors import StoreError
 from quarl_bench.system.atomic import check_replaceable
 
@@ -32,7 +33,7 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
-    from quarl_bench.evaluation.calibration import count_calibration, quantize_calibrated
+    from quarl_bench.evaluation.calibration import count_calibration
     from quarl_bench.experiments.policy_source import find_baseline
     from quarl_bench.policies.policy import deployable
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     else:  # needs no environment
         stored = open_policy(options)
     if scheme.integer and scheme.calibrated:
-        policy, states = quantize_calibrated(stored.policy, scheme, environment), count_calibration(environment)
+        policy, states = quantize_with_bar(stored.policy, scheme, environment), count_calibration(environment)
     else:
         policy, states = deployable(stored.policy.quantize(scheme)), 0
     result, text = write_quantized(options.output, policy, stored, scheme, states, home)

@@ -1,13 +1,17 @@
 """`quarl report`: results files as one HTML page, or as one results file."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.commands.results.compare import CHANGED, compare_results
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.extras import needing
+
+if TYPE_CHECKING:
+    from quarl_bench.report.documents import Document
 
 MERGE = "merge"
 EXIT_CODES = (
@@ -55,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
+    from quarl_bench.errors import StoreError
     from quarl_bench.report.documents import read_document
 
     with needing("report", "a page"):
@@ -62,6 +67,9 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
         from quarl_bench.report.page.html import write_report
 
     documents = [read_document(path) for path in paths]
+    if not any(document.data["rows"] for document in documents):
+        names, skipped = ", ".join(map(str, paths)), sum(len(each.data.get("skipped", ())) for each in documents)
+        raise StoreError(f"{names}: no rows: nothing was judged ({skipped} skipped); name a run that judged something")
     rows = [row for document in documents if document.kind == "results" for row in document.rows]
     drawn = [] if options.figures is None else write_figures(options.figures, rows)
     result: dict[str, Any] = {"figures": [str(path) for path in drawn]}
@@ -72,8 +80,18 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
         size, count = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
         result |= {"file": str(output), "bytes": size, "files": len(documents), "rows": count}
         lines.append(f"{output}: {count} rows of {len(documents)} files, {size:,} bytes")
+    lines += _tell_machines(documents)
     print_result(options, result, "\n".join(lines))
     return 0
+
+
+def _tell_machines(documents: "Sequence[Document]") -> list[str]:
+    """A note where results were measured on several machines."""
+    from quarl_bench.report.documents import list_machines
+
+    machines = list_machines(documents)
+    note = f"note: measured on {len(machines)} machines: {', '.join(machines)}; compare times on one of them only"
+    return [note] if len(machines) > 1 else []
 
 
 def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
@@ -82,10 +100,11 @@ def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
     from quarl_bench.report.results import write_results
 
     output = options.output or Path("results.json")
-    results = merge_results([read_results(path) for path in paths])
+    documents = [read_results(path) for path in paths]
+    results = merge_results(documents)
     rows, skipped = len(results["rows"]), len(results["skipped"])
     summary: dict[str, Any] = {"file": str(output), "files": len(paths), "rows": rows, "skipped": skipped}
-    lines = [f"{output}: {rows} rows of {len(paths)} files, {skipped} skipped"]
+    lines = [f"{output}: {rows} rows of {len(paths)} files, {skipped} skipped", *_tell_machines(documents)]
     code = 0
     if options.compare is not None:
         last = read_results(options.compare)

@@ -1,0 +1,98 @@
+"""Long commands say how far they are and what is left, on a terminal alone."""
+
+import io
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from quarl_bench.cli import main
+from quarl_bench.cli.commands.quantizing.repair import repair_with_progress
+from quarl_bench.cli.progress import EpisodeMeter, show_calibration, show_episodes
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.evaluation.calibration import calibrate
+from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.policies.storage.fp32 import load_policy
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.repairing import plan as plan_of_repair
+from tests.support.places import POLICIES
+
+CARTPOLE = "ppo-cartpole-seed0"
+LEFT = re.compile(r"\[\d\d:\d\d<(\d\d:\d\d|\?)")  # tqdm's estimate of what is left
+COMMANDS = {  # and what its bars count
+    f"evaluate {CARTPOLE} --scheme int8 --episodes 4": ("calibrating", "fp32", "int8", "episode"),
+    f"check {CARTPOLE} --episodes 4": ("scheme", "part"),
+    f"sweep {CARTPOLE} --bits 8 --episodes 4": ("width",),
+    f"prove {CARTPOLE} --scheme int8 --episodes 2 --backends integer,c": ("calibrating", "backend"),
+    f"deploy {CARTPOLE} --backend c --output OUT/c": ("calibrating", "state"),
+    f"quantize {CARTPOLE} --scheme int8 --output OUT/int8": ("calibrating", "state"),
+    f"fpga {CARTPOLE} --scheme int3 --estimate": ("calibrating", "of at most 4 steps"),
+    f"play {CARTPOLE} --scheme fp32 --steps 20 --video OUT/play.gif": ("of at most 11 frames",),
+    "train ppo cartpole --steps 500 --output OUT/trained": ("step",),
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "policies").symlink_to(POLICIES)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.needs("cc", "sb3", "video")
+@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
+def test_a_long_command_shows_what_is_left(line, tmp_path, monkeypatch):
+    arguments = line.replace("OUT", str(tmp_path)).split()
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert main(arguments) in {0, 1, 3}
+    shown = terminal.getvalue()
+    assert LEFT.search(shown), shown
+    for words in COMMANDS[line]:
+        assert words in shown, (words, shown)
+
+
+@pytest.mark.needs("cc")
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.split()[0] in {"evaluate", "deploy", "fpga"}])
+def test_without_a_terminal_it_is_silent(line, tmp_path, capsys):
+    assert main(line.replace("OUT", str(tmp_path)).split()) in {0, 1, 3}
+    assert capsys.readouterr().err == ""
+
+
+def test_watching_changes_no_number(monkeypatch):
+    policy, cartpole = load_policy(POLICIES / CARTPOLE).policy, find_environment("cartpole")
+    plain, states = roll_out(policy, cartpole, range(5)), calibrate(policy, cartpole)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with show_episodes(policy, cartpole, 5, "fp32") as watched:
+        assert watched is not policy
+        shown = roll_out(watched, cartpole, range(5))
+    assert np.array_equal(shown.returns, plain.returns)
+    assert np.array_equal(shown.lengths, plain.lengths)
+    assert np.array_equal(show_calibration(policy, cartpole), states)
+
+
+def test_a_repair_shows_what_is_left_of_its_budget(monkeypatch):
+    def repair_policy(_, plan, tell, *rest, **named):
+        tell(SimpleNamespace(validation=499.5, candidate=SimpleNamespace(name="int8cle")))
+        return plan.seconds
+
+    monkeypatch.setattr(plan_of_repair, "repair_policy", repair_policy)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert repair_with_progress(None, plan_of_repair.Plan(Scheme.parse("int8"), seconds=60.0)) == 60.0
+    assert "of at most 60 s" in terminal.getvalue()
+    assert "int8cle returned 499.5" in terminal.getvalue()
+    assert LEFT.search(terminal.getvalue())
+
+
+def test_episodes_count_in_parts_while_they_run():
+    meter = EpisodeMeter(limit=4)
+    told = [meter.hear(running) for running in (3, 3, 2, 2, 3, 1)]  # one ends at its second step; then the next batch
+    assert told == [0.0, 0.75, 2.0, 2.5, 3.0, 5.25]
