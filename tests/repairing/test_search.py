@@ -39,11 +39,21 @@ def test_the_best_decisions_are_played_and_seeds_are_apart(subject, monkeypatch)
     assert found.chosen.validation > 2 * next(a for a in found.attempts if a.candidate.name == "int8").validation
 
 
-def test_a_target_leaves_forms_out_and_says_why(subject):
+def test_a_target_leaves_forms_out_and_says_why(subject, monkeypatch):
+    def find_unfit(policy, target):
+        return f"{target}: too wide" if policy.net.output.wide else ""
+
+    monkeypatch.setattr(searching, "find_unfit", find_unfit)
     found = search(subject, INT8, "fpga")
-    assert found.unfit
+    assert set(found.unfit.values()) == {"fpga: too wide"}
     assert all("acc" in name for name in found.unfit)
     assert not any(attempt.candidate.scheme.wide_outputs for attempt in found.attempts)
+
+
+def test_every_form_has_a_design(subject):
+    found = search(subject, INT8, "fpga")
+    assert found.unfit == {}
+    assert any(attempt.candidate.scheme.wide_outputs for attempt in found.attempts)
 
 
 @pytest.mark.needs("litert")

@@ -33,7 +33,7 @@ def _draw_near_threshold(stage: Stage, rng: np.random.Generator) -> Integers:
 def _draw_near_tie(stage: Stage, rng: np.random.Generator) -> Integers:
     """The same until the sums of two neurons are equal, or one apart."""
     assert stage.offsets is not None  # noqa: S101  (for the type checker: a wide stage has them)
-    one, other = rng.integers(stage.outputs, size=2)
+    one, other = rng.choice(stage.outputs, 2, replace=stage.outputs == 1)
     weight = stage.weight[one].astype(np.int64) - stage.weight[other]
     return _draw_near(weight, stage.offsets[other] - stage.offsets[one] - rng.integers(2), stage, rng)
 

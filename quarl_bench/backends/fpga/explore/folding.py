@@ -28,10 +28,9 @@ LUTS_PER_BLOCK_RAM = 60  # look-up tables that a RAMB36 has to save
 class Folding:
     """`lanes[0]` input values a cycle, then the outputs of each layer; `steps[i]` bits of layer i a search stage finds.
 
-    A layer that returns its sums searches nothing, and has a step of 0.
-
-    `levels` adder levels (the products are the first) stand between two registers. ROMs take at most `block_rams`
-    RAMB36, those first that save most look-up tables, and layers that multiply take at most `dsps` DSPs.
+    A layer that returns its sums searches nothing: its step is 0. `levels` adder levels (the products are the first)
+    stand between two registers. ROMs take at most `block_rams` RAMB36, those first that save most look-up tables, and
+    layers that multiply take at most `dsps` DSPs.
     """
 
     lanes: tuple[int, ...]
@@ -216,14 +215,10 @@ class FoldingPlan:
         lanes, steps = self.folding.lanes, self.folding.steps
         if len(lanes) != len(widths) or any(not 1 <= n <= width for n, width in zip(lanes, widths, strict=True)):
             raise DeploymentError(f"fpga: lanes {lanes} for links of {widths} values; give one number from 1 for each")
-        if (
-            len(steps) != len(self.stages)
-            or not all(step in _find_steps(stage) for stage, step in zip(self.stages, steps, strict=True))
-            or self.folding.levels < 1
-        ):
+        known = [step == 0 if stage.wide else 1 <= step <= 8 for stage, step in zip(self.stages, steps, strict=False)]
+        if len(steps) != len(self.stages) or not all(known) or self.folding.levels < 1:
             raise DeploymentError(
-                f"fpga: steps {steps} and levels {self.folding.levels}; give 1..8 bits for each layer, 0 for one that "
-                "returns its sums"
+                f"fpga: steps {steps} and levels {self.folding.levels}; give 1..8 bits for each layer, 0 for sums"
             )
         units = tuple(
             Unit(stage, lanes[index], lanes[index + 1], steps[index], self.folding.levels)
@@ -323,8 +318,3 @@ class FoldingPlan:
 def choose_steps(stages: Sequence[Stage], widest: int = 3, wide_step: int = 2) -> tuple[int, ...]:
     """All thresholds at once up to `widest` bits, a search of `wide_step` bits a stage above; 0 where none are."""
     return tuple(0 if stage.wide else stage.out_bits if stage.out_bits <= widest else wide_step for stage in stages)
-
-
-def _find_steps(stage: Stage) -> range:
-    """The steps that `stage` can have."""
-    return range(1) if stage.wide else range(1, 9)
