@@ -28,6 +28,7 @@ from quarl_bench.policies.storage.integers import hash_integers
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.repairing.plan import BUDGET, Plan, Repair, repair_policy
 from quarl_bench.spec import Measurement
+from quarl_bench.system.places import default_cache
 
 
 def load_policy(
@@ -192,9 +193,12 @@ def repair(
     margin: float = MARGIN,
     floor: float | None = None,
     episodes: int = EPISODES,
+    test: int = 1,
     target: str = "any",
     budget: float = BUDGET,
     seed: int = 0,
+    fewest_bytes: bool = False,
+    resume: bool = False,
     env_kwargs: Mapping[str, Any] | None = None,
     algo: str | None = None,
     normalization: str | Normalization | None = None,
@@ -209,9 +213,12 @@ def repair(
         margin: Share of the return that may be lost, above 0 and below 1.
         floor: A return that counts as nothing, as a random policy's, where returns lie around 0.
         episodes: Of the one test, on environment seeds that chose nothing.
+        test: Which test of this policy it is; each plays episodes of its own.
         target: What has to run it: a backend, as `litert` or `c`, `fpga`, or `any`.
         budget: Seconds for all but the test; distillation takes what is left of them.
         seed: Of what training draws.
+        fewest_bytes: Give 4 or 2 bits to layers whose weights do with them.
+        resume: Go on where an interrupted repair of the same policy, scheme, target and seed stopped.
         env_kwargs: What the environment is made with, as `{"gravity": 5.0}`.
         algo: As of `load_policy`.
         normalization: As of `load_policy`.
@@ -226,4 +233,5 @@ def repair(
     """
     parsed = read_scheme(scheme)
     subject = open_subject(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)
-    return repair_policy(subject, Plan(parsed, margin, floor, episodes, target, budget, seed))
+    plan = Plan(parsed, margin, floor, episodes, test, target, budget, seed, fewest_bytes)
+    return repair_policy(subject, plan, cache=default_cache(), resume=resume)

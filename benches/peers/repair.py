@@ -72,12 +72,13 @@ def compare(name: str, episodes: int) -> None:
     from quarl_bench.experiments.policy_source import PolicySource, open_task
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.repairing.search import compare_forms, rank
+    from quarl_bench.repairing.workbench import Workbench
 
     stored, environment = open_task(PolicySource(Path(name)))
     subject = Subject(stored, environment)
     print(f"{name}: {len(subject.calibration)} calibration states", flush=True)
     begin = time.perf_counter()
-    attempts, _ = compare_forms(subject, Scheme.parse("int8"))
+    attempts = compare_forms(Workbench(subject), Scheme.parse("int8"))
     seconds = time.perf_counter() - begin
     best = rank(attempts)[0].candidate
     policies = {"fp32": stored.policy, "int8": subject.quantize("int8"), best.name: best.policy}

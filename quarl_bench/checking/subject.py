@@ -15,6 +15,7 @@ from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySo
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.policy import Observations, Policy, States, Visited, deployable
 from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.policies.storage.integers import StoredIntegers
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import Measurement
 from quarl_bench.system.places import default_cache
@@ -25,7 +26,7 @@ class Subject:
 
     def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
         self.stored, self.environment = stored, environment
-        self._store = None if environment.custom else store  # a user's environment may change between two runs
+        self.store = None if environment.custom else store  # a user's environment may change between two runs
         self._calibration: States | None = None
         self._quantized: dict[str, Policy] = {}
 
@@ -68,11 +69,20 @@ class Subject:
     def play(self, scheme: Scheme | str, seeds: Sequence[int]) -> Measurement:
         """Its returns under `scheme`, one episode per environment seed."""
         scheme = read_scheme(scheme)
-        if self._store is not None:
+        if self.store is not None:
             member = LazyPolicy(self.stored, lambda: self.quantize(scheme))
-            return measure_member(self._store, member, self.environment, seeds, scheme=scheme)
+            return measure_member(self.store, member, self.environment, seeds, scheme=scheme)
         references = None if scheme.name == FP32 else [self.stored.policy]
         return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
+
+    def play_integers(self, integers: StoredIntegers, seeds: Sequence[int]) -> Measurement:
+        """Returns of integers that came from this policy, one episode per environment seed."""
+        if self.store is not None:
+            member = LazyPolicy(integers, lambda: integers.policy)
+            return measure_member(
+                self.store, member, self.environment, seeds, scheme=Scheme.parse(FP32), reference=self.stored
+            )
+        return measure([(integers.sha256, integers.policy)], self.environment, seeds, [self.stored.policy])
 
     def export(self, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
         """Write the artefact of one scheme to `folder`, and run its golden pairs again.

@@ -237,15 +237,17 @@ def measure_member(
     backend: str = "",
     sampled: bool = False,
     sigma: float = 0.0,
+    reference: StoredPolicy | None = None,
 ) -> Measurement:
     """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it.
 
-    `sigma` is the SD of noise on the net's inputs, in which nothing is asked to agree.
+    `sigma` is the SD of noise on the net's inputs, in which nothing is asked to agree. `reference` is the fp32 policy
+    that integers came from, where their actions are compared with its own.
     A backend from outside this package is measured each time: nothing says when its code has changed.
     """
     # What is not an fp32 policy's own has no fp32 action to agree with.
     own = isinstance(member.stored, StoredPolicy) and (scheme.name != FP32 or board) and not sigma
-    references = [member.stored.policy] if own else None
+    references = [member.stored.policy] if own else None if reference is None else [reference.policy]
 
     def play() -> Measurement:
         playing = [(member.stored.sha256, member.policy)]
@@ -257,7 +259,7 @@ def measure_member(
     key = build_key(
         sha256, environment, seeds, scheme=scheme, board=board, backend=backend, sampled=sampled, sigma=sigma
     )
-    return store.measurement(key, play)
+    return store.measurement(key if reference is None else key | {"reference": reference.sha256}, play)
 
 
 def _returning(policy: Policy) -> Callable[[], Policy]:

@@ -159,7 +159,10 @@ class PolicyNet(Policy):
     def rewrite(self, scheme: Scheme, observations: States | None = None) -> "PolicyNet":
         """This policy, the same fp32 function, in the form that `quantize` rounds."""
         policy = self._equalize_inputs(scheme, observations) if scheme.equalized_inputs else self
-        return PolicyNet(policy.transform, rewrite(policy.net, scheme), policy.head)
+        inputs = None
+        if scheme.absorbed_biases and observations is not None and not isinstance(observations, Visited):
+            inputs = policy.transform.apply(observations)
+        return PolicyNet(policy.transform, rewrite(policy.net, scheme, inputs), policy.head)
 
     def _equalize_inputs(self, scheme: Scheme, observations: States | None) -> "PolicyNet":
         """The same policy with every feature divided by its range, which the first layer takes back."""

@@ -4,15 +4,19 @@ Cross-layer equalization (Nagel et al. 2019, "Data-Free Quantization", section 4
 divided by a positive number that the next layer multiplies back. Chosen as here, the weights that make a neuron and
 those that read it have the same range, so that no neuron's weights are lost beside those of another.
 
+High-bias absorption (section 4.1.3 there): what a neuron behind a ReLU never falls below is a constant, which the bias
+of the next layer can hold as well; its activations then need no integers for it.
+
 Input equalization divides every input by its own range and multiplies the first layer's weights instead.
 """
 
 from dataclasses import replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.net import Floats, Layer, Net, find_norm
 from quarl_bench.quantization.scheme import ObserverKind
 
@@ -30,6 +34,26 @@ def equalize_layers(net: Net) -> Net:
     for index in range(len(layers) - 1):
         if layers[index].activation is Activation.RELU:
             layers[index], layers[index + 1] = _equalize_pair(layers[index], layers[index + 1])
+    return replace(net, layers=tuple(layers))
+
+
+def absorb_biases(net: Net, inputs: Floats) -> Net:
+    """`net` with the least sum of every neuron behind a ReLU, over `inputs` (n, *input_shape), in the next bias.
+
+    The same function wherever no sum falls below what it was there: exact in every state that calibrates. A net with a
+    normalized layer is left as it is.
+    """
+    if find_norm(net) is not None:
+        return net
+    layers, values = list(net.layers), torch.from_numpy(inputs)
+    for index in range(len(layers) - 1):
+        layer = net.layers[index]  # what was absorbed before leaves its sums as they are
+        with torch.inference_mode():
+            sums = layer.affine(values, *net.tensors[index])
+            values = ELEMENTWISE[layer.activation].apply(sums)
+        if layer.activation is Activation.RELU:
+            least = sums.amin(dim=(0, *range(2, sums.ndim))).numpy().astype(np.float64)
+            layers[index : index + 2] = _absorb(layers[index], layers[index + 1], np.maximum(least, 0.0))
     return replace(net, layers=tuple(layers))
 
 
@@ -64,6 +88,13 @@ def _equalize_pair(first: Layer, second: Layer) -> tuple[Layer, Layer]:
     )
     weight = (_by_neuron(second, neurons) * factor[None, :, None]).astype(np.float32).reshape(second.weight.shape)
     return scaled, replace(second, weight=weight)
+
+
+def _absorb(first: Layer, second: Layer, least: NDArray[np.float64]) -> tuple[Layer, Layer]:
+    """Both layers with `least` (neurons,) moved from the bias of the first to that of the second."""
+    read = _by_neuron(second, len(least)).astype(np.float64).sum(axis=2)
+    lowered = replace(first, bias=(first.bias - least).astype(np.float32))
+    return lowered, replace(second, bias=(second.bias + read @ least).astype(np.float32))
 
 
 def _by_neuron(layer: Layer, neurons: int) -> Floats:

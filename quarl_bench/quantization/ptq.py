@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
-from quarl_bench.quantization.equalization import equalize_layers
+from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm
@@ -52,13 +52,18 @@ def quantize_net(
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
     if scheme.family is Family.LEARNED:
         return quantize_after(net, scheme, inputs)
-    net = rewrite(net, scheme)
+    net = rewrite(net, scheme, inputs)
     return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs, state or NO_STATE))
 
 
 def _check_recurrent(net: Net, scheme: Scheme, inputs: Floats | None, state: State | None) -> None:
     """QuantizationError for what the integers of a recurrent cell have no form for."""
-    lacking = {"pow2": scheme.power_of_two, "uncal": not scheme.calibrated, "acc": scheme.wide_outputs}
+    lacking = {
+        "pow2": scheme.power_of_two,
+        "uncal": not scheme.calibrated,
+        "hba": scheme.absorbed_biases,
+        "acc": scheme.wide_outputs,
+    }
     option = next((name for name, given in lacking.items() if given), None)
     if scheme.family is Family.LEARNED or option is not None:
         raise QuantizationError(f"{scheme.name}: a recurrent policy has no form in {option or 'learned scales'}")
@@ -72,9 +77,18 @@ def _check_recurrent(net: Net, scheme: Scheme, inputs: Floats | None, state: Sta
         )
 
 
-def rewrite(net: Net, scheme: Scheme) -> Net:
-    """`net` with the same fp32 function, to rounding, in the form that `scheme` rounds."""
-    return equalize_layers(net) if scheme.equalized_layers else net
+def rewrite(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net:
+    """`net` with the same fp32 function, to rounding, in the form that `scheme` rounds.
+
+    `inputs` (n, *input_shape) say what biases can be absorbed; QuantizationError where these are asked for without.
+    """
+    if scheme.equalized_layers:
+        net = equalize_layers(net)
+    if not scheme.absorbed_biases:
+        return net
+    if inputs is None or len(inputs) == 0:
+        raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
+    return absorb_biases(net, inputs)
 
 
 def count_levels(weight: Floats, per_channel: bool) -> int:
@@ -130,6 +144,8 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
     """
     if (index := find_norm(net)) is not None:
         raise QuantizationError(f"{scheme.name}: layer {index} is followed by a layer normalization; use fp16 or w<n>")
+    if scheme.layer_bits and len(scheme.layer_bits) != len(net.layers):
+        raise QuantizationError(f"{scheme.name}: bits of {len(scheme.layer_bits)} layers, not of {len(net.layers)}")
     first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
     layers: list[QuantizedLayer] = []
     cells: list[QuantizedCell] = []
@@ -138,13 +154,14 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
     places = {place: cell for cell in cells for place in (cell.place, cell.place + 1)}
     for index, (layer, span) in enumerate(zip(net.layers, ranges.outputs, strict=True)):
         if index in places:
-            layers.append(replace(_quantize_layer(layer, scheme, source, span), output=places[index].sums))
+            quantized = _quantize_layer(layer, scheme, source, span, scheme.bits_of(index))
+            layers.append(replace(quantized, output=places[index].sums))
             source = places[index].hidden
             continue
         if scheme.wide_outputs and len(layers) == len(net.layers) - 1:
-            layers.append(_quantize_wide_layer(layer, scheme, source))
+            layers.append(_quantize_wide_layer(layer, scheme, source, scheme.bits_of(index)))
         else:
-            layers.append(_quantize_layer(layer, scheme, source, span))
+            layers.append(_quantize_layer(layer, scheme, source, span, scheme.bits_of(index)))
         source = layers[-1].result
     return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells))
 
@@ -170,7 +187,7 @@ def _observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State)
     return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans), tuple(cells))
 
 
-def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat) -> QuantizedLayer:
+def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, bits: int) -> QuantizedLayer:
     """The last layer, whose sums are the outputs: on one scale for all, so that they compare as integers."""
     if not isinstance(layer, Linear) or layer.activation is not Activation.NONE:
         raise QuantizationError(
@@ -178,13 +195,13 @@ def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat)
             "leave out acc"
         )
     one = replace(scheme, granularity=Granularity.PER_TENSOR)
-    quantized = _quantize_layer(layer, one, source, Range(0.0, 0.0))
+    quantized = _quantize_layer(layer, one, source, Range(0.0, 0.0), bits)
     scale = source.scale * quantized.weight_scale[0]
     return replace(quantized, output=ActivationFormat(IntegerFormat(SUM_BITS), scale, 0))
 
 
-def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span: Range) -> QuantizedLayer:
-    weight_format = IntegerFormat(scheme.bit_width, signed=True, narrow_range=scheme.narrow_range)
+def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span: Range, bits: int) -> QuantizedLayer:
+    weight_format = IntegerFormat(bits, signed=True, narrow_range=scheme.narrow_range)
     low, high = _weight_range(layer, scheme)
     # Scales are float32 from here on, and large enough that the bias fits int32.
     scale = choose_affine(low, high, weight_format, symmetric=True, endpoint=False).scale.reshape(-1)

@@ -16,8 +16,12 @@ fp32 policy of whatever width. Options, each at most once, in any order:
     floor          round down (w<n>: QuaRL's formula as printed); default: to nearest, ties to even
     eq             every input is divided by its own range first, which the first layer takes back (int<n>)
     cle            cross-layer equalization: the weights on both sides of a ReLU get equal ranges, neuron by neuron
+    hba            high-bias absorption: what a neuron behind a ReLU never falls below goes into the next layer's bias
+                   (int<n>)
     acc            wide outputs: the last layer returns its 32-bit sums, on one scale, so that close ones do not tie
                    (int<n>)
+    w<bbb>         bits of every layer's weights, first to last, a digit of 2..8 each; activations have <n> (int<n>):
+                   int8w848
 
 Standard library only: the plugin parses names at collection.
 """
@@ -72,13 +76,16 @@ BITS = {
 }
 OBSERVERS = {"ema": ObserverKind.MOVING_AVERAGE, "mse": ObserverKind.MEAN_SQUARE}  # by option
 # pct stands before pc, which is its beginning
-OPTION = re.compile(r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|acc")
+OPTION = re.compile(
+    r"sym|narrow|wide|pt|pct[5-9][0-9]{1,5}|pc|ema|mse|uncal|pow2|floor|eq|cle|hba|acc|w[2-8]+(?![0-9])"
+)
+MIXED = re.compile(r"w[2-8]+")
 NAME = re.compile(rf"(w|int|qat)([1-9][0-9]?)((?:{OPTION.pattern})*)")
 PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
-    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema mse pct<dd> uncal pow2 floor eq cle acc), "
-    "qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
+    "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema mse pct<dd> uncal pow2 floor eq cle hba acc "
+    "w<digits>), qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
@@ -98,7 +105,9 @@ class Scheme:
     rounding: Rounding = Rounding.NEAREST
     equalized_inputs: bool = False
     equalized_layers: bool = False
+    absorbed_biases: bool = False
     wide_outputs: bool = False
+    layer_bits: tuple[int, ...] = ()  # of the weights, layer by layer; empty: `bit_width` everywhere
     input_bits: int = 0  # of LEARNED, whose `bit_width` is the core's
     output_bits: int = 0
     width: int = 0  # of its hidden layers; 0: the recipe's
@@ -127,6 +136,7 @@ class Scheme:
             return cls(family, bits, narrow_range=True)
         _refuse_conflicts(name, family, options)
         percentiles = [o[3:] for o in options if o.startswith("pct")]
+        mixed = next((tuple(map(int, o[1:])) for o in options if MIXED.fullmatch(o)), ())
         return cls(
             family=family,
             bit_width=bits,
@@ -142,7 +152,9 @@ class Scheme:
             rounding=Rounding.FLOOR if "floor" in options else Rounding.NEAREST,
             equalized_inputs="eq" in options,
             equalized_layers="cle" in options,
+            absorbed_biases="hba" in options,
             wide_outputs="acc" in options,
+            layer_bits=mixed,
         )
 
     @classmethod
@@ -191,7 +203,9 @@ class Scheme:
             "floor" if self.rounding is Rounding.FLOOR else "",
             "eq" if self.equalized_inputs else "",
             "cle" if self.equalized_layers else "",
+            "hba" if self.absorbed_biases else "",
             "acc" if self.wide_outputs else "",
+            "w" + "".join(map(str, self.layer_bits)) if self.layer_bits else "",
         )
         return f"{self.family}{self.bit_width}{''.join(options)}"
 
@@ -209,6 +223,10 @@ class Scheme:
     def trained(self) -> bool:
         """True when the policy is trained with the quantizer; such a scheme cannot be applied afterwards."""
         return self.family in (Family.AWARE, Family.LEARNED) and not self.after
+
+    def bits_of(self, layer: int) -> int:
+        """The bits of the weights of one layer, counted from 0."""
+        return self.layer_bits[layer] if self.layer_bits else self.bit_width
 
     def granularity_of(self, convolution: bool) -> Granularity:
         """Per_tensor for Linear and per_channel for Conv2d (QuaRL, section 3) unless the name says otherwise."""
@@ -235,18 +253,18 @@ def _pick(options: list[str], meaning: dict[str, Granularity]) -> Granularity | 
 
 
 def _refuse_conflicts(name: str, family: Family, options: list[str]) -> None:
-    kinds = [o[:3] if o.startswith("pct") else o for o in options]
+    kinds = ["w" if MIXED.fullmatch(o) else o[:3] if o.startswith("pct") else o for o in options]
     for group in (("narrow", "wide"), ("pt", "pc"), ("ema", "mse", "pct")):
         if sum(kind in group for kind in kinds) > 1:
             raise SpecError(f"scheme {name!r}: at most one of {', '.join(group[:-1])} and {group[-1]}")
     if len(set(kinds)) != len(kinds):
         raise SpecError(f"scheme {name!r}: an option is given twice")
-    activation_options = {"ema", "mse", "pct", "uncal", "pow2", "eq", "acc"} & set(kinds)
+    activation_options = {"ema", "mse", "pct", "uncal", "pow2", "eq", "hba", "acc", "w"} & set(kinds)
     if family is Family.WEIGHT_ONLY and activation_options:
         raise SpecError(f"scheme {name!r}: {min(activation_options)} needs quantized activations (int<bits>)")
     if family is Family.WEIGHT_ONLY and "narrow" in kinds and "sym" not in kinds:
         raise SpecError(f"scheme {name!r}: narrow needs sym; an affine range uses all integers")
-    if "eq" in kinds and "uncal" in kinds:
-        raise SpecError(f"scheme {name!r}: eq takes the inputs' ranges from rollouts, which uncal leaves out")
+    if "uncal" in kinds and (ruled := {"eq", "hba"} & set(kinds)):
+        raise SpecError(f"scheme {name!r}: {min(ruled)} takes ranges from rollouts, which uncal leaves out")
     if family is Family.INTEGER and "floor" in kinds:
         raise SpecError(f"scheme {name!r}: integer kernels round to nearest; floor exists for w<bits> only")

@@ -9,13 +9,14 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.agreement import count_agreement
 from quarl_bench.evaluation.calibration import collect_observations
-from quarl_bench.evaluation.rollouts import measure
+from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
 from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy, PolicyNet, require_integer
-from quarl_bench.policies.storage.integers import hash_integers
+from quarl_bench.policies.storage.integers import StoredIntegers, hash_integers
 from quarl_bench.quantization.net import Outputs
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement
 
+STATES, IMAGES = 2_000, 500  # in which decisions are compared
 SPREAD = 8  # of so many visited states one is kept: neighbours are alike
 
 
@@ -33,11 +34,30 @@ class Candidate:
         return "+".join((self.scheme.name, *self.steps))
 
     def play(self, subject: Subject, seeds: Sequence[int]) -> Measurement:
-        """Its returns, one episode per environment seed; of a plain scheme they are kept in the subject's store."""
+        """Its returns, one episode per environment seed; they are kept in the subject's store."""
         if not self.steps:
             return subject.play(self.scheme, seeds)
-        named = [(hash_integers(self.policy), self.policy)]
-        return measure(named, subject.environment, seeds, [subject.stored.policy])
+        return subject.play_integers(StoredIntegers(self.policy, hash_integers(self.policy)), seeds)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """States that calibrate nothing and train nothing, on validation seeds, and fp32's outputs in them."""
+
+    policy: PolicyNet
+    states: Observations
+    outputs: Outputs
+
+    @classmethod
+    def visit(cls, subject: Subject) -> "HeldOut":
+        """Those that the subject's fp32 policy visits."""
+        policy: PolicyNet = subject.stored.policy
+        states = visit(policy, subject.environment, IMAGES if policy.transform.image else STATES, VALIDATION_SEEDS)
+        return cls(policy, states, policy.outputs(states))
+
+    def compare(self, candidate: Policy) -> tuple[float, float]:
+        """Agreement and regret of `candidate` in these states."""
+        return compare_decisions(self.policy, candidate, self.states, self.outputs)
 
 
 def make_candidate(subject: Subject, scheme: Scheme) -> Candidate:
@@ -47,8 +67,13 @@ def make_candidate(subject: Subject, scheme: Scheme) -> Candidate:
 
 def visit(policy: Policy, environment: Environment, count: int, first_seed: int) -> Observations:
     """At most `count` states that `policy` visits, spread over whole episodes; of images, which are dear, the first."""
-    spread = 1 if policy.transform.image else SPREAD
-    return collect_observations(policy, environment, spread * count, first_seed)[::spread]
+    every = 1 if policy.transform.image else SPREAD
+    return collect_observations(policy, environment, every * count, first_seed)[::every]
+
+
+def spread(states: Observations, count: int) -> Observations:
+    """At most `count` of `states` (n, ...), at equal distances."""
+    return states[:: -(-len(states) // count)]
 
 
 def compare_decisions(

@@ -5,9 +5,11 @@ in every state that came up, and all states so far are trained on, with the quan
 place. Held-out states, on validation seeds, say when to stop; test seeds are never played.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,12 @@ from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Net
 from quarl_bench.quantization.ptq import BIAS_LIMIT, quantize_net
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.repairing.candidate import Candidate, compare_decisions, visit
+from quarl_bench.repairing.candidate import STATES, Candidate, compare_decisions, visit
 from quarl_bench.repairing.imitation import Loss, name_outputs
+from quarl_bench.repairing.journal import NOTHING, Journal
 from quarl_bench.repairing.ladder import DISTILLED
-from quarl_bench.repairing.search import STATES, Attempt, Tell, choose, list_rounds, rank
+from quarl_bench.repairing.search import list_best, list_rounds
+from quarl_bench.repairing.workbench import Attempt, Workbench
 
 SEEDS = 40_000  # first environment seed of what is visited for training; a thousand for each round
 FORMS = 2  # that are distilled
@@ -39,6 +43,7 @@ PATIENCE = 2  # rounds without a better loss, after which the learning rate is h
 HALVINGS = 4  # after so many it ends
 LONGEST = 60  # rounds
 SHORTEST = 20.0  # seconds, below which it is not begun
+BEST = "best"  # under which the journal has the numbers of least loss
 SHARE = 0.85  # of the time that is left is for training, the rest for play
 
 
@@ -51,37 +56,42 @@ class Distilled:
     cut: bool  # whether time ran out before it stopped by itself
 
 
-def distill_best(
-    subject: Subject, attempts: Sequence[Attempt], seed: int, seconds: float, tell: Tell
-) -> tuple[Attempt, ...]:
+def distill_best(bench: Workbench, attempts: Sequence[Attempt], seconds: float) -> tuple[Attempt, ...]:
     """The forms that play and decide best, distilled within `seconds` and played on validation seeds."""
-    schemes = list(dict.fromkeys(a.candidate.scheme for a in (choose(attempts), *rank(attempts))))[:FORMS]
-    held_out = visit(subject.stored.policy, subject.environment, STATES, VALIDATION_SEEDS)
-    seeds = list_validation_seeds(list_rounds(subject)[-1].episodes)
-    begin, found = time.monotonic(), []
+    schemes = list_best(attempts)[:FORMS]
+    seeds = list_validation_seeds(list_rounds(bench.subject)[-1].episodes)
+    start, found = time.monotonic(), []
     for index, scheme in enumerate(schemes):
-        now = time.monotonic()
-        left = (SHARE * seconds - (now - begin)) / (len(schemes) - index)
-        learnt = distill(subject, scheme, seed, now + left)
-        candidate = Candidate(scheme, learnt.policy, (DISTILLED,))
-        decisions = compare_decisions(subject.stored.policy, learnt.policy, held_out)
-        returns = candidate.play(subject, seeds).returns[0]
-        found.append(Attempt(candidate, DISTILLED, *decisions, time.monotonic() - now, returns))
-        tell(found[-1])
+        begin = time.monotonic()
+        deadline = begin + (SHARE * seconds - (begin - start)) / (len(schemes) - index)
+        make = partial(learn, bench.subject, scheme, bench.seed, deadline, bench.journal)
+        candidate = Candidate(scheme, bench.journal.recall(f"{scheme.name}+{DISTILLED}", make), (DISTILLED,))
+        found.append(bench.play(bench.compare(candidate, DISTILLED, begin), seeds))
     return tuple(found)
 
 
-def distill(subject: Subject, scheme: Scheme, seed: int, deadline: float) -> Distilled:
+def learn(subject: Subject, scheme: Scheme, seed: int, deadline: float, journal: Journal) -> IntegerPolicy:
+    """The integers of `distill` alone."""
+    return distill(subject, scheme, seed, deadline, journal).policy
+
+
+def distill(subject: Subject, scheme: Scheme, seed: int, deadline: float, journal: Journal = NOTHING) -> Distilled:
     """The subject's policy under `scheme`, trained to imitate it until `deadline`, a time of the monotonic clock.
 
-    Deterministic for a seed, unless the deadline cuts it short.
+    Deterministic for a seed, unless the deadline cuts it short. Goes on behind the last round that `journal` has.
     """
     student = _Student(subject, scheme, seed)
     losses, best, since, halvings = [student.loss], student.policy, 0, 0
-    for number in range(LONGEST):
+    point, kept = journal.load_point(scheme.name), journal.find(f"{scheme.name}-{BEST}")
+    if point is not None and kept is not None:
+        student.restore(point["student"])
+        losses, since, halvings, best = point["losses"], point["since"], point["halvings"], kept
+    else:
+        journal.keep(f"{scheme.name}-{BEST}", best)
+    for number in range(len(losses) - 1, LONGEST):
         student.learn()
         if student.loss < min(losses):
-            best, since = student.policy, 0
+            best, since = journal.keep(f"{scheme.name}-{BEST}", student.policy), 0
             student.remember()
         else:
             since += 1
@@ -94,6 +104,8 @@ def distill(subject: Subject, scheme: Scheme, seed: int, deadline: float) -> Dis
         if time.monotonic() >= deadline:
             return Distilled(best, tuple(losses), cut=True)
         student.visit(SEEDS + 1000 * number)
+        state = {"losses": losses, "since": since, "halvings": halvings, "student": student.describe()}
+        journal.save_point(scheme.name, state)
     return Distilled(best, tuple(losses), cut=False)
 
 
@@ -149,6 +161,26 @@ class _Student:
         """Keep the numbers as they are, for `slow_down`."""
         self._kept = {name: tensor.clone() for name, tensor in self._modules.state_dict().items()}
 
+    def describe(self) -> dict[str, Any]:
+        """All that has been learnt and seen, as tensors, numbers and text."""
+        return {
+            "modules": self._modules.state_dict(),
+            "kept": self._kept,
+            "optimizer": self._optimizer.state_dict(),
+            "draws": json.dumps(self._draws.bit_generator.state),
+            "states": torch.from_numpy(self._states),
+            "wanted": self._wanted,
+            "loss": self.loss,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where `describe` was asked."""
+        self._modules.load_state_dict(state["modules"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._draws.bit_generator.state = json.loads(state["draws"])
+        self._kept, self._states, self._wanted = state["kept"], state["states"].numpy(), state["wanted"]
+        self.loss = state["loss"]
+
     def slow_down(self) -> None:
         """Go back to what was remembered, and halve the learning rate."""
         self._modules.load_state_dict(self._kept)
@@ -168,7 +200,8 @@ class _Student:
     def _adopt(self) -> None:
         """Take scales from the weights as they are and the newest states."""
         recent = self._states[-10_000 // self._few :]
-        plain = replace(self._scheme, equalized_layers=False, equalized_inputs=False)  # the form is rewritten already
+        # The form is rewritten already.
+        plain = replace(self._scheme, equalized_layers=False, equalized_inputs=False, absorbed_biases=False)
         quantized = quantize_net(self._read_net(), plain, self._form.transform.apply(recent))
         assert isinstance(quantized, QuantizedNet)  # noqa: S101 (int<n>)
         self._quantized = quantized

@@ -1,8 +1,8 @@
 """What a repair tries, from the cheapest remedy to the dearest.
 
 The first rung is schemes that round the same policy in another form: every remedy is an option of the scheme
-(docs/quantizer.md), so that what is found has a name that every command, case and backend knows. The second changes the
-rounded biases, the third trains. Only what the target can run is tried.
+(docs/quantizer.md), so that what is found has a name that every command, case and backend knows. The others change
+integers: rounded biases, the rounding of weights, and all numbers by training. Only what the target can run is tried.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,8 @@ from quarl_bench.quantization.scheme import Family, Granularity, ObserverKind, S
 
 PERCENTILES = (99.9, 99.99)  # of activations: what a rare outlier costs all others
 ANY, FPGA = "any", "fpga"
-BIAS, DISTILLED = "bias", "distilled"  # steps behind a scheme
+REWRITES, MIXED = "rewrites", "bits"  # rungs whose steps have no name of their own
+BIAS, ROUNDED, DISTILLED = "bias", "adaround", "distilled"  # rungs that are steps behind a scheme
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def list_remedies(policy: PolicyNet) -> tuple[Remedy, ...]:
             "" if raw else "its observations have like ranges already (an image, or normalized)",
         ),
         Remedy("cle", "neurons of equal ranges", "" if rectified else "no hidden layer ends in a ReLU"),
+        Remedy("hba", "least sums in the next layer's biases", "" if rectified else "no hidden layer ends in a ReLU"),
         Remedy("acc", "outputs as 32-bit sums", "" if bare else "its last layer is no plain sum"),
         Remedy("pct", "ranges by percentile"),
         Remedy("mse", "ranges of least squared error"),
@@ -61,10 +63,18 @@ def list_forms(scheme: Scheme, policy: PolicyNet) -> tuple[Scheme, ...]:
     useful = {remedy.option for remedy in list_remedies(policy) if not remedy.reason}
     dense = any(isinstance(layer, Linear) for layer in policy.net.layers)  # convolutions have a scale per channel
     granularities = (None, Granularity.PER_CHANNEL) if dense else (None,)
-    switches = product(*((False, True) if option in useful else (False,) for option in ("eq", "cle", "acc")))
+    inputs, wide = ((False, True) if option in useful else (False,) for option in ("eq", "acc"))
+    layers = ((False, False), (True, False), (True, True)) if "cle" in useful else ((False, False),)
     return tuple(
-        replace(scheme, granularity=granularity, equalized_inputs=inputs, equalized_layers=layers, wide_outputs=wide)
-        for granularity, (inputs, layers, wide) in product(granularities, switches)
+        replace(
+            scheme,
+            granularity=granularity,
+            equalized_inputs=divided,
+            equalized_layers=equalized,
+            absorbed_biases=absorbed,
+            wide_outputs=sums,
+        )
+        for granularity, divided, (equalized, absorbed), sums in product(granularities, inputs, layers, wide)
     )
 
 

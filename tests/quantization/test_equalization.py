@@ -1,5 +1,7 @@
 """Rewrites leave the fp32 function as it is, and make what is rounded alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, require_integer
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.equalization import equalize_layers, find_input_ranges, scale_inputs
+from quarl_bench.quantization.equalization import absorb_biases, equalize_layers, find_input_ranges, scale_inputs
 from quarl_bench.quantization.net import Conv2d, LayerNorm, Linear, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import ObserverKind, Scheme
@@ -40,6 +42,39 @@ def test_any_net_computes_what_it_did(net):
     equal = equalize_layers(net)
     assert_alike(net, equal, draw_inputs(net))
     assert [layer.activation for layer in equal.layers] == [layer.activation for layer in net.layers]
+
+
+@draw_examples(100)
+@given(st.one_of(perceptrons(), convolutions()))
+def test_absorbed_biases_change_nothing_where_they_were_found(net):
+    x = draw_inputs(net)
+    absorbed = absorb_biases(net, x)
+    assert_alike(net, absorbed, x)
+    for before, after in zip(net.layers, absorbed.layers, strict=True):
+        np.testing.assert_array_equal(before.weight, after.weight)
+
+
+def test_what_a_neuron_never_falls_below_needs_no_integers():
+    net = make_net(4, 8, 2)
+    first = replace(net.layers[0], bias=net.layers[0].bias + np.float32(100))
+    net, x = replace(net, layers=(first, net.layers[1])), draw_inputs(net, 500)
+    absorbed = absorb_biases(net, x)
+    assert_alike(net, absorbed, x)
+    hidden = [np.maximum(x @ n.layers[0].weight.T + n.layers[0].bias, 0) for n in (net, absorbed)]
+    assert hidden[0].min() > 90
+    np.testing.assert_allclose(hidden[1].min(axis=0), 0, atol=1e-4)
+    spans = [quantize_net(net, Scheme.parse(name), x).layers[0].output.scale for name in ("int8", "int8hba")]
+    assert spans[1] < spans[0] / 5
+
+
+@pytest.mark.parametrize("layer", range(2))
+def test_an_absorption_stops_where_a_layer_is_normalized(layer):
+    net = make_net(4, 8, 8, 2)
+    norm = LayerNorm(np.ones(8, np.float32), np.zeros(8, np.float32))
+    layers = list(net.layers)
+    layers[layer] = replace(layers[layer], norm=norm)
+    normalized = replace(net, layers=tuple(layers))
+    assert absorb_biases(normalized, draw_inputs(net)) is normalized
 
 
 def spread_neurons(seed=0):
@@ -127,7 +162,7 @@ def test_inputs_of_unlike_ranges_survive_eight_bits():
 @pytest.mark.parametrize("backend", ["dump", pytest.param("c", marks=pytest.mark.needs("cc")),
                                      pytest.param("litert", marks=pytest.mark.needs("litert")),
                                      pytest.param("onnx", marks=pytest.mark.needs("onnx"))])  # fmt: skip
-@pytest.mark.parametrize("scheme", ["int8eq", "int8cle", "int8pcpct999eqcle"])
+@pytest.mark.parametrize("scheme", ["int8eq", "int8cle", "int8pcpct999eqcle", "int8clehba", "int8eqclehbaw42"])
 def test_what_is_deployed_is_the_golden_model(backend, scheme, tmp_path):
     """From the raw observation on: the export re-runs its golden pairs, and fresh observations agree as well."""
     policy, x = make_unlike(3), normal(np.random.default_rng(1), 600, 4) * UNLIKE
@@ -154,13 +189,19 @@ def test_what_has_no_ranges_to_divide_by_is_refused(transform, reason):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("w8eq", "eq needs quantized activations"), ("int8uncaleq", "which uncal leaves out")]
+    ("name", "reason"),
+    [
+        ("w8eq", "eq needs quantized activations"),
+        ("int8uncaleq", "which uncal leaves out"),
+        ("w8hba", "hba needs quantized activations"),
+        ("int8uncalhba", "which uncal leaves out"),
+    ],
 )
 def test_schemes_without_ranges_are_refused(name, reason):
     with pytest.raises(SpecError, match=reason):
         Scheme.parse(name)
 
 
-@pytest.mark.parametrize("name", ["int8eq", "int8cle", "int4pcpct999eqcle", "w8cle", "w4sympccle"])
+@pytest.mark.parametrize("name", ["int8eq", "int8cle", "int4pcpct999eqclehba", "w8cle", "w4sympccle"])
 def test_names_are_canonical(name):
     assert Scheme.parse(name).name == name

@@ -15,6 +15,7 @@ WEIGHT_ONLY = [
     f"w{bits}{''.join(options)}"
     for bits, *options in product(range(2, 33), ("", "sym", "symnarrow"), GRANULARITIES, ("", "floor"))
 ]
+OF_FORM = ("eq", "cle", "hba", "acc", "eqcle", "eqclehbaacc", "pcpct999cleacc", "w8", "w842", "pcaccw22")
 INTEGER = [
     f"int{bits}{''.join(options)}"
     for bits, *options in product(
@@ -26,7 +27,7 @@ INTEGER = [
         ("", "uncal"),
         ("", "pow2"),
     )
-] + [f"int{bits}{option}" for bits in (2, 8) for option in ("eq", "cle", "acc", "eqcle", "eqcleacc", "pcpct999cleacc")]
+] + [f"int{bits}{option}" for bits in (2, 8) for option in OF_FORM]
 AWARE = [f"qat{bits}" for bits in range(2, 9)]
 TOKENS = [
     "qat",
@@ -47,7 +48,7 @@ TOKENS = [
     "pct99",
     "99",
 ]
-TOKENS += ["qat", "uncal", "pow2", "floor", " ", "-"]
+TOKENS += ["hba", "w84", "w2", ".", "qat", "uncal", "pow2", "floor", " ", "-"]
 
 
 @pytest.mark.parametrize(

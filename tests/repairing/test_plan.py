@@ -13,18 +13,21 @@ from quarl_bench.evaluation.protocol import TEST_SEEDS
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.quantization.net import Net
-from quarl_bench.repairing import distillation
+from quarl_bench.repairing import candidate, distillation, rounding
 from quarl_bench.repairing import plan as repairing
 from quarl_bench.repairing import search as searching
 from quarl_bench.repairing.plan import Plan, check_subject, repair_policy
+from quarl_bench.repairing.rounding import Size
 from quarl_bench.repairing.search import Round, search
+from quarl_bench.repairing.workbench import Workbench
 from tests.support.fragile import INT8, make_fragile, make_subject
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Few states, few episodes, few steps."""
-    monkeypatch.setattr(searching, "STATES", 200)
+    monkeypatch.setattr(candidate, "STATES", 200)
+    monkeypatch.setattr(rounding, "NUMBERS", Size(20, 32))
     monkeypatch.setattr(searching, "RANGED", 2)
     for module in (searching, distillation):
         monkeypatch.setattr(module, "list_rounds", lambda _: (Round(4, 5), Round(2, 6)))
@@ -62,7 +65,7 @@ def test_distillation_is_climbed_where_the_rewrites_do_not_do(monkeypatch):
 
 def test_what_keeps_enough_is_measured_on_validation_seeds():
     subject = make_subject()
-    found = search(subject, INT8)
+    found = search(Workbench(subject), INT8)
     plain = next(attempt for attempt in found.attempts if attempt.candidate.name == "int8")
     assert not repairing.keeps_enough(subject, Plan(INT8), plain)
     assert repairing.keeps_enough(subject, Plan(INT8), found.chosen)

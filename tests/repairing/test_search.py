@@ -8,14 +8,16 @@ import pytest
 from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.repairing import candidate, workbench
 from quarl_bench.repairing import search as searching
-from quarl_bench.repairing.search import Attempt, Round, choose, list_rounds, rank, search
+from quarl_bench.repairing.search import Round, choose, list_rounds, rank, search
+from quarl_bench.repairing.workbench import Attempt, Workbench
 from tests.support.fragile import INT8, make_attempt, make_subject
 
 
 @pytest.fixture
 def subject(monkeypatch):
-    monkeypatch.setattr(searching, "STATES", 200)
+    monkeypatch.setattr(candidate, "STATES", 200)
     monkeypatch.setattr(searching, "RANGED", 2)
     monkeypatch.setattr(searching, "list_rounds", lambda _: (Round(4, 3), Round(2, 5)))
     return make_subject()
@@ -27,9 +29,9 @@ def test_the_best_decisions_are_played_and_seeds_are_apart(subject, monkeypatch)
     monkeypatch.setattr(
         subject, "play", lambda scheme, seeds: played.append((scheme.name, seeds)) or play(scheme, seeds)
     )
-    found = search(subject, INT8, tell=told.append)
+    found = search(Workbench(subject, tell=told.append), INT8)
     names = [attempt.candidate.name for attempt in found.attempts]
-    assert len(names) == len(set(names)) == 16 + 2 * 3 + 2
+    assert len(names) == len(set(names)) == 24 + 2 * 3 + 2
     assert found.unfit == {}
     episodes = {attempt.candidate.name: len(attempt.returns) for attempt in found.attempts}
     assert sorted(episodes.values())[-5:] == [3, 3, 5, 5, 5] or sorted(episodes.values())[-4:] == [3, 3, 5, 5]
@@ -43,15 +45,15 @@ def test_a_target_leaves_forms_out_and_says_why(subject, monkeypatch):
     def find_unfit(policy, target):
         return f"{target}: too wide" if policy.net.output.wide else ""
 
-    monkeypatch.setattr(searching, "find_unfit", find_unfit)
-    found = search(subject, INT8, "fpga")
+    monkeypatch.setattr(workbench, "find_unfit", find_unfit)
+    found = search(Workbench(subject, "fpga"), INT8)
     assert set(found.unfit.values()) == {"fpga: too wide"}
     assert all("acc" in name for name in found.unfit)
     assert not any(attempt.candidate.scheme.wide_outputs for attempt in found.attempts)
 
 
 def test_every_form_has_a_design(subject):
-    found = search(subject, INT8, "fpga")
+    found = search(Workbench(subject, "fpga"), INT8)
     assert found.unfit == {}
     assert any(attempt.candidate.scheme.wide_outputs for attempt in found.attempts)
 
@@ -59,7 +61,7 @@ def test_every_form_has_a_design(subject):
 @pytest.mark.needs("litert")
 def test_without_a_form_the_reason_is_the_error(subject):
     with pytest.raises(QuantizationError, match=r"^int4: litert: its kernels take 8-bit signed"):
-        search(subject, Scheme.parse("int4"), "litert")
+        search(Workbench(subject, "litert"), Scheme.parse("int4"))
 
 
 def test_ranks_weigh_regret_and_agreement():

@@ -12,7 +12,7 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import Candidate
-from quarl_bench.repairing.search import Attempt
+from quarl_bench.repairing.workbench import Attempt
 
 INT8 = Scheme.parse("int8")
 

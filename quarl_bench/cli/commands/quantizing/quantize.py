@@ -1,7 +1,7 @@
 """`quarl quantize`: a policy folder with quantized numbers."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +69,12 @@ def write_quantized(
     states: int,
     home: dict[str, str | None],
     steps: Sequence[str] = (),
+    repair: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Write `policy`, which is `stored` under `scheme`, and say so in JSON types and in a line.
 
     The manifest says from what, how, on how many calibration `states`, with how many levels per tensor, and which
-    `steps` changed the integers behind the scheme.
+    `steps` changed the integers behind the scheme; `repair` is what chose it, in JSON types.
     """
     from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS, save_policy
@@ -91,6 +92,8 @@ def write_quantized(
     }
     if steps:
         quantization["steps"] = list(steps)
+    if repair is not None:
+        quantization["repair"] = dict(repair)
     about = (
         {key: stored.metadata[key] for key in KEPT if key in stored.metadata} | home | {"quantization": quantization}
     )

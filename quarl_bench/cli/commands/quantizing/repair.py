@@ -15,7 +15,7 @@ from quarl_bench.system.places import default_cache
 if TYPE_CHECKING:
     from quarl_bench.checking.subject import Subject
     from quarl_bench.repairing.plan import Plan, Repair
-    from quarl_bench.repairing.search import Attempt
+    from quarl_bench.repairing.workbench import Attempt
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 EXIT_CODES = (
@@ -37,6 +37,10 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, default=100, help="of the one test. Default: 100.")
     command.add_argument(
+        "--test", type=int, default=1, metavar="N",
+        help="which test of this policy it is: each plays fresh episodes. Default: 1, the first.",
+    )  # fmt: skip
+    command.add_argument(
         "--budget", type=read_seconds, default=600.0, metavar="TIME",
         help="for all but the test, as 90s, 10m or 1h; distillation takes what is left of it. Default: 10m.",
     )  # fmt: skip
@@ -44,6 +48,14 @@ def add_command(commands: Any) -> None:
         "--target", default="any", help="what has to run it: litert, c, onnx, fpga, or any. Default: any."
     )
     command.add_argument("--seed", type=int, default=0, help="of what training draws. Default: 0.")
+    command.add_argument(
+        "--fewest-bytes", action="store_true",
+        help="give 4 or 2 bits to layers whose weights do with them. Default: the scheme's bits everywhere.",
+    )  # fmt: skip
+    command.add_argument(
+        "--resume", action="store_true",
+        help="go on where an interrupted repair of the same policy, scheme, target and seed stopped. Default: not.",
+    )  # fmt: skip
     command.add_argument("--output", type=Path, help="folder to write the repaired integers to. Default: none.")
 
 
@@ -73,8 +85,11 @@ def run(options: argparse.Namespace) -> int:
         check_replaceable(options.output, WEIGHTS, INTEGERS)
     stored, environment = open_task(options)
     subject = Subject(stored, environment, Store(StorePaths(default_cache())))
-    plan = Plan(scheme, options.margin, options.floor, options.episodes, options.target, options.budget, options.seed)
-    found = repair_with_progress(subject, plan)
+    plan = Plan(
+        scheme, options.margin, options.floor, options.episodes, options.test, options.target, options.budget,
+        options.seed, options.fewest_bytes,
+    )  # fmt: skip
+    found = repair_with_progress(subject, plan, resume=options.resume)
     result, lines = found.as_dict(), [str(found)]
     if options.output is not None:
         written, line = write_repaired(options.output, subject, found)
@@ -92,10 +107,12 @@ def write_repaired(folder: Path, subject: "Subject", found: "Repair") -> tuple[d
     chosen, environment = found.chosen.candidate, subject.environment
     home: dict[str, str | None] = {} if environment.custom else {"environment": environment.id}
     states = count_calibration(environment)
-    return write_quantized(folder, chosen.policy, subject.stored, chosen.scheme, states, home, chosen.steps)
+    return write_quantized(
+        folder, chosen.policy, subject.stored, chosen.scheme, states, home, chosen.steps, found.as_record()
+    )
 
 
-def repair_with_progress(subject: "Subject", plan: "Plan") -> "Repair":
+def repair_with_progress(subject: "Subject", plan: "Plan", *, resume: bool = False) -> "Repair":
     """The repair, and on a terminal a bar of its attempts."""
     from tqdm import tqdm
 
@@ -108,4 +125,4 @@ def repair_with_progress(subject: "Subject", plan: "Plan") -> "Repair":
             bar.set_postfix_str(f"{attempt.candidate.name}{played}")
             bar.update()
 
-        return repair_policy(subject, plan, tell)
+        return repair_policy(subject, plan, tell, default_cache(), resume=resume)
