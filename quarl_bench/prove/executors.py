@@ -143,8 +143,7 @@ def open_design(subject: ProofSubject, stack: ExitStack) -> Execution:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quarl-prove-"))) / "design"
     design = write_design(plan, folder)
     runner = DesignRunner(design, subject)
-    memory = sum(unit.weights.width * unit.weights.depth for unit in plan.units)
-    memory += sum(rom.width * rom.depth for unit in plan.units for roms in unit.thresholds for rom in roms)
+    memory = sum(rom.width * rom.depth for unit in plan.units for rom in unit.roms)
 
     def measure_cost() -> InferenceCost:
         assert not isinstance(subject.states, Visited)  # noqa: S101 (no design has a state)

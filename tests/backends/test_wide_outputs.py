@@ -1,23 +1,26 @@
 """Wide outputs (`acc`): every backend returns the golden model's 32-bit sums, ties and near ties included."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarl_bench.backends.deployed import load_artefact, verify
 from quarl_bench.backends.export import export_policy, find_divergence, run_integers
-from quarl_bench.backends.fpga.rtl.stage import split
+from quarl_bench.backends.fpga.rtl.table import ActionTable
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError, PolicyError, QuantizationError
 from quarl_bench.policies.action_table import tabulate_actions
 from quarl_bench.policies.head import HeadKind
-from quarl_bench.policies.policy import require_integer
+from quarl_bench.policies.policy import IntegerPolicy, Policy, require_integer
 from quarl_bench.policies.storage.integers import load_integers, save_integers
+from quarl_bench.prove.executors import ProofSubject, open_design
 from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Net
@@ -25,15 +28,23 @@ from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.designs import make_bare, simulate
 from tests.support.layers import INT8, draw_integers, make_layer
-from tests.support.sizes import draw_examples
+from tests.support.sizes import choose, draw_examples
 from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
-NEEDS = {"litert": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": ()}
+RTL = "rtl"  # a design in Verilator
+NEEDS = {"litert": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": (), RTL: ("verilator",)}
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
-every_backend = pytest.mark.parametrize(
-    "backend", [pytest.param(name, marks=pytest.mark.needs(*needs)) for name, needs in NEEDS.items()]
-)
+
+
+def over(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "backend", [pytest.param(name, marks=pytest.mark.needs(*NEEDS[name])) for name in names]
+    )
+
+
+every_backend = over(*NEEDS)
 SUMS = {"bits": 8, "source": ActivationFormat(INT8, np.float32(0.5), -7)}
 
 
@@ -58,38 +69,70 @@ def reach(net: IntegerNet) -> int:
     return int((128 * np.abs(rows).sum(axis=1) + np.abs(bias)).max())
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def execute(net: IntegerNet, q: Integers, backend: str) -> Integers:
+    return simulate(net, q) if backend == RTL else run_integers(net, q, backend)
+
+
 def fits(net: Net) -> bool:
     return not net.layers[-1].weight.shape[2:] and net.layers[-1].activation is Activation.NONE
 
 
-@every_backend
-@draw_examples(15)
-@given(st.one_of(perceptrons(), convolutions()).filter(fits), st.sampled_from(["int8acc", "int8pccleacc"]))
-def test_any_net_returns_its_sums(backend: str, net: Net, scheme: str) -> None:
+def compare(net: Net, scheme: str, backend: str) -> None:
     integers = quantize(net, scheme)
     q = integers.input.quantize(inputs_of(net, 30))
-    q[0], q[1] = -128, 127
+    q[0], q[1] = integers.input.format.minimum, integers.input.format.maximum
     if backend == "litert" and reach(integers) >= 1 << 24:
         with pytest.raises(DeploymentError, match="float32 sums are exact below"):
             run_integers(integers, q, backend)
         return
-    got = run_integers(integers, q, backend)
+    got = execute(integers, q, backend)
     np.testing.assert_array_equal(got, integers.run(q))
-    assert find_divergence(integers, q, backend) is None
+    assert backend == RTL or find_divergence(integers, q, backend) is None
+
+
+@over("litert", "c", "onnx", "dump")
+@draw_examples(15)
+@given(st.one_of(perceptrons(), convolutions()).filter(fits), st.sampled_from(["int8acc", "int8pccleacc"]))
+def test_any_net_returns_its_sums(backend: str, net: Net, scheme: str) -> None:
+    compare(net, scheme, backend)
+
+
+@over(RTL)
+@settings(max_examples=choose(2, 15))
+@given(perceptrons().map(make_bare), st.sampled_from(["int8acc", "int3acc", "int8pccleacc"]))
+def test_any_design_returns_its_sums(backend: str, net: Net, scheme: str) -> None:
+    """Fewer nets, because each is compiled."""
+    compare(net, scheme, backend)
+
+
+def deploy(backend: str, policy: IntegerPolicy, scheme: str, folder: Path, cache: Path, stack: ExitStack) -> Policy:
+    """The policy in a backend, between the host's ends of it."""
+    if backend == RTL:
+        return open_design(ProofSubject(policy, scheme, "0" * 64, STATES, cache), stack).policy
+    export_policy(policy, folder, STATES, scheme=scheme, source_sha256="0" * 64, backend=backend)
+    deployed = load_artefact(folder)
+    assert verify(deployed) == 261
+    return deployed
 
 
 @every_backend
 @pytest.mark.parametrize("kind", HeadKind)
 @pytest.mark.parametrize("scheme", ["int8acc", "int8pceqcleacc"])
-def test_an_artefact_acts_as_the_golden_model(backend: str, kind: HeadKind, scheme: str, tmp_path: Path) -> None:
+def test_an_artefact_acts_as_the_golden_model(
+    backend: str, kind: HeadKind, scheme: str, tmp_path: Path, cache: Path
+) -> None:
     policy = require_integer(make_policy(kind).quantize(Scheme.parse(scheme), STATES))
-    export_policy(policy, tmp_path / "a", STATES, scheme=scheme, source_sha256="0" * 64, backend=backend)
-    deployed = load_artefact(tmp_path / "a")
-    assert verify(deployed) == 261
-    np.testing.assert_array_equal(deployed.outputs(STATES), policy.outputs(STATES))
-    np.testing.assert_array_equal(deployed.act(STATES), policy.act(STATES))
     wild = np.random.default_rng(1).choice([np.inf, -np.inf, 1e30, 0.0, 3.0], (200, 4)).astype(np.float32)
-    np.testing.assert_array_equal(deployed.act(wild), policy.act(wild))
+    with ExitStack() as stack:
+        deployed = deploy(backend, policy, scheme, tmp_path / "a", cache, stack)
+        np.testing.assert_array_equal(deployed.outputs(STATES), policy.outputs(STATES))
+        np.testing.assert_array_equal(deployed.act(STATES), policy.act(STATES))
+        np.testing.assert_array_equal(deployed.act(wild), policy.act(wild))
 
 
 @every_backend
@@ -97,7 +140,7 @@ def test_equal_sums_tie_and_neighbours_do_not(backend: str) -> None:
     """Neighbouring sums below 2^24, whose products with a scale float32 would round to one number."""
     top = (1 << 24) - 200 + np.arange(8)
     net = make_sums(np.zeros((8, 4), np.int64), top)
-    got = run_integers(net, draw_integers(np.random.default_rng(0), 20, net), backend)
+    got = execute(net, draw_integers(np.random.default_rng(0), 20, net), backend)
     np.testing.assert_array_equal(got, np.broadcast_to(top, (20, 8)))
     values = replace(net.output, scale=np.float32(1.01 / (1 << 24))).dequantize(got[0])
     assert len(np.unique(values)) == 8
@@ -115,7 +158,7 @@ def test_sums_beyond_24_bits_are_exact_or_refused(backend: str) -> None:
         ):
             run_integers(net, q, backend)
         return
-    np.testing.assert_array_equal(run_integers(net, q, backend), net.run(q))
+    np.testing.assert_array_equal(execute(net, q, backend), net.run(q))
 
 
 def test_outputs_are_sums_times_one_scale_whatever_the_rule() -> None:
@@ -166,10 +209,10 @@ def test_what_has_no_wide_outputs_says_so(activation: Activation) -> None:
         quantize(net, "int8acc")
 
 
-def test_hardware_and_tables_have_no_form_for_them() -> None:
+def test_tables_have_no_form_for_them() -> None:
     policy = require_integer(make_policy(HeadKind.TANH).quantize(Scheme.parse("int8acc"), STATES))
-    with pytest.raises(DeploymentError, match=r"^fpga: layer2 returns its 32-bit sums \(acc\)"):
-        split(policy.net)
+    with pytest.raises(DeploymentError, match=r"^fpga: wide outputs \(acc\) have 2\^32 integers, .*leave --tanh out"):
+        ActionTable.from_policy(policy)
     with pytest.raises(PolicyError, match="too many integers for a table"):
         tabulate_actions(policy)
 

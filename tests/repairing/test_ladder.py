@@ -73,8 +73,10 @@ def test_only_bits_are_named(name):
 
 def test_a_target_runs_what_it_has_a_form_for():
     plain, wide = (require_integer(make_policy().quantize(Scheme.parse(name), STATES)) for name in ("int4", "int4acc"))
-    assert find_unfit(wide, "any") == find_unfit(wide, "c") == find_unfit(plain, "fpga") == ""
-    assert "designs have no form" in find_unfit(wide, "fpga")
+    for target in ("any", "c", "fpga"):
+        assert find_unfit(wide, target) == find_unfit(plain, target) == ""
+    falling = require_integer(make_policy(Activation.GELU).quantize(Scheme.parse("int8acc"), STATES))
+    assert "whose table falls" in find_unfit(falling, "fpga")
     with pytest.raises(DeploymentError, match="unknown backend 'tpu'"):
         find_unfit(plain, "tpu")
 

@@ -8,7 +8,7 @@ import pytest
 from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.repairing import candidate
+from quarl_bench.repairing import candidate, workbench
 from quarl_bench.repairing import search as searching
 from quarl_bench.repairing.search import Round, choose, list_rounds, rank, search
 from quarl_bench.repairing.workbench import Attempt, Workbench
@@ -41,11 +41,21 @@ def test_the_best_decisions_are_played_and_seeds_are_apart(subject, monkeypatch)
     assert found.chosen.validation > 2 * next(a for a in found.attempts if a.candidate.name == "int8").validation
 
 
-def test_a_target_leaves_forms_out_and_says_why(subject):
+def test_a_target_leaves_forms_out_and_says_why(subject, monkeypatch):
+    def find_unfit(policy, target):
+        return f"{target}: too wide" if policy.net.output.wide else ""
+
+    monkeypatch.setattr(workbench, "find_unfit", find_unfit)
     found = search(Workbench(subject, "fpga"), INT8)
-    assert found.unfit
+    assert set(found.unfit.values()) == {"fpga: too wide"}
     assert all("acc" in name for name in found.unfit)
     assert not any(attempt.candidate.scheme.wide_outputs for attempt in found.attempts)
+
+
+def test_every_form_has_a_design(subject):
+    found = search(Workbench(subject, "fpga"), INT8)
+    assert found.unfit == {}
+    assert any(attempt.candidate.scheme.wide_outputs for attempt in found.attempts)
 
 
 @pytest.mark.needs("litert")

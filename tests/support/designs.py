@@ -1,16 +1,29 @@
-"""Nets for designs, and reports as Vivado writes them."""
+"""Nets for designs, a net in Verilator, and reports as Vivado writes them."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from quarl_bench.backends.fpga.explore.folding import Folding, FoldingPlan, choose_steps
+from quarl_bench.backends.fpga.rtl.design import write_design
+from quarl_bench.backends.fpga.rtl.stage import split
+from quarl_bench.backends.fpga.tools.simulation import Simulation
+from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.observation import ObservationTransform
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, require_integer
 from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
+from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
-from tests.support.strategies import inputs_of, make_net
+from tests.support.strategies import inputs_of, make_net, normal
+
+FALLING = (Activation.SILU, Activation.GELU, Activation.GELU_TANH, Activation.HARDSWISH)  # no form in a design
+UNLIKE = np.float32([0.01, 1, 30, 1000])  # ranges of features that one scale does not hold
 
 
 def quantize(net, scheme: str) -> IntegerNet:
@@ -27,6 +40,30 @@ def quantize_tanh_outputs() -> IntegerNet:
     )
     first, last = integers.layers
     return replace(integers, layers=(first, replace(last, output=replace(last.output, scale=np.float32(0.0115)))))
+
+
+def rewrite(scheme: str) -> IntegerPolicy:
+    """Four features of unlike ranges and hidden ReLUs, so that `eq` and `cle` have something to do."""
+    policy = PolicyNet(ObservationTransform((4,)), make_net(4, 8, 6, 2), ActionHead(HeadKind.ARGMAX))
+    states = normal(np.random.default_rng(0), 300, 4, spread=2.0) * UNLIKE
+    return require_integer(policy.quantize(Scheme.parse(scheme), states))
+
+
+def make_bare(net: Net) -> Net:
+    """`net` with nothing behind its last layer, and a Tanh in the place of activations that fall."""
+    kinds = [Activation.TANH if layer.activation in FALLING else layer.activation for layer in net.layers[:-1]]
+    pairs = zip(net.layers, (*kinds, Activation.NONE), strict=True)
+    return replace(net, layers=tuple(replace(layer, activation=kind) for layer, kind in pairs))
+
+
+def simulate(net: IntegerNet, q: Integers) -> Integers:
+    """Output integers of a design of `net`: its input four values a cycle, half of each layer's neurons a cycle."""
+    stages = split(net)
+    lanes = (min(4, stages[0].inputs), *(-(-stage.outputs // 2) for stage in stages))
+    plan = FoldingPlan(stages, Folding(lanes, choose_steps(stages)))
+    with tempfile.TemporaryDirectory() as scratch:
+        design = write_design(plan, Path(scratch) / "design")
+        return Simulation(design, Path(scratch) / "cache").run(q).outputs
 
 
 TIMING = """\

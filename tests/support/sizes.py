@@ -34,8 +34,9 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | the training of docs/example_project runs | not run | run |
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
 | Yosys sizes a design, and its clock | not run: it compiles for a minute at first | run |
-| designs are simulated | three foldings | eight |
-| streams, and tables of actions, are simulated | one net, two heads | three each |
+| designs are simulated | four foldings | fourteen |
+| streams, and tables of actions, are simulated | one net, two heads | four and three |
+| drawn nets of wide outputs are designs | two | fifteen |
 | one policy has one hash in every backend | at 2 bits, but in the simulated design | at 8 too, and there |
 | a recipe trains | of PyBullet and of MuJoCo one | all four |
 | games in training are those of the wrappers | of Breakout | of Pong too |

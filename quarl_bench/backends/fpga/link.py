@@ -14,7 +14,7 @@ import numpy as np
 
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.rtl.design import Design
-from quarl_bench.backends.fpga.rtl.wrapper import BAUD, UART_TOP
+from quarl_bench.backends.fpga.rtl.wrapper import BAUD, UART_TOP, count_action_bytes
 from quarl_bench.backends.fpga.tools.simulation import build
 from quarl_bench.errors import BoardError
 from quarl_bench.quantization.affine import Integers
@@ -53,11 +53,11 @@ class Link:
         plan = self._plan
         values = np.zeros(plan.in_lanes * plan.in_beats, dtype=np.int8)
         values[: len(row)] = row.astype(np.uint8).view(np.int8)
-        last = plan.stages[-1]
-        body = self._ask(b"R" + values.tobytes(), b"r", last.outputs + 4)
-        kind = np.int8 if plan.out_signed else np.uint8
-        outputs = np.frombuffer(body[: last.outputs], dtype=kind).astype(np.int64)
-        return outputs, int.from_bytes(body[last.outputs :], "little")
+        size = count_action_bytes(plan)
+        body = self._ask(b"R" + values.tobytes(), b"r", size + 4)
+        kind = f"<{'i' if plan.out_signed else 'u'}{plan.out_bytes}"
+        outputs = np.frombuffer(body[:size], dtype=kind).astype(np.int64)
+        return outputs, int.from_bytes(body[size:], "little")
 
     def _check_identity(self) -> None:
         plan = self._plan
@@ -70,7 +70,7 @@ class Link:
                 f"{self._port}: the board holds design {design.hex()[:16]}, not {plan.digest.hex()[:16]}; load this "
                 "policy's bitstream"
             )
-        sizes = (plan.in_lanes * plan.in_beats, plan.stages[-1].outputs)
+        sizes = (plan.in_lanes * plan.in_beats, count_action_bytes(plan))
         if (int.from_bytes(body[1:3], "little"), int.from_bytes(body[3:5], "little")) != sizes:
             raise BoardError(f"{self._port}: the board's sizes are not {sizes}; build its design again")
 

@@ -1,7 +1,8 @@
 """A design's layers as a QONNX file: what FINN builds from, and what the package `qonnx` executes to the same integers.
 
 Everything is a whole number carried by float32. Quant nodes of scale 1 state the widths of input and weights, a MatMul
-sums exactly (sums stay below 2^24), and a MultiThreshold per layer requantizes by the thresholds of the design.
+sums exactly (sums stay below 2^24), and a MultiThreshold per layer requantizes by the thresholds of the design. A last
+layer that returns its sums ends in an Add of its offsets.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ def write_qonnx(stages: Sequence[Stage], *, rows: int = 1) -> bytes:
         return name
 
     def add(operator: str, inputs: list[str], output: str, shape: tuple[int, ...], **attributes: Any) -> str:
-        domain = "" if operator == "MatMul" else DOMAIN
+        domain = "" if operator in ("MatMul", "Add") else DOMAIN
         nodes.append(helper.make_node(operator, inputs, [output], name=output, domain=domain, **attributes))
         shapes.append(helper.make_tensor_value_info(output, floats, shape))
         return output
@@ -46,14 +47,18 @@ def write_qonnx(stages: Sequence[Stage], *, rows: int = 1) -> bytes:
     first, last = stages[0], stages[-1]
     x = add_quant(INPUT, first.in_bits, (rows, first.inputs), signed=first.in_signed)
     for stage in stages:
-        smallest, largest = stage.reach
-        if max(int(-smallest.min()), int(largest.max()) + 1) >= EXACT_FLOAT32:
+        offsets = 0 if stage.offsets is None else stage.offsets
+        smallest, largest = (np.stack([sums, sums + offsets]) for sums in stage.reach)
+        if max(int(-smallest.min()), int(largest.max()) + 1, int(np.abs(offsets).max())) >= EXACT_FLOAT32:
             raise DeploymentError(
                 f"qonnx: sums of {stage.name} go beyond 2^24, which float32 does not hold; use fewer bits"
             )
         weight = add_constant(f"{stage.name}.weight", stage.weight.T)
         weight = add_quant(weight, stage.weight_bits, (stage.inputs, stage.outputs), signed=True)
         x = add("MatMul", [x, weight], f"{stage.name}.sum", (rows, stage.outputs))
+        if stage.wide:
+            x = add("Add", [x, add_constant(f"{stage.name}.offsets", offsets)], OUTPUT, (rows, stage.outputs))
+            continue
         thresholds = add_constant(f"{stage.name}.thresholds", stage.thresholds)
         bias = stage.lowest if stage is last else 0  # counts travel between layers
         kind = f"{'INT' if bias < 0 else 'UINT'}{stage.out_bits}"

@@ -248,7 +248,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 @pytest.mark.needs("qonnx")
-@pytest.mark.parametrize("name", ["small", "int8-tanh", "tanh-outputs"])
+@pytest.mark.parametrize("name", ["small", "int8-tanh", "tanh-outputs", "sums"])
 def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
     import onnx
     from qonnx.core.modelwrapper import ModelWrapper
@@ -259,6 +259,8 @@ def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
         net = quantize(make_net(4, 8, 6, 2, activation=Activation.TANH), "int8")
     if name == "tanh-outputs":
         net = quantize_tanh_outputs()
+    if name == "sums":
+        net = quantize(make_net(4, 8, 6, 2), "int8pcacc")
     stages = split(net)
     q = draw_inputs(stages, 300)
     model = ModelWrapper(onnx.load_model_from_string(write_qonnx(stages, rows=len(q))))

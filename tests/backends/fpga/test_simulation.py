@@ -28,16 +28,15 @@ from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, DeploymentError, MissingExtra, StoreError
 from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, Architecture, draw_net, draw_policy
 from quarl_bench.policies.head import ActionHead, HeadKind
-from quarl_bench.policies.policy import require_integer
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
-from tests.support.designs import quantize_tanh_outputs, write_reports
+from tests.support.designs import quantize, quantize_tanh_outputs, rewrite, write_reports
 from tests.support.places import POLICIES
 from tests.support.sizes import choose, exhaustive
-from tests.support.strategies import inputs_of, make_net, make_policy
+from tests.support.strategies import inputs_of, make_net
 
 verilator = pytest.mark.needs("verilator")
 
@@ -60,12 +59,6 @@ def quantize_tanh() -> IntegerNet:
     return IntegerNet.from_quantized(quantized)
 
 
-def quantize_rewritten() -> IntegerNet:
-    """Inputs and neurons of like ranges, a scale for each neuron."""
-    states = inputs_of(make_net(4, 8, 2), 300, spread=2.0) * np.float32([0.01, 1, 30, 1000])
-    return require_integer(make_policy().quantize(Scheme.parse("int8pceqcle"), states)).net
-
-
 def thin_out(net: IntegerNet) -> IntegerNet:
     """Most weights become zero, in one row of each layer all."""
     rng, layers = np.random.default_rng(0), []
@@ -83,7 +76,13 @@ FOLDINGS = {
     "columns-in-blocks": (draw_net(STREAMED), (4, 1, 8, 3), {"steps": (1, 2, 3)}),
     "int8-tanh-without-dsps": (quantize_tanh(), (4, 3, 2, 2), {"dsps": 0, "steps": (4, 8, 3), "block_rams": 0.0}),
     "tanh-outputs": (quantize_tanh_outputs(), (4, 4, 2), {}),
-    "rewritten": (quantize_rewritten(), (4, 4, 2), {}),
+    "int8pceqcle": (rewrite("int8pceqcle").net, (4, 4, 2, 2), {}),
+    "int8eqcle": (rewrite("int8eqcle").net, (2, 8, 3, 2), {}),
+    "int8eqcleacc": (rewrite("int8eqcleacc").net, (4, 3, 2, 1), {}),
+    "sums-at-once": (rewrite("int8pceqcleacc").net, (4, 8, 6, 2), {"levels": 5}),
+    "sums-of-a-stream": (quantize(make_net(5, 8, 4), "int4acc"), (1, 4, 3), {"block_rams": 0.0, "levels": 1}),
+    "sums-of-sparse-rows": (thin_out(quantize(make_net(9, 12, 5), "int3acc")), (9, 12, 5), {}),
+    "sums-of-one-layer": (quantize(make_net(6, 5), "int8acc"), (6, 2), {"levels": 4}),
     "all-at-once": (draw_net(STREAMED), (9, 6, 8, 3), {"levels": 3}),
     "sparse-and-pipelined": (thin_out(draw_net(WIDE)), (17, 24, 24, 5), {"levels": 2}),
     "sparse-behind-columns": (thin_out(draw_net(WIDE)), (5, 24, 24, 5), {}),
@@ -94,7 +93,7 @@ FOLDINGS = {
 
 
 @verilator
-@pytest.mark.parametrize("name", choose(list(FOLDINGS)[:3], list(FOLDINGS)))
+@pytest.mark.parametrize("name", choose([*list(FOLDINGS)[:3], "int8eqcleacc"], list(FOLDINGS)))
 def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) -> None:
     net, lanes, options = FOLDINGS[name]
     design = make_design(net, lanes, tmp_path / "design", **options)
@@ -115,6 +114,7 @@ AXIS = [
     (draw_net(STREAMED), (4, 1, 8, 3)),
     (draw_net(STREAMED), (9, 2, 3, 2)),
     (quantize_tanh_outputs(), (4, 4, 2)),
+    (rewrite("int8eqcleacc").net, (2, 4, 3, 1)),
 ]
 
 
@@ -292,10 +292,17 @@ def ask_board_that_says(answer: bytes | None, plan: FoldingPlan) -> None:
 # --- synthesis -------------------------------------------------------------------------------------------------------
 
 
+TINY = {
+    "requantized": draw_net(Architecture("tiny", (3, 4, 2), 3, 2, 3, 1e6, 0)),
+    "sums": quantize(make_net(3, 4, 2), "int3acc"),
+}
+
+
 @exhaustive
 @pytest.mark.needs("fpga")
-def test_synthesis_estimates_resources_once(cache: Path, tmp_path: Path) -> None:
-    design = make_design(draw_net(Architecture("tiny", (3, 4, 2), 3, 2, 3, 1e6, 0)), (3, 1, 2), tmp_path / "design")
+@pytest.mark.parametrize("net", TINY.values(), ids=list(TINY))
+def test_synthesis_estimates_resources_once(net: IntegerNet, cache: Path, tmp_path: Path) -> None:
+    design = make_design(net, (3, 1, 2), tmp_path / "design")
     found = synthesize(design, cache)
     assert found.resources.luts_raw >= found.resources.luts > 0
     assert 1 <= found.path.levels <= 12

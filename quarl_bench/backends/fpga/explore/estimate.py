@@ -17,6 +17,7 @@ CONTROL = 60  # look-up tables of a layer's counters and handshakes
 
 def estimate(plan: FoldingPlan) -> Resources:
     """Resources of `plan`; nothing is generated."""
+    last = plan.stages[-1]
     cells = sum(_unit_luts(unit, dsp=unit.name in plan.in_dsps) for unit in plan.units)
     memories = [rom for rom in plan.roms if rom.name not in plan.in_blocks]
     cells += sum(rom.luts for rom in memories)
@@ -24,7 +25,7 @@ def estimate(plan: FoldingPlan) -> Resources:
     return Resources(
         luts_raw=round(cells),
         luts=round(PACKED * cells),
-        ffs=round(ffs + plan.units[-1].stage.outputs * plan.out_bits),
+        ffs=round(ffs + last.outputs * (last.out_bits if last.wide else plan.out_bits)),
         block_rams=sum(rom.blocks for rom in plan.roms if rom.name in plan.in_blocks),
         dsps=sum(unit.multipliers for unit in plan.units if unit.name in plan.in_dsps),
     )
@@ -49,6 +50,7 @@ def _unit_luts(unit: Unit, *, dsp: bool) -> float:
         + adders * (1 - unit.zeros if constant else 1)
         + totals
         + comparators * (CONSTANT if unit.beats == 1 else 1)
+        + (unit.lanes * stage.out_bits if stage.wide else 0)
         + CONTROL
     )
 

@@ -17,6 +17,7 @@ from quarl_bench.backends.fpga.explore.rom import Rom
 from quarl_bench.backends.fpga.rtl.stage import Stage, reach, signed_bits
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.parameters import SUM_BITS
 
 DSP_BITS = 9  # products from this width on become DSPs, as synthesis tools do it
 SPARSE_SHARE = 0.5  # share of the inputs that the fullest row of constants may read for the others to be left out
@@ -27,8 +28,9 @@ LUTS_PER_BLOCK_RAM = 60  # look-up tables that a RAMB36 has to save
 class Folding:
     """`lanes[0]` input values a cycle, then the outputs of each layer; `steps[i]` bits of layer i a search stage finds.
 
-    `levels` adder levels (the products are the first) stand between two registers. ROMs take at most `block_rams`
-    RAMB36, those first that save most look-up tables, and layers that multiply take at most `dsps` DSPs.
+    A layer that returns its sums searches nothing: its step is 0. `levels` adder levels (the products are the first)
+    stand between two registers. ROMs take at most `block_rams` RAMB36, those first that save most look-up tables, and
+    layers that multiply take at most `dsps` DSPs.
     """
 
     lanes: tuple[int, ...]
@@ -113,11 +115,11 @@ class Unit:
 
     @cached_property
     def searches(self) -> tuple[SearchStage, ...]:
-        """The binary search for an output, `step` bits a stage, most significant bits first."""
-        bits = self.stage.out_bits
+        """The binary search for an output, `step` bits a stage, most significant bits first; none for sums."""
+        bits = 0 if self.stage.wide else self.stage.out_bits
         return tuple(
             SearchStage(index, known, min(self.step, bits - known))
-            for index, known in enumerate(range(0, bits, self.step))
+            for index, known in enumerate(range(0, bits, max(1, self.step)))
         )
 
     @property
@@ -155,6 +157,21 @@ class Unit:
     def thresholds(self) -> tuple[tuple[Rom, ...], ...]:
         """ROMs of each search stage: one for all lanes where nothing is known yet, then one a lane."""
         return tuple(tuple(self._search_roms(search)) for search in self.searches)
+
+    @cached_property
+    def offsets(self) -> Rom | None:
+        """A word for each beat of a layer that returns its sums: what is added to those of its lanes."""
+        given = self.stage.offsets
+        if given is None:
+            return None
+        padded = np.pad(given, (0, self.beats * self.lanes - self.stage.outputs))
+        return Rom(f"{self.name}_offsets", self.beats, self.lanes, self.stage.out_bits, lambda: padded)
+
+    @property
+    def roms(self) -> tuple[Rom, ...]:
+        """Everything that it stores, constants as memories of one word."""
+        behind = () if self.offsets is None else (self.offsets,)
+        return (self.weights, *(rom for group in self.thresholds for rom in group), *behind)
 
     def _weight_fields(self) -> Integers:
         padded = self.padded.astype(np.int64)
@@ -198,9 +215,10 @@ class FoldingPlan:
         lanes, steps = self.folding.lanes, self.folding.steps
         if len(lanes) != len(widths) or any(not 1 <= n <= width for n, width in zip(lanes, widths, strict=True)):
             raise DeploymentError(f"fpga: lanes {lanes} for links of {widths} values; give one number from 1 for each")
-        if len(steps) != len(self.stages) or not all(1 <= step <= 8 for step in steps) or self.folding.levels < 1:
+        known = [step == 0 if stage.wide else 1 <= step <= 8 for stage, step in zip(self.stages, steps, strict=False)]
+        if len(steps) != len(self.stages) or not all(known) or self.folding.levels < 1:
             raise DeploymentError(
-                f"fpga: steps {steps} and levels {self.folding.levels}; give 1..8 bits for each layer"
+                f"fpga: steps {steps} and levels {self.folding.levels}; give 1..8 bits for each layer, 0 for sums"
             )
         units = tuple(
             Unit(stage, lanes[index], lanes[index + 1], steps[index], self.folding.levels)
@@ -226,14 +244,21 @@ class FoldingPlan:
     @property
     def out_signed(self) -> bool:
         """Whether an output value is a two's complement integer."""
-        return self.stages[-1].lowest < 0
+        return self.stages[-1].wide or self.stages[-1].lowest < 0
 
     @property
     def out_bits(self) -> int:
         """Of an output value, as the output format's integer."""
         last = self.stages[-1]
+        if last.wide:
+            return SUM_BITS
         top = last.lowest + last.highest
         return signed_bits(last.lowest, top) if self.out_signed else max(1, top.bit_length())
+
+    @property
+    def out_bytes(self) -> int:
+        """Of an output value, where it travels in bytes."""
+        return -(-self.out_bits // 8)
 
     @property
     def cycles(self) -> int:
@@ -249,8 +274,7 @@ class FoldingPlan:
     @property
     def roms(self) -> tuple[Rom, ...]:
         """All memories of more than one word."""
-        every = [rom for unit in self.units for rom in (unit.weights, *(r for group in unit.thresholds for r in group))]
-        return tuple(rom for rom in every if rom.depth > 1)
+        return tuple(rom for unit in self.units for rom in unit.roms if rom.depth > 1)
 
     @cached_property
     def in_blocks(self) -> frozenset[str]:
@@ -286,9 +310,11 @@ class FoldingPlan:
         for stage in self.stages:
             content.update(repr((stage.in_bits, stage.in_signed, stage.low, stage.out_bits, stage.lowest)).encode())
             content.update(stage.weight.tobytes() + stage.thresholds.tobytes())
+            if stage.offsets is not None:
+                content.update(stage.offsets.tobytes())
         return content.digest()
 
 
 def choose_steps(stages: Sequence[Stage], widest: int = 3, wide_step: int = 2) -> tuple[int, ...]:
-    """All thresholds at once up to `widest` bits, a search of `wide_step` bits a stage above."""
-    return tuple(stage.out_bits if stage.out_bits <= widest else wide_step for stage in stages)
+    """All thresholds at once up to `widest` bits, a search of `wide_step` bits a stage above; 0 where none are."""
+    return tuple(0 if stage.wide else stage.out_bits if stage.out_bits <= widest else wide_step for stage in stages)

@@ -11,7 +11,7 @@
 
 Interface of `policy`: valid/ready streams. One beat of the input carries `lanes` values, value i of a beat in bits
 [i * bits, (i + 1) * bits), and an observation takes ceil(inputs / lanes) beats, the last filled up with anything. The
-output is the whole action in one beat, held until it is taken.
+output is the whole action in one beat, held until it is taken: a value in the bits of the output format, 32 of a sum.
 """
 
 import json

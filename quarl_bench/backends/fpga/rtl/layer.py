@@ -1,4 +1,7 @@
-"""The Verilog of one layer: its matrix-vector unit, its memories, and the search that requantizes its sums."""
+"""The Verilog of one layer: its matrix-vector unit, its memories, and the search that requantizes its sums.
+
+A layer that returns its sums has an adder for each lane in the place of the search, and no register behind it.
+"""
 
 from collections.abc import Iterator
 
@@ -32,7 +35,6 @@ def write_layer(unit: Unit, plan: FoldingPlan) -> str:
         "pipelined": int(plan.pipelined),
         "enable": "next_ready" if plan.pipelined else "1'b1",
         "dsp": int(unit.name in plan.in_dsps),
-        "stages": len(unit.searches),
         "address_bits": count_bits(unit.weights.depth),
         "group_bits": count_bits(unit.beats),
     }
@@ -60,7 +62,12 @@ def write_layer(unit: Unit, plan: FoldingPlan) -> str:
         group0=fill_part("group.v", group_top=tops["group_top"], group_bits=values["group_bits"])
         if unit.beats > 1
         else "  assign next_group0 = 1'b0;",
-        searches="\n".join(_write_searches(unit, plan)),
+        results="\n".join(
+            _write_searches(unit, plan) if unit.offsets is None else _write_sums(unit, unit.offsets, plan)
+        ),
+        valid=fill_part("delayed_valid.v", stages=len(unit.searches))
+        if unit.searches
+        else "  assign {out_last, out_valid} = {sums_last, sums_valid};",
     )
 
 
@@ -107,6 +114,16 @@ def _write_searches(unit: Unit, plan: FoldingPlan) -> Iterator[str]:
     final = len(unit.searches) - 1
     for lane in range(unit.lanes):
         yield f"  assign out_data[{lane * bits}+:{bits}] = held{final}_lane{lane}[{bits - 1}:0];"
+
+
+def _write_sums(unit: Unit, offsets: Rom, plan: FoldingPlan) -> Iterator[str]:
+    """The sums of all lanes with their offsets, in the cycle in which the sums leave the unit."""
+    bits, sum_bits = offsets.bits, unit.stage.sum_bits
+    yield f"  wire [{offsets.width - 1}:0] offsets;"
+    yield _write_rom(offsets, "next_group0", "offsets", plan)
+    for lane in range(unit.lanes):
+        total = f"$signed(sums[{lane * sum_bits}+:{sum_bits}]) + $signed(offsets[{lane * bits}+:{bits}])"
+        yield f"  assign out_data[{lane * bits}+:{bits}] = {total};"
 
 
 def _address(rom: Rom, search: SearchStage, unit: Unit, roms: tuple[Rom, ...]) -> str:

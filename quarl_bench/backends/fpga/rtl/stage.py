@@ -3,6 +3,8 @@
 Bias and zero points only shift a sum, and the table of a Tanh or an ELU never falls, so all of them move into the
 thresholds (a table that falls, of SiLU, GELU or HardSwish, is refused):
 output = lowest + number of thresholds <= sum. Between layers travels that number, which is never negative.
+
+A last layer of wide outputs (`acc`) has no thresholds: output = sum + offset, and the offset is bias and zero points.
 """
 
 from dataclasses import dataclass
@@ -16,13 +18,16 @@ from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Linear
-from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import find_thresholds
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One layer. Inputs are codes in [low, high] of `in_bits`; outputs are counts in [0, 2^out_bits)."""
+    """One layer. Inputs are codes in [low, high] of `in_bits`; outputs are counts in [0, 2^out_bits).
+
+    Of a `wide` stage, outputs are sums, in two's complement of `out_bits`; it has `offsets` in the place of thresholds.
+    """
 
     name: str
     weight: NDArray[np.int8]  # (outputs, inputs)
@@ -30,9 +35,10 @@ class Stage:
     in_signed: bool
     low: int
     high: int
-    thresholds: Integers  # (outputs, 2^out_bits - 1), ascending, within each sum's reach or one above it
+    thresholds: Integers  # (outputs, 2^out_bits - 1), ascending, within each sum's reach or one above it; wide: none
     out_bits: int
-    lowest: int  # the output integer that a count of zero stands for
+    lowest: int  # the output integer that a count of zero stands for; wide: 0
+    offsets: Integers | None = None  # (outputs,), what turns a raw sum into the golden model's
 
     @property
     def inputs(self) -> int:
@@ -43,6 +49,11 @@ class Stage:
     def outputs(self) -> int:
         """Neurons of the layer, which is the number of values that it gives."""
         return self.weight.shape[0]
+
+    @property
+    def wide(self) -> bool:
+        """Whether it returns its sums."""
+        return self.offsets is not None
 
     @cached_property
     def weight_bits(self) -> int:
@@ -72,8 +83,10 @@ class Stage:
         return float((self.weight == 0).mean())
 
     def run(self, codes: Integers) -> Integers:
-        """Counts (n, outputs) for codes (n, inputs)."""
+        """Counts, or of a wide stage sums, (n, outputs) for codes (n, inputs)."""
         sums = codes @ self.weight.astype(np.int64).T
+        if self.offsets is not None:
+            return np.asarray(sums + self.offsets, dtype=np.int64)
         return np.asarray((sums[:, :, None] >= self.thresholds[None]).sum(2), dtype=np.int64)
 
 
@@ -112,23 +125,29 @@ def signed_bits(smallest: int, largest: int) -> int:
 
 
 def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: Stage | None) -> Stage:
-    if layer.output.wide:
-        raise DeploymentError(
-            f"fpga: {name} returns its 32-bit sums (acc), and designs have no form for them; leave out acc"
-        )
-    widths = {source.format.bit_width, layer.weight_format.bit_width, layer.result.format.bit_width}
+    widths = {source.format.bit_width, layer.weight_format.bit_width}
+    if not layer.output.wide:
+        widths.add(layer.result.format.bit_width)
     if max(widths) > 8:
         raise DeploymentError(f"fpga: {name} has {max(widths)} bits, and at most 8 are supported; quantize further")
-    levels, lowest = _levels(name, layer, source)
     shift = 0 if previous is None else previous.lowest  # a travelling code is the integer less this
-    # threshold <= sum + bias - zero_point * weights, where sum is over integers; over codes it lacks shift * weights
-    rows = layer.weight.astype(np.int64).sum(1)
-    on_codes = levels - (layer.bias.astype(np.int64) + (shift - source.zero_point) * rows)[:, None]
+    # The golden model's sum is that over codes and this: bias - zero_point * weights, and shift * weights.
+    offsets = layer.bias.astype(np.int64) + (shift - source.zero_point) * layer.weight.astype(np.int64).sum(1)
     low, high = (source.format.minimum, source.format.maximum) if previous is None else (0, previous.highest)
     smallest, largest = reach(layer.weight, low, high)
-    out_bits = max(1, levels.shape[1].bit_length())
-    spare = np.repeat(largest[:, None] + 1, (1 << out_bits) - 1 - levels.shape[1], axis=1)
-    clipped = np.clip(on_codes, smallest[:, None], largest[:, None] + 1)
+    if layer.output.wide:
+        thresholds, lowest = np.empty((len(offsets), 0), dtype=np.int64), 0
+        out_bits = signed_bits(int((smallest + offsets).min()), int((largest + offsets).max()))
+        if out_bits > SUM_BITS:
+            raise DeploymentError(
+                f"fpga: the sums of {name} take {out_bits} bits, and wide outputs have {SUM_BITS}; use fewer bits"
+            )
+    else:
+        levels, lowest = _levels(name, layer, source)
+        out_bits = max(1, levels.shape[1].bit_length())
+        spare = np.repeat(largest[:, None] + 1, (1 << out_bits) - 1 - levels.shape[1], axis=1)
+        clipped = np.clip(levels - offsets[:, None], smallest[:, None], largest[:, None] + 1)
+        thresholds = np.concatenate([clipped, spare], axis=1)
     return Stage(
         name=name,
         weight=layer.weight,
@@ -136,9 +155,10 @@ def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: 
         in_signed=previous is None and source.format.signed,
         low=low,
         high=high,
-        thresholds=np.concatenate([clipped, spare], axis=1),
+        thresholds=thresholds,
         out_bits=out_bits,
         lowest=lowest,
+        offsets=offsets if layer.output.wide else None,
     )
 
 

@@ -36,6 +36,11 @@ class ActionTable:
         """That of `policy`; DeploymentError for one that chooses by argmax."""
         if policy.head.discrete:
             raise DeploymentError("fpga: an argmax head has no table of actions; leave --tanh out")
+        if policy.net.output.wide:
+            raise DeploymentError(
+                "fpga: wide outputs (acc) have 2^32 integers, too many for a table of actions; leave --tanh out: "
+                "actions are the host's"
+            )
         return cls(tabulate_actions(policy), policy.net.output.format.minimum)
 
     @property

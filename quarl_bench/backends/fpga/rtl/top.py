@@ -36,6 +36,7 @@ def _write_top(plan: FoldingPlan) -> str:
         out_bits=plan.out_bits,
         out_top=last.stage.outputs * plan.out_bits - 1,
         cycles=plan.cycles,
+        given=_write_outputs(plan),
         links="\n".join(links),
         trace="\n".join(trace),
         last=len(plan.units),
@@ -43,6 +44,11 @@ def _write_top(plan: FoldingPlan) -> str:
         last_beats=last.beats,
         last_beat_bits=count_bits(last.beats),
         action_top=last.beats * last.lanes * last.stage.out_bits - 1,
-        count_bits=last.stage.out_bits,
-        lowest=last.stage.lowest,
     )
+
+
+def _write_outputs(plan: FoldingPlan) -> str:
+    """From what the last layer gives to the values of the action."""
+    last = plan.stages[-1]
+    values = {"outputs": last.outputs, "out_bits": plan.out_bits, "bits": last.out_bits}
+    return fill_part("sums.v", **values) if last.wide else fill_part("counts.v", **values, lowest=last.lowest)

@@ -58,9 +58,15 @@ def write_axis(plan: FoldingPlan, axis_bits: int) -> str:
     )
 
 
+def count_action_bytes(plan: FoldingPlan) -> int:
+    """Bytes of an action on the serial line."""
+    return plan.stages[-1].outputs * plan.out_bytes
+
+
 def write_uart(plan: FoldingPlan) -> str:
     """The Verilog module `policy_uart`: the design behind a serial line of BAUD bits a second."""
-    last = plan.stages[-1]
+    outputs, size = plan.stages[-1].outputs, plan.out_bytes
+    note = "" if size == 1 else f"\n// Each of the {outputs} outputs is {size} bytes on the line, the lowest first."
     return fill(
         f"{UART_TOP}.v",
         clocks=BOARD_CLOCK // BAUD,
@@ -70,9 +76,10 @@ def write_uart(plan: FoldingPlan) -> str:
         in_beats=plan.in_beats,
         in_bits=plan.in_bits,
         in_top=plan.in_lanes * plan.in_bits - 1,
-        outputs=last.outputs,
-        out_bits=plan.out_bits,
+        outputs=count_action_bytes(plan),  # the line carries bytes, and knows nothing of values that have several
+        out_bits=plan.out_bits // size,
         out_signed=int(plan.out_signed),
-        out_top=last.outputs * plan.out_bits - 1,
+        out_top=outputs * plan.out_bits - 1,
+        note=note,
         design=plan.digest[::-1].hex(),
     )

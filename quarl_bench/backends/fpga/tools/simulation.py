@@ -87,14 +87,15 @@ class Simulation:
         )
 
     def trace(self, q: Integers) -> tuple[Integers, ...]:
-        """Counts (n, neurons) behind each layer, from a build with `trace`."""
+        """Counts, or sums, (n, neurons) behind each layer, from a build with `trace`."""
         _, text = self._execute(q, 0.0, 0.0, 0)
         links = []
         for unit in self._plan.units:
             beats = [int(word, 16) for word in re.findall(rf"^{unit.name} ([0-9a-f]+)$", text, re.MULTILINE)]
             mask, bits = (1 << unit.stage.out_bits) - 1, unit.stage.out_bits
-            values = [[beat >> (lane * bits) & mask for lane in range(unit.lanes)] for beat in beats]
-            links.append(np.array(values, dtype=np.int64).reshape(len(q), -1)[:, : unit.stage.outputs])
+            fields = [[beat >> (lane * bits) & mask for lane in range(unit.lanes)] for beat in beats]
+            values = np.array(fields, dtype=np.int64).reshape(len(q), -1)[:, : unit.stage.outputs]
+            links.append(extend_sign(values, bits) if unit.stage.wide else values)
         return tuple(links)
 
     def _unpack(self, words: NDArray[np.uint32]) -> Integers:
@@ -173,7 +174,12 @@ def unpack_outputs(words: NDArray[np.uint32], plan: FoldingPlan, port: StreamSha
     string = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[:, :, : port.width]
     raw = string.reshape(len(words), -1)[:, : last.outputs * bits].reshape(len(words), last.outputs, bits)
     values = raw.astype(np.int64) @ (np.int64(1) << np.arange(bits))
-    return np.where((values >> (bits - 1) == 1) & plan.out_signed, values - (1 << bits), values)
+    return extend_sign(values, bits) if plan.out_signed else values
+
+
+def extend_sign(values: Integers, bits: int) -> Integers:
+    """What fields of `bits` bits say in two's complement."""
+    return np.where(values >> (bits - 1) == 1, values - (1 << bits), values)
 
 
 def build(
