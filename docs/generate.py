@@ -1,6 +1,6 @@
-"""Pages and pictures made of data: docs/claims.md, docs/policies.md, the findings of README.md and docs/findings.md and
-the options of docs/pytest_plugin.md between their marks, docs/pictures/*.svg, and the picture of the floors,
-docs/house.svg. What docs/api.md shows of docstrings is made when the site is built.
+"""Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
+docs/house.svg, and between their marks the findings of README.md and docs/findings.md, the options of
+docs/pytest_plugin.md and the table of docs/repair.md. What docs/api.md shows of docstrings is made when the site is built.
 
 python docs/generate.py                  write them from claims, baselines, the plugin, verdicts.json, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
@@ -25,6 +25,7 @@ from quarl_bench.papers.registry import read_catalog
 from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
+from quarl_bench.report.repaired import list_repairs
 from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows
 from quarl_bench.system.atomic import write_file
 
@@ -32,7 +33,7 @@ HERE = Path(__file__).parent
 FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
-PLUGIN = HERE / "pytest_plugin.md"
+PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
 BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
@@ -101,6 +102,7 @@ def list_blocks(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> dict[Pat
     return {
         README: {"findings": [*findings, "", _tell_shortly(verdicts)]},
         FINDINGS: {"findings": findings, "runs": runs},
+        REPAIR: {"repairs": list_repairs(BASELINES.parent / "repaired")},
         PLUGIN: {"options": list_options(), "markers": list_markers()},
     }
 

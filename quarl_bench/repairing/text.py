@@ -44,6 +44,7 @@ def describe_answer(found: "Repair") -> dict[str, Any]:
         "parameter_bytes": count_bytes(found.chosen.candidate.policy),
         "forms": len(found.found.attempts),
         "test_number": found.number,
+        "episodes": len(found.test.reference.environment_seeds),
         "reference_return": found.test.reference.mean,
         "plain": describe_line(found.plain),
         "test": describe_line(found.test),

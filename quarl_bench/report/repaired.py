@@ -1,0 +1,61 @@
+"""The table of docs/repair.md: what repairs found, from the records that they left."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+HEAD = (
+    "| policy | fp32 | plain | repaired | of fp32 | verdict | chosen | test | seconds |",
+    "|---|---:|---:|---:|---|---|---|---:|---:|",
+)
+DECIDED = {"inconclusive": "not decided"}
+RECORDS = "records.json"  # of repairs whose integers are not kept
+
+
+def list_repairs(folder: Path) -> list[str]:
+    """Lines of Markdown: how many repairs kept what, then a table with a row for each."""
+    records = read_records(folder)
+    return [count_repairs(records), "", *HEAD, *(write_row(name, record) for name, record in records.items())]
+
+
+def read_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """By policy and bits, what the manifests below `folder` and its file of records say of their repair."""
+    found = {}
+    for path in folder.glob("*/manifest.json"):
+        found[path.parent.name] = json.loads(path.read_text(encoding="utf-8"))["quantization"]["repair"]
+    if (folder / RECORDS).exists():
+        found |= json.loads((folder / RECORDS).read_text(encoding="utf-8"))
+    return dict(sorted(found.items(), key=lambda pair: (-int(pair[1]["plain"]["bits"]), pair[0])))
+
+
+def count_repairs(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """A sentence on the repairs to 8 bits."""
+    tests = [record["test"] for record in records.values() if record["asked"] == "int8" and "w" not in record["chosen"]]
+    refuted = _count(tests, "refuted")
+    kept = sum(test["ratio"] >= 0.95 and test["verdict"] != "refuted" for test in tests)
+    return (
+        f"Of {len(tests)} policies, {kept} keep 95% or more by the estimate and are not refuted; "
+        f"{_count(tests, 'supported')} are supported, {_count(tests, 'inconclusive')} not decided, {refuted} refuted."
+    )
+
+
+def write_row(name: str, record: Mapping[str, Any]) -> str:
+    """One repair as a row of the table."""
+    test, plain = record["test"], record["plain"]
+    interval = "" if test["ratio_low"] is None else f" [{test['ratio_low']:.1%}, {test['ratio_high']:.1%}]"
+    return "| " + " | ".join((
+        name,
+        f"{record['reference_return']:,.4g}",
+        f"{plain['return']:,.4g}",
+        f"{test['return']:,.4g}",
+        f"{test['ratio']:.1%}{interval}",
+        DECIDED.get(test["verdict"], test["verdict"]),
+        f"`{record['chosen']}`",
+        f"{record['test_number']}: {record['episodes']:,}",
+        f"{record['seconds']}",
+    )) + " |"  # fmt: skip
+
+
+def _count(tests: Iterable[Mapping[str, Any]], verdict: str) -> int:
+    return sum(test["verdict"] == verdict for test in tests)
