@@ -1,6 +1,7 @@
 """Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
 docs/house.svg, and between their marks the findings of README.md and docs/findings.md, the options of
-docs/pytest_plugin.md and the table of docs/repair.md. What docs/api.md shows of docstrings is made when the site is built.
+docs/pytest_plugin.md and the table of docs/repair.md. What docs/api.md shows of docstrings is made when the site is
+built.
 
 python docs/generate.py                  write them from claims, baselines, the plugin, verdicts.json, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
