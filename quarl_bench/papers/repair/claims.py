@@ -13,9 +13,10 @@ TABLE_2 = (
     *over("a2c dqn ppo", GAMES),
     *over("ddpg", "walker2dbullet halfcheetahbullet bipedalwalker mountaincarcontinuous"),
 )
-DQN_CONTROL = over("dqn", "cartpole acrobot lunarlander mountaincar")
+DQN_CONTROL = over("dqn", "cartpole acrobot mountaincar")  # LunarLander's returns lie around 0: no share of them
 CONTROL = (
     *DQN_CONTROL,
+    *over("dqn", "lunarlander"),
     *over("a2c", "cartpole acrobot lunarlander"),
     *over("ppo", "cartpole acrobot lunarlander mountaincarcontinuous"),
     *over("ddpg", "mountaincarcontinuous pendulum"),
@@ -43,7 +44,7 @@ CLAIMS = (
     Claim(
         "exception-plain",
         where="ours: section 4, DQN",
-        says="plain 8 bits for weights and activations cost DQN more than 5% on average over four control tasks",
+        says="plain 8 bits for weights and activations cost DQN more than 5% on average over three control tasks",
         judgement=MeanLoss(0.05),
         schemes=(PLAIN,),
         cells=DQN_CONTROL,

@@ -17,6 +17,7 @@ from quarl_bench.report.page.plots import INK, MARKERS, SERIES, fix_style, tidy
 from quarl_bench.views.rows import Row
 
 FAMILIES = {"fp": "fp16", "w": "weights only", "int": "weights and activations", "qat": "trained quantized"}
+FITTING = 9  # characters of a scheme's name that a column is wide enough for
 SCHEME = re.compile(r"(fp|w|int|qat)([0-9]{1,2})")
 LOWEST, HIGHEST = -0.05, 1.2  # of what is kept, as drawn; what is outside is drawn at the edge
 CELL = (0.56, 0.25)  # inches
@@ -148,7 +149,8 @@ def _fill_matrix(axes: Axes, matrix: Matrix) -> None:
             axes.axvline(start, color=INK, linewidth=0.6)
         start += width
     for column, each in enumerate(matrix.columns):
-        axes.text(column + 0.5, -0.3, each.scheme, ha="center", va="center", fontsize=8)
+        size = 8 * min(1.0, FITTING / len(each.scheme))
+        axes.text(column + 0.5, -0.3, each.scheme, ha="center", va="center", fontsize=size)
     names = [line.environment + (f", {line.origin}" if line.origin else "") for line in matrix.lines]
     axes.set_yticks([place + 0.5 for place in range(down)], names, fontsize=8)
     axes.set_xticks([])
@@ -207,6 +209,6 @@ def _fill_kept(figure: Any, view: KeptView) -> None:
 
 def pick_schemes(rows: Iterable[Row]) -> tuple[str, ...]:
     """The schemes that a picture beside text has room for."""
-    shown = ("w8", "int8", "qat4")
+    shown = ("w8", "int8", "int8repaired", "qat4")
     there = {row.scheme for row in rows}
     return tuple(scheme for scheme in shown if scheme in there)
