@@ -86,7 +86,7 @@ LQCC = Paper(
     provides=("tables", "selection", "architectures", "statements"),
 )
 ACTORQ = Paper("actorq", "QuaRL, ActorQ", f"{__package__}.actorq", records=True, provides=("statements",))
-REPAIR = Paper("repair", "ours, on repair", f"{__package__}.repair")
+REPAIR = Paper("repair", "ours, on repair", f"{__package__}.repair", provides=("statements",))
 PAPERS = Registry(
     "paper",
     "quarl_bench.papers",

@@ -15,7 +15,8 @@ def list_findings(rows: Sequence[Row]) -> Iterator[str]:
     for paper in list_providers("statements"):
         for statement in paper.open("statements").STATEMENTS:
             if answer := _answer(statement, found):
-                yield f"{statement.says} (paper: {statement.printed}): {answer}"
+                source = f"paper: {statement.printed}" if statement.printed else "ours"
+                yield f"{statement.says} ({source}): {answer}"
 
 
 def _answer(statement: Statement, found: Rows) -> str:

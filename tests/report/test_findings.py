@@ -15,7 +15,7 @@ STATEMENTS = [s for paper in list_providers("statements") for s in paper.open("s
 
 
 def test_seven_statements_are_about_items_that_exist():
-    assert len(STATEMENTS) == 7
+    assert sum(bool(statement.printed) for statement in STATEMENTS) == 7  # the others are ours
     ids = {claim.id: {item.id for item in expand(claim)} for claim in read_catalog()}
     for statement in STATEMENTS:
         assert statement.item in ids[statement.claim] or (not statement.item and statement.scheme), statement
