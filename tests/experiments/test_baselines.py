@@ -33,6 +33,7 @@ BARS = {"mountaincarcontinuous": 90.0, "ppo-pong": 18.0}
 BELOW = {
     "a2c-bipedalwalker",  # 260.5: 16.3 under the bar; it falls in some episodes (SD 96)
     "a2c-halfcheetahbullet",  # 2179 and 1944, mean 2061.5: 9.9 under the bar
+    "ddpg-bipedalwalker",  # 23.1: 32.8 under the bar; it learns and forgets (63.7 at best, -130 at the end)
     "dqn-breakout",  # 44.2 after a fifth of the published steps: 12% of the zoo's return, 21% of the paper's
     "dqn-pong",  # 17.5: 2.4 under the bar, after 11% of the published steps
     "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
@@ -91,17 +92,20 @@ STORED = sorted(BENCHES.glob("*/*/*.csv"))
 def test_stored_numbers_are_of_these_policies_and_versions():
     """Where they are not, nothing is compared, and no case fails for it."""
     cases = {item.id: item.case for claim in read_catalog() if claim.judgement.each for item in expand_cases(claim)}
-    hashes = defaultdict(list)
+    hashes, repaired = defaultdict(list), defaultdict(list)
     for folder in sorted(FOLDERS, key=lambda folder: int(folder.name.rpartition("seed")[2])):
-        hashes[folder.name.rpartition("-")[0]].append(load_stored(folder).sha256[:16])
+        cell, form = folder.name.rpartition("-")[0], POLICIES.parent / "repaired" / f"{folder.name}-int8"
+        hashes[cell].append(load_stored(folder).sha256[:16])
+        repaired[cell].append(load_stored(form).sha256[:16] if form.exists() else hashes[cell][-1])
     others = {}
     for path in STORED:
         case, frame = cases.get(path.name.split(".")[0]), pd.read_csv(path, dtype=str)
         if case is None or "policy" not in frame or case.origin == ZOO or case.environment in MIXED:
             continue  # boards, other people's agents, and what was trained in another precision
-        learned = Scheme.parse(case.scheme).trained
+        scheme = Scheme.parse(case.scheme)
+        learned, known = scheme.trained, repaired if scheme.repaired else hashes
         cell = "-".join(part for part in (case.algo, case.environment, learned and case.scheme, case.origin) if part)
         absent = runtime_versions(case).keys() - set(frame)
-        if absent or list(dict.fromkeys(frame["policy"])) != hashes[cell][:MOST]:
+        if absent or list(dict.fromkeys(frame["policy"])) != known[cell][:MOST]:
             others[path.name] = f"without {', '.join(absent)}" if absent else "other policies"
     assert not others, "measure again with --force-regen"
