@@ -43,7 +43,7 @@ class CountingTransform(ObservationTransform):
     def apply(self, observations: NDArray[Any]) -> Floats:
         """Transform as ObservationTransform does, and count the values that normalisation clipped."""
         inputs = super().apply(observations)
-        if self.normalization is not None:
+        if self.normalization is not None and np.isfinite(self.normalization.clip):  # ranges of `eq` clip nothing
             self.counter.seen += inputs.size
             self.counter.clipped += int((np.abs(inputs) >= self.normalization.clip).sum())
         return inputs
