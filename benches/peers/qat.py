@@ -46,9 +46,9 @@ def build_quarl(*, freeze: bool) -> Any:
     import torch
 
     from quarl_bench.quantization.activations import Activation
-    from quarl_bench.quantization.aware_net import find_path, make_aware
     from quarl_bench.quantization.net import Linear, Net
     from quarl_bench.quantization.scheme import Scheme
+    from quarl_bench.quantization.training.aware_net import find_path, make_aware
 
     network = build_plain()
     make_aware(network, list(network), Scheme.parse("qat8"))

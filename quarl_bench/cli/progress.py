@@ -100,7 +100,6 @@ def show_calibration(policy: "PolicyNet", environment: "Environment") -> "States
 
 def quantize_with_bar(policy: "PolicyNet", scheme: "Scheme", environment: "Environment") -> "Policy":
     """What `quantize_calibrated` gives, with a bar of the states on which it is calibrated."""
-    from quarl_bench.policies.policy import deployable
+    from quarl_bench.evaluation.calibration import quantize_calibrated
 
-    states = show_calibration(policy, environment) if scheme.integer and scheme.calibrated else None
-    return deployable(policy.quantize(scheme, states))
+    return quantize_calibrated(policy, scheme, environment, show_calibration)

@@ -1,6 +1,7 @@
 """The states on which an integer form is calibrated: the policy visits them itself, on seeds that score nothing."""
 
 import itertools
+from collections.abc import Callable
 from contextlib import closing
 
 import numpy as np
@@ -19,12 +20,18 @@ BATCH = 16  # episodes that are played for observations at a time
 IMAGE_BATCH = 4  # the same for images, of which every `STACK`-th is kept: the frames between are in its stack
 
 
-def quantize_calibrated(policy: PolicyNet, scheme: Scheme, environment: Environment) -> Policy:
+def quantize_calibrated(
+    policy: PolicyNet,
+    scheme: Scheme,
+    environment: Environment,
+    collect: Callable[[PolicyNet, Environment], States] | None = None,
+) -> Policy:
     """The form that leaves a simulation, integers for int<n>, on the states of `calibrate` where the scheme has ranges.
 
-    QuantizationError where the net has no form in the scheme.
+    `collect` takes the place of `calibrate`, for whoever shows how far it is. QuantizationError where the net has no
+    form in the scheme.
     """
-    observations = calibrate(policy, environment) if scheme.integer and scheme.calibrated else None
+    observations = (collect or calibrate)(policy, environment) if scheme.integer and scheme.calibrated else None
     return deployable(policy.quantize(scheme, observations))
 
 

@@ -33,7 +33,7 @@ EVALUATION_CODE = (
     "quantization/recurrent/ranges.py",
     "quantization/requantize.py",
     "quantization/scheme.py",
-    "quantization/stacked_nets.py",
+    "quantization/training/stacked_nets.py",
     "environments/registry.py",
     "environments/environments.toml",
 )

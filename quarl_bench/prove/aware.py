@@ -8,11 +8,11 @@ from torch import nn
 
 from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.aware_net import find_path, make_aware
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Layer
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.training.aware_net import find_path, make_aware
 
 
 class AwareNet:

@@ -25,7 +25,7 @@ from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Linear, Net, find_norm
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.scheme import Family, Scheme
-from quarl_bench.quantization.stacked_nets import Tensor, chain, draw_layer, multiply
+from quarl_bench.quantization.training.stacked_nets import Tensor, chain, draw_layer, multiply
 
 PERCENTILE = 99.999  # of the magnitudes of a batch
 WARM_UP = 300  # batches before a scale is learned

@@ -21,12 +21,12 @@ from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_validation_se
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
 from quarl_bench.quantization.activations import Activation, make_module
-from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Net
 from quarl_bench.quantization.ptq import BIAS_LIMIT, quantize_net
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.training.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.repairing.candidate import STATES, Candidate, compare_decisions, visit
 from quarl_bench.repairing.imitation import Loss, name_outputs
 from quarl_bench.repairing.journal import NOTHING, Journal

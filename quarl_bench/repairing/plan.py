@@ -21,7 +21,7 @@ from quarl_bench.repairing.candidate import Candidate
 from quarl_bench.repairing.distillation import SHORTEST, distill_best
 from quarl_bench.repairing.journal import open_journal
 from quarl_bench.repairing.ladder import ANY, Remedy, list_forms, list_remedies
-from quarl_bench.repairing.search import FIRST, FP32, IMAGE_ROUNDS, Found, choose, round_best, search
+from quarl_bench.repairing.search import FIRST, FP32, IMAGE_ROUNDS, Found, round_best, search
 from quarl_bench.repairing.text import describe_answer, describe_repair, print_repair
 from quarl_bench.repairing.workbench import Attempt, Tell, Workbench
 from quarl_bench.spec import Measurement
@@ -132,7 +132,7 @@ def repair_policy(
     with open_journal(None if subject.environment.custom else cache, what, resume=resume) as journal:
         bench = Workbench(subject, plan.target, plan.seed, tell, journal)
         found, notes = climb(bench, plan, deadline)
-        chosen = choose(found.attempts)
+        chosen = found.chosen
         if plan.fewest_bytes:
             lowered, chosen, note = shrink(bench, plan, chosen, deadline)
             found, notes = replace(found, attempts=(*lowered, *found.attempts)), (*notes, note)
@@ -153,11 +153,11 @@ def repair_policy(
 def climb(bench: Workbench, plan: Plan, deadline: float) -> tuple[Found, tuple[str, ...]]:
     """The rungs from the cheapest on, until one keeps enough on validation seeds; and notes on what was not climbed."""
     found = search(bench, plan.scheme)
-    if keeps_enough(bench.subject, plan, choose(found.attempts)):
+    if keeps_enough(bench.subject, plan, found.chosen):
         return found, ("learned rounding and distillation were not needed",)
     rounded = round_best(bench, found.attempts, deadline)
     found = replace(found, attempts=(*rounded, *found.attempts))
-    if keeps_enough(bench.subject, plan, choose(found.attempts)):
+    if keeps_enough(bench.subject, plan, found.chosen):
         return found, ("distillation was not needed",)
     left = deadline - time.monotonic()
     if left < SHORTEST:

@@ -14,13 +14,13 @@ from quarl_bench.quantization.activations import (
     is_tabled,
     make_module,
 )
-from quarl_bench.quantization.aware_net import find_path, make_aware
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.parameters import has_margin, make_table
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.training.aware_net import find_path, make_aware
 from tests.support.strategies import inputs_of, make_net
 
 TABLED = [activation for activation in Activation if is_tabled(activation)]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from quarl_bench.errors import QuantizationError, SpecError
 from quarl_bench.policies.sources.sb3.model import extract, extract_quantized
-from quarl_bench.quantization.aware import Quantizer, fake_quantize_ste
-from quarl_bench.quantization.aware_net import make_aware
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.training.aware import Quantizer, fake_quantize_ste
+from quarl_bench.quantization.training.aware_net import make_aware
 from quarl_bench.training.sb3.aware import (
     AwarePolicy,
     find_aware_path,

@@ -30,7 +30,7 @@ from quarl_bench.quantization.net import LayerNorm, Net
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Family, Scheme
-from quarl_bench.quantization.stacked_nets import StackedNet, chain
+from quarl_bench.quantization.training.stacked_nets import StackedNet, chain
 from tests.support.learned import make_learned
 from tests.support.strategies import SEEDS, make_net, normal
 

@@ -13,9 +13,9 @@ import torch
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import Activation, find_activation, list_modules
-from quarl_bench.quantization.aware import AwareReLU, AwareTabled
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear, Net
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
+from quarl_bench.quantization.training.aware import AwareReLU, AwareTabled
 
 
 def read_net(shape: tuple[int, ...], modules: Iterable[torch.nn.Module]) -> Net:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from quarl_bench.quantization.learned import LearnedNet
-from quarl_bench.quantization.stacked_nets import StackedNet, Tensor, chain, draw_layer
+from quarl_bench.quantization.training.stacked_nets import StackedNet, Tensor, chain, draw_layer
 from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
 from quarl_bench.training.multi_seed.replay import Batch
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics

@@ -14,8 +14,8 @@ from stable_baselines3.td3.policies import TD3Policy
 from quarl_bench.errors import SpecError
 from quarl_bench.policies.algorithm import ALGORITHMS, find_algorithm
 from quarl_bench.policies.sources.sb3.model import extract, read_network
-from quarl_bench.quantization.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.quantization.scheme import Family, Scheme
+from quarl_bench.quantization.training.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.system.registry import load
 from quarl_bench.training.sb3.mixed_precision import MixedActorCriticPolicy, MixedQPolicy
 

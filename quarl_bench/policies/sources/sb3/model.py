@@ -29,7 +29,7 @@ from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, QuantizedPolicy
 from quarl_bench.policies.sources.sb3.contrib import list_readable
 from quarl_bench.policies.sources.torch_layers import read_net
-from quarl_bench.quantization.aware_net import find_path
+from quarl_bench.quantization.training.aware_net import find_path
 from quarl_bench.system.registry import load
 
 FROM_ENVIRONMENT: Final = "from the model's environment"

@@ -10,12 +10,19 @@ from torch import nn
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import find_activation, list_modules
 from quarl_bench.quantization.affine import IntegerFormat
-from quarl_bench.quantization.aware import AwareConv2d, AwareLinear, AwareReLU, AwareTabled, Quantizer, wrap_activation
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import QuantizedLayer
 from quarl_bench.quantization.ptq import Ranges, quantize_to_ranges
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.training.aware import (
+    AwareConv2d,
+    AwareLinear,
+    AwareReLU,
+    AwareTabled,
+    Quantizer,
+    wrap_activation,
+)
 
 Step = tuple[AwareLinear | AwareConv2d, AwareReLU | AwareTabled | None]  # an affine map, the activation behind it
 

@@ -1,0 +1,1 @@
+"""Nets and quantizers while they are trained."""
