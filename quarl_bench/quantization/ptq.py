@@ -58,7 +58,7 @@ def quantize_net(
     if scheme.family is Family.LEARNED:
         return quantize_after(net, scheme, inputs)
     net = rewrite(net, scheme, inputs)
-    return quantize_to_ranges(net, scheme, _observe_activations(net, scheme, inputs, state or NO_STATE))
+    return quantize_to_ranges(net, scheme, observe_activations(net, scheme, inputs, state or NO_STATE))
 
 
 def _check_recurrent(net: Net, scheme: Scheme, inputs: Floats | None, state: State | None) -> None:
@@ -171,7 +171,11 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
     return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells))
 
 
-def _observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State) -> Ranges:
+def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State = NO_STATE) -> Ranges:
+    """What the activations of `net` cover at `inputs` (n, *input_shape), as the scheme's observer says.
+
+    The net is rewritten already. `state` is that of a recurrent one at these inputs.
+    """
     spans: list[Range] = []
     cells: list[CellRanges] = []
     values = torch.from_numpy(inputs)

@@ -13,6 +13,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_validation_seeds
 from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.repairing.candidate import make_candidate
 from quarl_bench.repairing.ladder import MIXED, find_unfit
 from quarl_bench.repairing.search import list_rounds
 from quarl_bench.repairing.workbench import Attempt, Workbench
@@ -64,7 +65,7 @@ def lower_bits(
     tried: list[Attempt] = []
     while (step := choose_step(sizes, now, done, regrets)) is not None and time.monotonic() < deadline:
         layer, bits = step
-        attempt = bench.learn_rounding(lower(scheme, bits), MIXED)
+        attempt = bench.learn_rounding(make_candidate(bench.subject, lower(scheme, bits)), MIXED)
         reason = find_unfit(attempt.candidate.policy, bench.target)
         if reason:
             bench.unfit[attempt.candidate.name] = reason

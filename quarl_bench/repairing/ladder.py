@@ -2,7 +2,8 @@
 
 The first rung is schemes that round the same policy in another form: every remedy is an option of the scheme
 (docs/quantizer.md), so that what is found has a name that every command, case and backend knows. The others change
-integers: rounded biases, the rounding of weights, and all numbers by training. Only what the target can run is tried.
+integers: biases, the ranges of single layers, the rounding of weights, and all numbers by training. Only what the
+target can run is tried.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from quarl_bench.quantization.scheme import Family, Granularity, ObserverKind, S
 PERCENTILES = (99.9, 99.99)  # of activations: what a rare outlier costs all others
 ANY, FPGA = "any", "fpga"
 REWRITES, MIXED = "rewrites", "bits"  # rungs whose steps have no name of their own
-BIAS, ROUNDED, DISTILLED = "bias", "adaround", "distilled"  # rungs that are steps behind a scheme
+BIAS, CLIPPED, ROUNDED, DISTILLED = "bias", "clip", "adaround", "distilled"  # rungs that are steps behind a scheme
 
 
 @dataclass(frozen=True)

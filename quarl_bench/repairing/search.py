@@ -15,10 +15,12 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import QuantizationError
 from quarl_bench.evaluation.protocol import list_validation_seeds
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.repairing.ladder import list_forms, list_ranges
+from quarl_bench.repairing.candidate import Candidate, make_candidate
+from quarl_bench.repairing.ladder import CLIPPED, list_forms, list_ranges
 from quarl_bench.repairing.workbench import Attempt, Workbench
 
-RANGED, IMAGE_RANGED = 5, 3  # forms whose ranges are searched, and as many whose biases are corrected
+RANGED, IMAGE_RANGED = 5, 3  # forms that take other ranges, and as many whose biases are corrected
+SHRUNK, IMAGE_SHRUNK = 5, 1  # forms whose ranges are shrunk layer by layer
 LEARNED, IMAGE_LEARNED = 3, 2  # forms whose rounding is learned
 STEPS = 120_000  # of the environment in the first round, about, and twice as many in the last
 FIRST, FEWEST, MOST = 10, 12, 40  # episodes of the first round, and bounds of how many candidates play them
@@ -48,7 +50,7 @@ def search(bench: Workbench, scheme: Scheme) -> Found:
 
 
 def compare_forms(bench: Workbench, scheme: Scheme) -> list[Attempt]:
-    """The decisions of every form, of the best in other ranges and with corrected biases.
+    """The decisions of every form, of the best in other ranges, with corrected biases, and with clipped ranges.
 
     Errors as `search`.
     """
@@ -58,7 +60,9 @@ def compare_forms(bench: Workbench, scheme: Scheme) -> list[Attempt]:
     count = IMAGE_RANGED if bench.policy.transform.image else RANGED
     ranged = [other for form in rank(forms)[:count] for other in list_ranges(form.candidate.scheme)]
     attempts = forms + bench.compare_all(ranged)
-    return attempts + [bench.correct(attempt.candidate.scheme) for attempt in rank(attempts)[:count]]
+    best = [attempt.candidate.scheme for attempt in rank(attempts)]
+    shrunk = IMAGE_SHRUNK if bench.policy.transform.image else SHRUNK
+    return [*attempts, *map(bench.correct, best[:count]), *map(bench.clip, best[:shrunk])]
 
 
 def round_best(bench: Workbench, attempts: Sequence[Attempt], deadline: float) -> tuple[Attempt, ...]:
@@ -67,8 +71,15 @@ def round_best(bench: Workbench, attempts: Sequence[Attempt], deadline: float) -
     None is begun after `deadline`, a time of the monotonic clock.
     """
     seeds = list_validation_seeds(list_rounds(bench.subject)[-1].episodes)
-    best = list_best(attempts)[: IMAGE_LEARNED if bench.policy.transform.image else LEARNED]
-    return tuple(bench.play(bench.learn_rounding(scheme), seeds) for scheme in best if time.monotonic() < deadline)
+    starts = list_starts(bench, attempts)[: IMAGE_LEARNED if bench.policy.transform.image else LEARNED]
+    return tuple(bench.play(bench.learn_rounding(start), seeds) for start in starts if time.monotonic() < deadline)
+
+
+def list_starts(bench: Workbench, attempts: Sequence[Attempt]) -> list[Candidate]:
+    """What rounding is learned from, best first: each form as its scheme rounds it, and as it was clipped."""
+    best = (attempt.candidate for attempt in (choose(attempts), *rank(attempts)))
+    starts = (form if form.steps == (CLIPPED,) else make_candidate(bench.subject, form.scheme) for form in best)
+    return list({start.name: start for start in starts}.values())
 
 
 def list_best(attempts: Sequence[Attempt]) -> list[Scheme]:

@@ -16,6 +16,7 @@ SHOWN = 12  # attempts of a table; the JSON has all
 RUNGS = {
     "rewrites": "the same fp32 function in another form, nothing trained",
     "bias": "biases corrected by what rounding adds on average",
+    "clip": "each layer's range shrunk as far as serves the decisions, and corrected biases",
     "adaround": "every weight rounded up or down, whichever serves its layer's sums",
     "bits": "fewer bits in layers that do with them, rounded as above",
     "distilled": "minutes of imitating fp32 in the states that it visits itself, without rewards",

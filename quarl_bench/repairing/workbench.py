@@ -10,8 +10,9 @@ from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.bias import correct_biases
 from quarl_bench.repairing.candidate import Candidate, HeldOut, make_candidate, spread
+from quarl_bench.repairing.clipping import Clipping
 from quarl_bench.repairing.journal import NOTHING, Journal
-from quarl_bench.repairing.ladder import ANY, BIAS, REWRITES, ROUNDED, find_unfit
+from quarl_bench.repairing.ladder import ANY, BIAS, CLIPPED, REWRITES, ROUNDED, find_unfit
 from quarl_bench.repairing.rounding import learn_rounding
 
 LEARNED_FROM, IMAGES = 2_000, 500  # states of calibration, over which biases and rounding are found
@@ -79,18 +80,26 @@ class Workbench:
     def correct(self, scheme: Scheme) -> Attempt:
         """`scheme` with corrected biases."""
         begin = time.monotonic()
-        policy = correct_biases(*self._prepare(scheme))
+        form, states = self._prepare(scheme)
+        policy = correct_biases(form, make_candidate(self.subject, scheme).policy, states)
         return self.compare(Candidate(scheme, policy, (BIAS,)), BIAS, begin)
 
-    def learn_rounding(self, scheme: Scheme, rung: str = ROUNDED) -> Attempt:
-        """`scheme` with weights whose rounding is learned, and corrected biases."""
+    def clip(self, scheme: Scheme) -> Attempt:
+        """`scheme` with ranges that are shrunk layer by layer, and corrected biases."""
+        begin = time.monotonic()
+        policy = Clipping.prepare(self.policy, scheme, self.subject.observations).search()
+        return self.compare(Candidate(scheme, policy, (CLIPPED,)), CLIPPED, begin)
+
+    def learn_rounding(self, start: Candidate, rung: str = ROUNDED) -> Attempt:
+        """`start` with weights whose rounding is learned, and corrected biases."""
         begin = time.monotonic()
 
         def make() -> IntegerPolicy:
-            return learn_rounding(*self._prepare(scheme), self.seed)
+            form, states = self._prepare(start.scheme)
+            return learn_rounding(form, start.policy, states, self.seed)
 
-        policy = self.journal.recall(f"{scheme.name}+{ROUNDED}", make)
-        return self.compare(Candidate(scheme, policy, (ROUNDED,)), rung, begin)
+        policy = self.journal.recall(f"{start.name}+{ROUNDED}", make)
+        return self.compare(Candidate(start.scheme, policy, (*start.steps, ROUNDED)), rung, begin)
 
     def compare(self, candidate: Candidate, rung: str, begin: float) -> Attempt:
         """What `candidate`, which was begun at a time of the monotonic clock, decides."""
@@ -105,9 +114,8 @@ class Workbench:
         self.tell(played)
         return played
 
-    def _prepare(self, scheme: Scheme) -> tuple[PolicyNet, IntegerPolicy, Observations]:
-        """The fp32 policy in the form that is rounded, the rounded one, and states to learn from."""
+    def _prepare(self, scheme: Scheme) -> tuple[PolicyNet, Observations]:
+        """The fp32 policy in the form that is rounded, and states to learn from."""
         states = self.subject.observations
         count = IMAGES if self.policy.transform.image else LEARNED_FROM
-        form = self.policy.rewrite(scheme, states)
-        return form, make_candidate(self.subject, scheme).policy, spread(states, count)
+        return self.policy.rewrite(scheme, states), spread(states, count)

@@ -31,7 +31,7 @@ def test_the_best_decisions_are_played_and_seeds_are_apart(subject, monkeypatch)
     )
     found = search(Workbench(subject, tell=told.append), INT8)
     names = [attempt.candidate.name for attempt in found.attempts]
-    assert len(names) == len(set(names)) == 24 + 2 * 3 + 2
+    assert len(names) == len(set(names)) == 24 + 2 * 3 + 2 + 5
     assert found.unfit == {}
     episodes = {attempt.candidate.name: len(attempt.returns) for attempt in found.attempts}
     assert sorted(episodes.values())[-5:] == [3, 3, 5, 5, 5] or sorted(episodes.values())[-4:] == [3, 3, 5, 5]
