@@ -3,13 +3,13 @@
 import pytest
 
 
-@pytest.mark.claim("repaired-cell")
+@pytest.mark.claim("repaired-cell", "repaired-few")
 def test_the_repaired_form_keeps_the_return(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
     measured = evaluate(quantized_policy)
     metrics_regression.check(measured)
     verdict.check(measured, reference=evaluate(policy), policies=policy)
 
 
-@pytest.mark.claim("repaired-mean", "exception-plain", "exception-repaired", "repaired-gains")
+@pytest.mark.claim("repaired-mean", "exception-plain", "exception-repaired", "repaired-gains", "trained-beats-repaired")
 def test_sentences_over_cells(claim, cells, verdict):
     verdict.check_cells(cells)

@@ -9,7 +9,7 @@ from typing import cast
 
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.errors import QuarlError, StoreError
+from quarl_bench.errors import MissingBaseline, QuarlError, StoreError
 from quarl_bench.evaluation.calibration import calibrate
 from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key, build_key
 from quarl_bench.evaluation.protocol import Protocol
@@ -26,6 +26,7 @@ from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
 FP32 = "fp32"
+NEEDLESS = 8  # bits at which a policy without a repaired form needed none
 MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
 LOCAL = "local"  # the board that every machine has: this one
 
@@ -204,12 +205,17 @@ class Cells:
         )
 
     def _find_repaired(self, policies: PolicySet, scheme: Scheme) -> tuple[LazyPolicy, ...]:
-        """The repaired form of each policy, or its plain one where none is kept."""
+        """The repaired form of each policy; at 8 bits its plain one where none is kept, because it needed none.
+
+        MissingBaseline where fewer bits have no form.
+        """
         plain, members = replace(scheme, repaired=False), []
         for index, fallback in enumerate(self.quantize(policies, plain).members):
             stored, case = fallback.stored, policies.case
             spec = PolicySpec(case.algo, case.environment, stored.metadata.get("seed", index), case.origin)
             found = self.store.find_repaired(spec, plain.name, stored.sha256)
+            if found is None and plain.bit_width < NEEDLESS:
+                raise MissingBaseline(f"{spec.name} has no repaired {plain.name} form; make one by `quarl repair`")
             if found is None or not isinstance(stored, StoredPolicy):
                 members.append(replace(fallback, scheme=plain))
             else:

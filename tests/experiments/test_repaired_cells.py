@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quarl_bench.errors import QuantizationError, SpecError, StoreError
+from quarl_bench.errors import MissingBaseline, QuantizationError, SpecError, StoreError
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths
@@ -49,6 +49,15 @@ def test_a_form_of_another_policy_is_refused(cells, repaired, tmp_path):
     save_policy(make_policy(seed=7), tmp_path / "baselines" / "policies" / "ppo-cartpole-seed1", {"seed": 1})
     with pytest.raises(StoreError, match="repaired from another policy than ppo-cartpole-seed1; run `quarl repair`"):
         cells.quantize(cells.find_policies(Case("ppo", "cartpole", REPAIRED)), REPAIRED)
+
+
+@pytest.mark.usefixtures("repaired")
+def test_fewer_bits_need_a_form_of_their_own(cells):
+    policies = cells.find_policies(Case("ppo", "cartpole", "int4repaired"))
+    with pytest.raises(
+        MissingBaseline, match="ppo-cartpole-seed0 has no repaired int4 form; make one by `quarl repair`"
+    ):
+        cells.quantize(policies, "int4repaired")
 
 
 def test_it_is_found_not_applied():

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     Measured = Mapping[str, tuple[Measurement, ...]]  # by cell: fp32, the scheme, and what it is compared with
 
-FAMILIES = ("w", "int")  # as `against`: the scheme of that family with the judged scheme's bits
+# As `against`: the scheme of that family with as many bits as the judged one.
+FAMILIES = {"w": "w{}", "int": "int{}", "repaired": "int{}repaired"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Against(OnReturns):
 
     def find_against(self, scheme: str) -> str:
         """The scheme compared with: of a family, that with as many bits as the item's."""
-        return f"{self.against}{Scheme.parse(scheme).bit_width}" if self.against in FAMILIES else self.against
+        return FAMILIES.get(self.against, self.against).format(Scheme.parse(scheme).bit_width)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Claims of our own: what 8 bits cost where `quarl repair` has chosen their form, and what they cost without it.
+"""Claims of our own: what bits cost where `quarl repair` has chosen their form, and what they cost without it.
 
 `int8repaired` is the form that a repair chose for a policy, kept below baselines/repaired; a policy that needed none
-plays its plain `int8`. The repair chose on validation seeds, so the episodes that score it here chose nothing.
+plays its plain `int8`. Of 6, 4 and 2 bits every policy has a form. The repair chose on validation seeds, so the
+episodes that score it here chose nothing.
 """
 
 from quarl_bench.judging.claim import Claim, over
@@ -22,6 +23,8 @@ CONTROL = (
     *over("ddpg", "mountaincarcontinuous pendulum"),
 )
 PLAIN, REPAIRED = "int8", "int8repaired"
+FEW = ("int6repaired", "int4repaired", "int2repaired")
+TRAINED = (*over("a2c ppo dqn", "cartpole acrobot lunarlander"), *over("ddpg", "mountaincarcontinuous pendulum"))
 
 CLAIMS = (
     Claim(
@@ -67,5 +70,23 @@ CLAIMS = (
         schemes=(REPAIRED,),
         cells=DQN_CONTROL,
         slug="repairgains",
+    ),
+    Claim(
+        "repaired-few",
+        where="ours: Figure 2 (QAT), repaired",
+        says="so few bits for weights and activations, repaired, cost this cell at most 5% of its return",
+        judgement=Keeps(0.05),
+        schemes=FEW,
+        cells=TRAINED,
+    ),
+    Claim(
+        "trained-beats-repaired",
+        where="ours: Figure 2 (QAT), against repair",
+        says="training with the quantizer loses less than repair behind the training, to as many bits",
+        judgement=Gains(0.0, "repaired"),
+        schemes=("qat8", "qat6", "qat4", "qat2"),
+        cells=TRAINED,
+        slug="trainedbeats",
+        pooled=True,
     ),
 )
