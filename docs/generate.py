@@ -26,7 +26,7 @@ from quarl_bench.papers.registry import read_catalog
 from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
-from quarl_bench.report.repaired import list_repairs
+from quarl_bench.report.repaired import list_few_bits, list_repairs
 from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows
 from quarl_bench.system.atomic import write_file
 
@@ -34,6 +34,7 @@ HERE = Path(__file__).parent
 FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
+REPAIRED = BASELINES.parent / "repaired"
 PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
@@ -103,7 +104,7 @@ def list_blocks(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> dict[Pat
     return {
         README: {"findings": [*findings, "", _tell_shortly(verdicts)]},
         FINDINGS: {"findings": findings, "runs": runs},
-        REPAIR: {"repairs": list_repairs(BASELINES.parent / "repaired")},
+        REPAIR: {"repairs": list_repairs(REPAIRED), "few bits": list_few_bits(REPAIRED, BASELINES)},
         PLUGIN: {"options": list_options(), "markers": list_markers()},
     }
 

@@ -1,6 +1,7 @@
-"""The table of docs/repair.md: what repairs found, from the records that they left."""
+"""The tables of docs/repair.md: what repairs found, from the records that they left."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,35 @@ HEAD = (
 )
 DECIDED = {"inconclusive": "not decided"}
 RECORDS = "records.json"  # of repairs whose integers are not kept
+KEPT = re.compile(r"(?P<cell>.+)-seed(?P<seed>[0-9]+)-int(?P<bits>[2-7])")  # a form of fewer than 8 bits
+FEW = 6, 4, 2
 
 
 def list_repairs(folder: Path) -> list[str]:
-    """Lines of Markdown: how many repairs kept what, then a table with a row for each."""
-    records = read_records(folder)
+    """Lines of Markdown: how many repairs kept what, then a table with a row for each but those of `list_few_bits`."""
+    records = {name: record for name, record in read_records(folder).items() if not KEPT.fullmatch(name)}
     return [count_repairs(records), "", *HEAD, *(write_row(name, record) for name, record in records.items())]
+
+
+def list_few_bits(folder: Path, policies: Path) -> list[str]:
+    """Lines of Markdown: by cell the mean return in fp32, and in few bits plain, repaired, and trained with them.
+
+    What was trained stands below `policies`, what was repaired below `folder`; means are over the same training seeds.
+    """
+    cells: dict[str, dict[int, list[tuple[str, Mapping[str, Any]]]]] = {}
+    for name, record in read_records(folder).items():
+        if found := KEPT.fullmatch(name):
+            cells.setdefault(found["cell"], {}).setdefault(int(found["bits"]), []).append((found["seed"], record))
+    head = [f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained")]
+    lines = [f"| cell | fp32 | {' | '.join(head)} |", "|---|" + "---:|" * (1 + len(head))]
+    for cell, found_bits in sorted(cells.items()):
+        columns = [_write_mean([record["reference_return"] for _, record in next(iter(found_bits.values()))])]
+        for bits in FEW:
+            found = found_bits.get(bits, [])
+            columns += [_write_mean([record[arm]["return"] for _, record in found]) for arm in ("plain", "test")]
+            columns.append(_write_mean([_read_return(policies / f"{cell}-qat{bits}-seed{seed}") for seed, _ in found]))
+        lines.append(f"| {cell} | {' | '.join(columns)} |")
+    return lines
 
 
 def read_records(folder: Path) -> dict[str, dict[str, Any]]:
@@ -55,6 +79,15 @@ def write_row(name: str, record: Mapping[str, Any]) -> str:
         f"{record['test_number']}: {record['episodes']:,}",
         f"{record['seconds']}",
     )) + " |"  # fmt: skip
+
+
+def _read_return(folder: Path) -> float:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return float(manifest["return"]["mean"])
+
+
+def _write_mean(values: list[float]) -> str:
+    return f"{sum(values) / len(values):,.4g}" if values else ""
 
 
 def _count(tests: Iterable[Mapping[str, Any]], verdict: str) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.integers import load_integers
-from quarl_bench.report.repaired import count_repairs, list_repairs, read_records
+from quarl_bench.report.repaired import count_repairs, list_few_bits, list_repairs, read_records
 from tests.support.places import POLICIES
 
 REPAIRED = POLICIES.parent / "repaired"
@@ -25,6 +25,19 @@ def test_a_row_says_what_was_tested(tmp_path):
     assert lines[-1] == (
         "| dqn-pong-seed0-int8 | 100 | 10 | 90 | 90.0% [85.0%, 94.0%] | refuted | `int8pc+bias` | 3: 1,000 | 7 |"
     )
+
+
+def test_few_bits_stand_beside_training(tmp_path):
+    forms = {f"ppo-pong-seed{seed}-int4": RECORD | {"reference_return": 100.0 + seed} for seed in (0, 1)}
+    (tmp_path / "records.json").write_text(json.dumps(forms | {"dqn-pong-seed0-int8": RECORD}))
+    for seed, mean in enumerate((20.0, 40.0)):
+        trained = tmp_path / "policies" / f"ppo-pong-qat4-seed{seed}"
+        trained.mkdir(parents=True)
+        (trained / "manifest.json").write_text(json.dumps({"return": {"mean": mean}}))
+    lines = list_few_bits(tmp_path, tmp_path / "policies")
+    assert lines[0].startswith("| cell | fp32 | 6 bits: plain | 6 bits: repaired | 6 bits: trained | 4 bits: plain")
+    assert lines[2:] == ["| ppo-pong | 100.5 |  |  |  | 10 | 90 | 30 |  |  |  |"]
+    assert "ppo-pong" not in "".join(list_repairs(tmp_path))
 
 
 def test_fewer_bits_and_four_bits_are_not_counted_as_eight():
