@@ -26,6 +26,9 @@ class SavedForm:
     activation: str  # between layers, unless the .zip says another
     recurrent: str = ""  # an LSTM between the features and the hidden layers
     limited: str = ""  # a weight whose presence says that outputs are clipped before the tanh
+    normed: bool = False  # running means and variances stand in front of its layers
+    averaged: bool = False  # it has several outputs an action, whose mean counts
+    is_squashed: Callable[[Settings], bool] | None = None  # whether actions pass a tanh; None: as the algorithm's head
     is_own: Callable[[Settings], bool] = lambda _: True  # tells it from others with the same policy classes
 
 

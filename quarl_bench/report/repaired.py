@@ -29,8 +29,8 @@ def list_few_bits(folder: Path, policies: Path) -> list[str]:
     """
     cells: dict[str, dict[int, list[tuple[str, Mapping[str, Any]]]]] = {}
     for name, record in read_records(folder).items():
-        if found := KEPT.fullmatch(name):
-            cells.setdefault(found["cell"], {}).setdefault(int(found["bits"]), []).append((found["seed"], record))
+        if kept := KEPT.fullmatch(name):
+            cells.setdefault(kept["cell"], {}).setdefault(int(kept["bits"]), []).append((kept["seed"], record))
     head = [f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained")]
     lines = [f"| cell | fp32 | {' | '.join(head)} |", "|---|" + "---:|" * (1 + len(head))]
     for cell, found_bits in sorted(cells.items()):

@@ -350,6 +350,9 @@ def test_a_bare_zip_is_asked_for_what_it_lacks(tmp_path, monkeypatch, capsys):
     assert line.endswith("agent.zip: the policy names no environment; pass --environment")
     assert main([*command, "--environment", "CartPole-v1"]) == 0
     assert "--normalization" not in capsys.readouterr().err
+    # Algorithms that learn from a replay buffer keep an observation with or without statistics.
+    (tmp_path / "agent.zip").write_bytes(forge(_last_original_obs=NORMALIZED, replay_buffer_class={}))
+    assert main([*command, "--environment", "CartPole-v1"]) == 0
     for settings, files, sign in (
         ({"_last_original_obs": NORMALIZED}, (), "its _last_original_obs is there"),
         ({}, ("vec_normalize.pkl",), "vec_normalize.pkl beside it"),

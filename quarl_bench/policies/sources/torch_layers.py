@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.sources.batch_norm import BatchNorm, find_batch_norm
 from quarl_bench.quantization.activations import Activation, find_activation, list_modules
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear, Net
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
@@ -49,25 +50,54 @@ def list_cells(weights: Mapping[str, Floats]) -> Iterator[tuple[Linear, Linear]]
 
 
 def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:
-    """The affine modules among `modules`, each with the normalization and the activation that follow it."""
+    """The affine modules among `modules`, each with the normalization and the activation that follow it.
+
+    A batch normalization becomes a part of the affine layer in front of it, or behind it.
+    """
     pending: Layer | None = None
-    for module in modules:
-        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+    for part in _fold_norms(modules):
+        if isinstance(part, Linear | Conv2d):
             if pending is not None:
                 yield pending
-            pending = _read_affine(module)
-        elif isinstance(module, torch.nn.LayerNorm):
-            pending = _normalize(pending, module)
-        elif (activation := _find_activation(module)) is not None:
+            pending = part
+        elif isinstance(part, torch.nn.LayerNorm):
+            pending = _normalize(pending, part)
+        elif (activation := _find_activation(part)) is not None:
             if pending is None or pending.activation is not Activation.NONE:
-                raise PolicyError(f"{module} does not follow an affine layer")
+                raise PolicyError(f"{part} does not follow an affine layer")
             pending = replace(pending, activation=activation)
-        elif not isinstance(module, torch.nn.Flatten | torch.nn.Identity | torch.nn.Dropout):  # drops in training only
+        else:
             raise PolicyError(
-                f"module {module} has no portable form; known are Linear, Conv2d, LayerNorm, Flatten, {list_modules()}"
+                f"module {part} has no portable form; known are Linear, Conv2d, LayerNorm, BatchNorm, Flatten, "
+                f"{list_modules()}"
             )
     if pending is not None:
         yield pending
+
+
+def _fold_norms(modules: Iterable[torch.nn.Module]) -> list[Layer | torch.nn.Module]:
+    """Affine modules as layers, with the batch normalizations around them; others as they are."""
+    parts: list[Layer | torch.nn.Module] = []
+    waiting: BatchNorm | None = None
+    for module in modules:
+        if isinstance(module, torch.nn.Flatten | torch.nn.Identity | torch.nn.Dropout):  # drops in training only
+            continue
+        norm, last = find_batch_norm(module), parts[-1] if parts else None
+        if norm is not None and isinstance(last, Linear | Conv2d):
+            parts[-1] = norm.fold_into_last(last)
+        elif isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+            layer = _read_affine(module)
+            parts.append(layer if waiting is None else waiting.fold_into_next(layer))
+            waiting = None
+        elif waiting is not None:
+            raise PolicyError(f"{module} follows a batch normalization that follows no affine layer")
+        elif norm is not None:
+            waiting = norm
+        else:
+            parts.append(module)
+    if waiting is not None:
+        raise PolicyError("a batch normalization behind the last activation has no portable form")
+    return parts
 
 
 def _find_activation(module: torch.nn.Module) -> Activation | None:

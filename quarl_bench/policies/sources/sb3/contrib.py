@@ -1,28 +1,99 @@
 """Algorithms of sb3-contrib whose policies are read, and not trained here."""
 
-from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm
+from dataclasses import replace
+from functools import cache
 
-RECURRENT_PPO = Algorithm(
-    name="recurrentppo",
-    model="sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, find_algorithm
+
+READERS = "quarl_bench.policies.sources.sb3.model"
+ARS = Algorithm(
+    name="ars",
+    model="sb3_contrib.ars.ars:ARS",
     recipes={},
-    network="quarl_bench.policies.sources.sb3.model:read_recurrent_actor",
-    actor_critic=True,
+    network=f"{READERS}:read_searched",
+    head="tanh",
     saved=SavedForm(
-        module="sb3_contrib.common.recurrent.policies",
-        parts=(
-            *("log_std", "mlp_extractor", "action_net", "value_net", "features_extractor", "pi_features_extractor"),
-            *("vf_features_extractor", "lstm_actor", "lstm_critic", "critic"),
-        ),
-        extractors=("pi_features_extractor", "features_extractor"),
-        hidden=("mlp_extractor.policy_net",),
+        module="sb3_contrib.ars.policies",
+        parts=("action_net",),
+        extractors=("features_extractor",),
+        hidden=(),
         output="action_net",
-        activation="tanh",
-        recurrent="lstm_actor",
+        activation="relu",
+        is_squashed=lambda settings: "ARSLinearPolicy" not in str(settings["policy_class"].get("__init__")),
+    ),
+)
+QRDQN = Algorithm(
+    name="qrdqn",
+    model="sb3_contrib.qrdqn.qrdqn:QRDQN",
+    recipes={},
+    network=f"{READERS}:read_quantiles",
+    networks=("quantile_net", "quantile_net_target"),
+    continuous=False,
+    saved=SavedForm(
+        module="sb3_contrib.qrdqn.policies",
+        parts=("quantile_net", "quantile_net_target"),
+        extractors=("quantile_net.features_extractor",),
+        hidden=(),
+        output="quantile_net.quantile_net",
+        activation="relu",
+        averaged=True,
     ),
 )
 
 
+@cache
+def list_contrib() -> tuple[Algorithm, ...]:
+    """Their entries; most are variants of stable-baselines3's own."""
+    on_policy, sac = find_algorithm("a2c"), find_algorithm("sac")
+    actor_critic, actor = on_policy.saved, sac.saved
+    assert actor_critic is not None  # noqa: S101 (for the type checker)
+    assert actor is not None  # noqa: S101
+    trpo = replace(
+        on_policy,
+        name="trpo",
+        model="sb3_contrib.trpo.trpo:TRPO",
+        recipes={},
+        saved=replace(actor_critic, is_own=lambda settings: "cg_max_steps" in settings),
+    )
+    recurrent = replace(
+        actor_critic,
+        module="sb3_contrib.common.recurrent.policies",
+        parts=(*actor_critic.parts, "lstm_actor", "lstm_critic", "critic"),
+        hidden=("mlp_extractor.policy_net",),
+        recurrent="lstm_actor",
+        is_own=lambda _: True,
+    )
+    return (
+        ARS,
+        replace(
+            sac,
+            name="crossq",
+            model="sb3_contrib.crossq.crossq:CrossQ",
+            recipes={},
+            network=f"{READERS}:read_contrib_actor",
+            saved=replace(actor, module="sb3_contrib.crossq.policies", parts=("actor", "critic"), normed=True),
+        ),
+        QRDQN,
+        Algorithm(
+            name="recurrentppo",
+            model="sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
+            recipes={},
+            network=f"{READERS}:read_recurrent_actor",
+            actor_critic=True,
+            saved=recurrent,
+        ),
+        replace(
+            sac,
+            name="tqc",
+            model="sb3_contrib.tqc.tqc:TQC",
+            recipes={},
+            network=f"{READERS}:read_contrib_actor",
+            saved=replace(actor, module="sb3_contrib.tqc.policies"),
+        ),
+        trpo,
+    )
+
+
 def list_readable() -> list[Algorithm]:
     """Every algorithm whose models and zips are read: those of the registry, and these."""
-    return [*ALGORITHMS.values(), RECURRENT_PPO]
+    return [*ALGORITHMS.values(), *list_contrib()]

@@ -158,6 +158,24 @@ def read_q_network(network: Any) -> ActingNetwork:
     return ActingNetwork((network.features_extractor, network.q_net), HeadKind.CLIP)
 
 
+def read_quantiles(network: Any) -> ActingNetwork:
+    """Of a network of quantiles, several an action, whose mean is the action's value."""
+    *hidden, last = _require_parts(network, "quantile_net", "n_quantiles").quantile_net
+    mean = torch.nn.Linear(last.in_features, last.out_features // network.n_quantiles)
+    with torch.no_grad():
+        for name, part in mean.named_parameters():
+            part.copy_(getattr(last, name).unflatten(0, (network.n_quantiles, -1)).mean(dim=0))
+    return ActingNetwork((network.features_extractor, *hidden, mean), HeadKind.CLIP)
+
+
+def read_searched(network: Any) -> ActingNetwork:
+    """Of a policy of random search, whose continuous actions are squashed or clipped."""
+    *layers, last = _require_parts(network, "action_net").action_net
+    if isinstance(last, torch.nn.Tanh):
+        return ActingNetwork((network.features_extractor, *layers), HeadKind.TANH)
+    return ActingNetwork((network.features_extractor, *layers, last), HeadKind.CLIP)
+
+
 def read_actor(network: Any) -> ActingNetwork:
     """Of a deterministic actor."""
     _require(network, TD3Actor)
@@ -170,6 +188,12 @@ def read_actor(network: Any) -> ActingNetwork:
 def read_sac_actor(network: Any) -> ActingNetwork:
     """Of an actor with a mean, which may be clipped, before the tanh."""
     _require(network, SACActor)
+    return read_contrib_actor(network)
+
+
+def read_contrib_actor(network: Any) -> ActingNetwork:
+    """Of the actors of sb3-contrib that are made as SAC's is."""
+    _require_parts(network, "latent_pi", "mu")
     *mean, last = network.mu if isinstance(network.mu, torch.nn.Sequential) else (network.mu, None)
     limit = last.max_val if isinstance(last, torch.nn.Hardtanh) else None
     return ActingNetwork((network.features_extractor, network.latent_pi, *mean), HeadKind.TANH, limit)
@@ -178,6 +202,13 @@ def read_sac_actor(network: Any) -> ActingNetwork:
 def _require(network: Any, kind: type) -> None:
     if not isinstance(network, kind):
         raise PolicyError(f"{type(network).__name__} is no {kind.__name__}, whose modules are known")
+
+
+def _require_parts(network: Any, *names: str) -> Any:
+    missing = [name for name in names if not hasattr(network, name)]
+    if missing:
+        raise PolicyError(f"{type(network).__name__} has no {missing[0]}; only sb3-contrib's own policies are known")
+    return network
 
 
 def _split(model: BaseAlgorithm) -> tuple[tuple[torch.nn.Module, ...], ActionHead]:

@@ -13,6 +13,7 @@ import torch
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import SavedForm
 from quarl_bench.policies.sources.archive import open_archive
+from quarl_bench.policies.sources.batch_norm import RENORM, BatchNorm
 from quarl_bench.policies.sources.inert_pickle import read_pickle
 from quarl_bench.policies.sources.torch_layers import list_cells
 from quarl_bench.quantization.activations import Activation
@@ -103,6 +104,60 @@ def read_layers(algo: str, form: SavedForm, weights: Weights, activation: Activa
         raise PolicyError(f"{where}: no weights called {form.output}, which a policy of {algo} has")
     *hidden, last = sequence
     return (*layers, *(replace(layer, activation=activation) for layer in hidden), last)
+
+
+def fold_norms(form: SavedForm, weights: Weights, epsilon: float, where: str) -> Weights:
+    """Weights of the same policy without the batch normalizations in front of its layers."""
+    found = dict(weights)
+    for prefix in form.hidden:
+        own = {name: value for name, value in weights.items() if name.startswith(f"{prefix}.")}
+        if not any(name.endswith(f".{RENORM[2]}") for name in own):
+            continue
+        modules: dict[int, Weights] = {}
+        for name, value in own.items():
+            del found[name]
+            place, _, part = name.removeprefix(f"{prefix}.").partition(".")
+            if not place.isdecimal() or len(place) > 4:
+                raise PolicyError(f"{where}: {name[:80]!r} belongs to a module without a portable form")
+            modules.setdefault(int(place), {})[part] = value
+        norm, count = None, 0
+        for _, parts in sorted(modules.items()):
+            if RENORM[2] in parts:
+                norm = _read_norm(parts, epsilon, f"{where}: {prefix}")
+                continue
+            name = f"{prefix}.{2 * count}"
+            found |= _fold({f"{name}.{part}": value for part, value in parts.items()}, name, norm, where)
+            norm, count = None, count + 1
+        found |= _fold(found, form.output, norm, where)
+    return found
+
+
+def _read_norm(parts: Weights, epsilon: float, where: str) -> BatchNorm:
+    if missing := set(RENORM) - parts.keys():
+        raise PolicyError(f"{where}: a batch normalization without {min(missing)}; restore the file")
+    if len({parts[name].shape for name in RENORM}) != 1 or parts[RENORM[2]].ndim != 1:
+        raise PolicyError(f"{where}: a batch normalization of several sizes; restore the file")
+    return BatchNorm.of(parts, RENORM, epsilon)
+
+
+def _fold(weights: Weights, name: str, norm: BatchNorm | None, where: str) -> Weights:
+    """The module called `name`, whose inputs `norm` normalizes, for inputs that are not."""
+    if norm is None:
+        return weights
+    layer = norm.fold_into_next(_read_linear(name, weights, where))
+    return weights | {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
+
+
+def average_outputs(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
+    """`layers` with the means of `count` groups of outputs in the place of them, as QR-DQN's quantiles lie.
+
+    PolicyError where the outputs are no multiple.
+    """
+    *hidden, last = layers
+    if count == 0 or len(last.bias) % count:
+        raise PolicyError(f"{len(last.bias)} quantiles for {count} actions; restore the zip")
+    weight = last.weight.reshape(-1, count, *last.weight.shape[1:]).mean(axis=0)
+    return (*hidden, replace(last, weight=weight, bias=last.bias.reshape(-1, count).mean(axis=0)))
 
 
 def find_cells(form: SavedForm, weights: Weights, count: int) -> tuple[Cell, ...]:

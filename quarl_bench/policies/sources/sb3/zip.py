@@ -22,7 +22,14 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
 from quarl_bench.policies.sources.sb3.contrib import list_readable
 from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observations, read_actions, read_observations
-from quarl_bench.policies.sources.sb3.state_dict import check_modules, find_cells, read_layers, read_weights
+from quarl_bench.policies.sources.sb3.state_dict import (
+    average_outputs,
+    check_modules,
+    find_cells,
+    fold_norms,
+    read_layers,
+    read_weights,
+)
 from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
 from quarl_bench.policies.sources.sb3.zoo_config import CONFIG, Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
@@ -32,7 +39,9 @@ from quarl_bench.quantization.net import Net
 FROM_FOLDER: Final = "from the folder beside the zip"
 STATISTICS = "vecnormalize.pkl"
 ORIGINAL = "_last_original_obs"  # None where no VecNormalize was there in training
+REPLAY = "replay_buffer_class"  # of algorithms that learn from one
 LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**24
+NORM_EPSILON = 0.001  # CrossQ's unless policy_kwargs says otherwise
 MEAN_LIMIT = 2.0  # SAC's clip_mean unless policy_kwargs says otherwise
 BARE = frozenset(bytes([first]) for first in b"\x80(]}c")  # what a pickle begins with, and no zip
 ACTIVATIONS = {
@@ -44,6 +53,7 @@ EXTRACTORS = {f"<class 'stable_baselines3.common.torch_layers.{name}'>" for name
 WITHOUT_EFFECT = frozenset(  # on the deterministic action of given weights
     {"net_arch", "log_std_init", "ortho_init", "use_sde", "full_std", "sde_net_arch", "use_expln", "n_critics"}
     | {"lstm_hidden_size", "n_lstm_layers", "shared_lstm", "enable_critic_lstm", "lstm_kwargs"}
+    | {"n_quantiles", "with_bias", "batch_norm", "batch_norm_momentum", "renorm_warmup_steps"}
     | {"features_extractor_kwargs", "share_features_extractor", "optimizer_class", "optimizer_kwargs"}
 )
 ENVIRONMENT = r"(?:(?:{algorithms})-)?([A-Za-z0-9]+(?:-[A-Za-z0-9]+)*-v\d+)"
@@ -129,15 +139,21 @@ def _build(
     options = _read_options(settings, where)
     weights = read_weights(archive.read("policy.pth", LIMIT), f"{where}: policy.pth")
     form = require_form(algo)
+    if form.normed:
+        weights = fold_norms(form, weights, options.get("batch_norm_eps", NORM_EPSILON), f"{where}: policy.pth")
     check_modules(algo.name, form, weights, f"{where}: policy.pth")
     activation = options.get("activation_fn", Activation(form.activation))
     layers = read_layers(algo.name, form, weights, activation, f"{where}: policy.pth")
+    if form.averaged:
+        layers = average_outputs(layers, actions.count)
     image = observations.image and options.get("normalize_images", True)
     transform = ObservationTransform(observations.shape, image, statistics)
     net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)))
     if net.outputs != actions.count:
         raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
-    return PolicyNet(transform, net, _build_head(algo, actions, options, limited=form.limited in weights))
+    squashed = _is_squashed(algo, settings, options)
+    head = _build_head(algo, actions, options, squashed=squashed, limited=form.limited in weights)
+    return PolicyNet(transform, net, head)
 
 
 def require_form(algo: Algorithm) -> SavedForm:
@@ -147,17 +163,27 @@ def require_form(algo: Algorithm) -> SavedForm:
     return algo.saved
 
 
-def _build_head(algo: Algorithm, actions: Actions, options: dict[str, Any], *, limited: bool) -> ActionHead:
+def _is_squashed(algo: Algorithm, settings: dict[str, Any], options: dict[str, Any]) -> bool:
+    """Whether continuous actions pass a tanh, as the option says, or the policy's class, or the algorithm."""
+    form = require_form(algo)
+    if form.is_squashed is not None:
+        return bool(options.get("squash_output", form.is_squashed(settings)))
+    usual = HeadKind(algo.head) is HeadKind.TANH
+    squashed = bool(options.get("squash_output", usual))
+    if usual and not squashed:
+        raise PolicyError("squash_output=False has no portable form for an actor that ends in a tanh")
+    return squashed
+
+
+def _build_head(
+    algo: Algorithm, actions: Actions, options: dict[str, Any], *, squashed: bool, limited: bool
+) -> ActionHead:
     if actions.discrete:
         if not algo.discrete:
             raise PolicyError(f"{algo.name} has no discrete actions; restore the zip")
         return ActionHead(HeadKind.ARGMAX)
     if not algo.continuous or actions.bounds is None:
         raise PolicyError(f"{algo.name} has no continuous actions; restore the zip")
-    usual = HeadKind(algo.head) is HeadKind.TANH
-    squashed = options.get("squash_output", usual)
-    if usual and not squashed:
-        raise PolicyError("squash_output=False has no portable form for an actor that ends in a tanh")
     limit = float(options.get("clip_mean", MEAN_LIMIT)) if limited else None
     return ActionHead(HeadKind.TANH if squashed else HeadKind.CLIP, *actions.bounds, limit)
 
@@ -193,7 +219,7 @@ def _read_options(settings: dict[str, Any], where: str) -> dict[str, Any]:
 def _is_fitting(key: str, value: Any) -> bool:
     if key in ("normalize_images", "squash_output"):
         return isinstance(value, bool)
-    return key == "clip_mean" and isinstance(value, int | float) and 0 <= value < float("inf")
+    return key in ("clip_mean", "batch_norm_eps") and isinstance(value, int | float) and 0 <= value < float("inf")
 
 
 def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training, where: str) -> Algorithm:
@@ -247,12 +273,13 @@ def _find_statistics(
 def _list_signs(folder: Path, settings: dict[str, Any]) -> str:
     """What shows that a zip without the folder beside it had statistics; empty where nothing does.
 
-    stable-baselines3 keeps an observation beside its normalized form while a VecNormalize is around the environment.
+    stable-baselines3 keeps an observation beside its normalized form while a VecNormalize is around the environment;
+    algorithms with a replay buffer keep one always.
     """
     near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
     signs = [f"{', '.join(near)} beside it"] if near else []
     kept = settings.get(ORIGINAL, "missing")
-    if kept is not None:
+    if kept is not None and REPLAY not in settings:
         signs.insert(0, f"its {ORIGINAL} is {'missing' if kept == 'missing' else 'there'}")
     return " and ".join(signs)
 

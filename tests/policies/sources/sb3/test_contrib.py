@@ -1,4 +1,4 @@
-"""RecurrentPPO of sb3-contrib, live and as a zip: what it predicts over whole episodes, memory reset between."""
+"""Agents of sb3-contrib, live and as zips: what they predict, a recurrent one over whole episodes."""
 
 from pathlib import Path
 from typing import Any
@@ -80,4 +80,46 @@ def test_it_plays_as_integers_and_weights_of_others_are_refused(tmp_path: Path) 
     assert returns.agreement > 0.8
     model.policy.lstm_actor = torch.nn.LSTM(2, 8, proj_size=4)
     with pytest.raises(PolicyError, match="no projection"):
+        extract(model)
+
+
+AGENTS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # class, policy, environment, options
+    "ars": ("ARS", "MlpPolicy", "Pendulum-v1", {"n_delta": 2}),
+    "ars-linear": ("ARS", "LinearPolicy", "Pendulum-v1", {"n_delta": 2}),
+    "ars-discrete": ("ARS", "MlpPolicy", "CartPole-v1", {"n_delta": 2}),
+    "crossq": ("CrossQ", "MlpPolicy", "Pendulum-v1", {"learning_starts": 20}),
+    "crossq-plain": ("CrossQ", "MlpPolicy", "Pendulum-v1", {"policy_kwargs": {"batch_norm": False}}),
+    "crossq-epsilon": ("CrossQ", "MlpPolicy", "Pendulum-v1", {"policy_kwargs": {"batch_norm_eps": 0.1}}),
+    "qrdqn": ("QRDQN", "MlpPolicy", "CartPole-v1", {"policy_kwargs": {"n_quantiles": 7}}),
+    "tqc": ("TQC", "MlpPolicy", "Pendulum-v1", {"learning_starts": 20}),
+    "tqc-sde": ("TQC", "MlpPolicy", "Pendulum-v1", {"use_sde": True}),
+    "trpo": ("TRPO", "MlpPolicy", "CartPole-v1", {"n_steps": 64, "batch_size": 64}),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_predicts_the_same(name: str, tmp_path: Path) -> None:
+    made, policy_class, environment, options = AGENTS[name]
+    options = {"policy_kwargs": {"net_arch": [16, 12]} if policy_class == "MlpPolicy" else {}} | options
+    model = getattr(contrib, made)(policy_class, environment, seed=1, device="cpu", **options)
+    model.learn(60)
+    model.save(tmp_path / "model.zip")
+    assert name_algorithm(model) == name.partition("-")[0]
+    space = model.observation_space
+    observations = np.random.default_rng(0).normal(0, 1, (10_000, *space.shape)).astype(np.float32)
+    expected = model.predict(observations, deterministic=True)[0]
+    box = isinstance(model.action_space, gymnasium.spaces.Box)
+    bounds = (model.action_space.low, model.action_space.high) if box else (np.zeros(1), np.ones(1))
+    for policy in (extract(model), read_zip(tmp_path / "model.zip", find_bounds=lambda _: bounds).policy):
+        actions = policy.act(observations)
+        if policy.head.discrete:
+            assert (actions == expected).mean() > 0.999  # the mean of quantiles is summed in another order
+        else:
+            assert np.abs(actions - expected).max() < 1e-5 * np.abs(bounds[1]).max()
+
+
+def test_what_is_no_policy_of_theirs_is_refused() -> None:
+    model = contrib.QRDQN("MlpPolicy", "CartPole-v1")
+    del model.policy.quantile_net.n_quantiles
+    with pytest.raises(PolicyError, match="has no n_quantiles; only sb3-contrib's own policies are known"):
         extract(model)

@@ -269,7 +269,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "own_extractor": ({"policy_kwargs": {"features_extractor_class": "<class '__main__.Net'>"}}, "no portable form"),
     "unknown_option": ({"policy_kwargs": {"dropout": 0.5}}, "'dropout' = '0.5' has no portable form"),
     "own_policy": ({"policy_class": {"__module__": "__main__"}}, "policy class comes from '__main__'"),
-    "contrib": ({"policy_class": {"__module__": "sb3_contrib.tqc.policies"}}, "comes from 'sb3_contrib.tqc"),
+    "contrib": (
+        {"policy_class": {"__module__": "sb3_contrib.common.maskable.policies"}},
+        "from 'sb3_contrib.common.maskable",
+    ),
     "no_policy": ({"policy_class": None}, "policy class comes from 'None'"),
     "dictionary": ({"observation_space": {":type:": "<class 'gym.spaces.dict.Dict'>"}}, "a portable policy has Box"),
     "multi_discrete": ({"action_space": {":type:": "<class 'gym.spaces.x.MultiDiscrete'>"}}, "has Discrete or Box"),
@@ -353,7 +356,7 @@ def test_an_actor_critic_of_another_kind_is_refused(tmp_path: Path) -> None:
         members["data"] = json.dumps(settings).encode()
 
     (tmp_path / "model.zip").write_bytes(forge(forget))
-    with pytest.raises(PolicyError, match="none of a2c, ppo has"):
+    with pytest.raises(PolicyError, match="none of a2c, ppo, trpo has"):
         read_zip(tmp_path / "model.zip", normalization=None)
 
 
