@@ -12,9 +12,10 @@ from functools import cache
 from typing import Any
 
 import gymnasium
-from gymnasium.wrappers import FlattenObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.environments.atari import FRAME_LIMIT, NOOPS, SKIP
+from quarl_bench.environments.encoding import encode
 from quarl_bench.environments.wrappers import (
     LONGEST,
     STDERR,
@@ -111,16 +112,16 @@ def identify_environment(name: str, *, time_feature: bool = False) -> Environmen
 def make_environment(environment: Environment, *, shaped: bool = False, render_mode: str | None = None) -> Made:
     """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced.
 
-    Of an Atari game there are only the spaces: `evaluation/episodes.py` plays it without Gymnasium. `shaped`: rewarded
-    as it is learned, where that is not how it is scored. `render_mode` is Gymnasium's.
+    Its spaces are those of a policy (`encoding`). Of an Atari game there are only the spaces:
+    `evaluation/episodes.py` plays it without Gymnasium. `shaped`: rewarded as it is learned, where that is not how it
+    is scored. `render_mode` is Gymnasium's.
     """
     bare, limit = _make_game(environment) if environment.atari else _make_bare(environment, render_mode)
     if environment.extra == BULLET:
         bare = FastBullet(bare)
-    if environment.extra == DMC:
-        bare = FlattenObservation(bare)
     if environment.extra == NAVIGATION:
         bare = Flight(bare, shaped=shaped)
+    bare = encode(bare)
     if environment.time_feature:
         bare = TimeFeature(bare, limit)
     return bare, limit

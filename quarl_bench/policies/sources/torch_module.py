@@ -128,7 +128,7 @@ def adopt(
             raise PolicyError(f"{where}: {net.outputs} outputs for the actions {actions}")
         return PolicyNet(transform, net, ActionHead(HeadKind.ARGMAX))
     if not isinstance(actions, spaces.Box) or len(actions.shape) != 1:
-        raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or a one-dimensional Box")
+        raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or Box")
     if actions.dtype.kind != "f":
         raise PolicyError(f"{where}: actions {actions} are whole numbers; use Discrete, or a Box of real ones")
     kind = HeadKind.TANH if squashed else HeadKind.CLIP

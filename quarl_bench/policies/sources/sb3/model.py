@@ -15,12 +15,13 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
 from stable_baselines3.dqn.policies import QNetwork
 from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
+from quarl_bench.environments.encoding import encode_actions, encode_observations
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm
 from quarl_bench.policies.head import ActionHead, HeadKind
@@ -51,9 +52,9 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
     environment cannot tell whether it was trained on normalized observations: pass its `normalization`, or None for
     raw observations. Raises PolicyError for anything that has no portable form.
     """
-    space = model.observation_space
+    space = encode_observations(model.observation_space)
     if not isinstance(space, spaces.Box):
-        raise PolicyError(f"observation space {space} is not a Box; flatten or encode it before the policy")
+        raise PolicyError(f"observation space {space} has no flat form; encode it before the policy")
     if normalization == FROM_ENVIRONMENT:
         normalization = _statistics_of(model)
     if isinstance(normalization, str):
@@ -92,11 +93,17 @@ def read_normalization(environment: VecNormalize) -> Normalization | None:
     if not environment.norm_obs:
         return None
     statistics = environment.obs_rms
-    if isinstance(statistics, dict):
-        raise PolicyError("dictionary observations have no portable form")
+    space: Any = environment.observation_space
+    parts = [statistics[key] for key in space.spaces if key in statistics] if isinstance(statistics, dict) else []
+    if isinstance(statistics, dict) and len(parts) < len(space.spaces):
+        raise PolicyError("a VecNormalize of a part of the observations has no portable form; normalize all or none")
+    mean, variance = (
+        np.concatenate([np.ravel(getattr(part, name)) for part in parts]) if parts else getattr(statistics, name)
+        for name in ("mean", "var")
+    )
     return Normalization(
-        np.asarray(statistics.mean, dtype=np.float64),
-        np.asarray(statistics.var, dtype=np.float64),
+        np.asarray(mean, dtype=np.float64),
+        np.asarray(variance, dtype=np.float64),
         float(environment.clip_obs),
         float(environment.epsilon),
     )
@@ -219,13 +226,14 @@ def _split(model: BaseAlgorithm) -> tuple[tuple[torch.nn.Module, ...], ActionHea
 
 
 def _head(model: BaseAlgorithm, continuous: HeadKind, mean_limit: float | None = None) -> ActionHead:
-    space = model.action_space
+    own: Any = model.action_space
+    space = encode_actions(own)
     if isinstance(space, spaces.Discrete):
-        if space.start != 0:
-            raise PolicyError(f"action space {space} starts at {space.start}; only actions from 0 have a portable form")
+        if own.start != 0:
+            raise PolicyError(f"action space {own}: stable-baselines3 counts actions from 0 alone")
         return ActionHead(HeadKind.ARGMAX)
-    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-        raise PolicyError(f"action space {space} has no portable form; use Discrete or a one-dimensional Box")
+    if not isinstance(space, spaces.Box):
+        raise PolicyError(f"action space {space} has no portable form; use Discrete or Box")
     return ActionHead(continuous, space.low.astype(np.float32), space.high.astype(np.float32), mean_limit)
 
 
@@ -237,5 +245,15 @@ def _flatten(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
             yield from _flatten((module.cnn, module.linear))
         elif isinstance(module, FlattenExtractor):
             yield from _flatten((module.flatten,))
+        elif isinstance(module, CombinedExtractor):
+            yield from _flatten_parts(module)
         else:
             yield module
+
+
+def _flatten_parts(extractor: CombinedExtractor) -> Iterator[torch.nn.Module]:
+    """Of a Dict of vectors nothing but their order, which is that of its flat form."""
+    own = next((part for part in extractor.extractors.values() if not isinstance(part, torch.nn.Flatten)), None)
+    if own is not None:
+        raise PolicyError(f"observations of a Dict go through {type(own).__name__}; only vectors are put together")
+    yield torch.nn.Flatten()

@@ -10,7 +10,12 @@ import numpy as np
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.net import Floats
 
-AXES, SIZE = 4, 2**24
+AXES, SIZE, TEXT = 4, 2**24, 10_000
+PART = re.compile(  # of a Dict, as Gymnasium prints it
+    r"'[^'\\]{1,80}': (?:Box\((?:[^()]*), \((?P<shape>\d{1,9}(?:, \d{1,9}){0,3}),?\), \w{1,20}\)"
+    r"|Discrete\((?P<count>\d{1,9})\)|MultiDiscrete\(\[(?P<counts>[\d ]{1,400})\]\)|MultiBinary\((?P<bits>\d{1,9})\))",
+    re.ASCII,
+)
 CLASS = re.compile(r"<class '(?:gym|gymnasium)\.spaces\.\w+\.(\w{1,40})'>")
 NUMBER = re.compile(r"[+-]?(?:inf|\d{1,40}\.?\d{0,40}(e[+-]?\d{1,3})?)")
 DIGITS = 8  # that NumPy prints behind the point; a number that needs fewer is exact
@@ -19,7 +24,7 @@ Bounds = tuple[Floats, Floats]
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """A Box of observations."""
+    """A Box of observations, or what is flattened to one."""
 
     shape: tuple[int, ...]
     image: bool
@@ -36,8 +41,11 @@ class Actions:
 
 def read_observations(entry: Any, where: str) -> Observations:
     """The observation space of a zip; PolicyError when it has no portable form."""
-    fields = _read_class(entry, ("Box",), f"{where}: observation_space")
-    shape = _read_shape(fields, f"{where}: observation_space")
+    where = f"{where}: observation_space"
+    fields = _read_class(entry, ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict"), where)
+    if fields["class"] != "Box":
+        return Observations((_count_flat(fields, where),), image=False)
+    shape = _read_shape(fields, where)
     ends = [_read_ends(fields.get(key), first) for key, first in (("low", "0"), ("high", "255"))]
     return Observations(shape, fields.get("dtype") == "uint8" and len(shape) == 3 and all(ends))
 
@@ -49,14 +57,51 @@ def read_actions(entry: Any, where: str) -> Actions:
     if fields["class"] == "Discrete":
         count, start = (_read_integer(fields.get(key, 0), where) for key in ("n", "start"))
         if start != 0:
-            raise PolicyError(f"{where} starts at {start}; only actions from 0 have a portable form")
+            raise PolicyError(f"{where} starts at {start}; stable-baselines3 counts actions from 0 alone")
         return Actions(count, discrete=True)
-    shape = _read_shape(fields, where)
-    if len(shape) != 1:
-        raise PolicyError(f"{where} of shape {shape} has no portable form; use Discrete or a one-dimensional Box")
-    double = fields.get("dtype") != "float32"
-    low, high = (_read_bound(fields.get(key), shape[0], double) for key in ("low", "high"))
-    return Actions(shape[0], discrete=False, bounds=None if low is None or high is None else (low, high))
+    count, double = math.prod(_read_shape(fields, where)), fields.get("dtype") != "float32"
+    low, high = (_read_bound(fields.get(key), count, double) for key in ("low", "high"))
+    return Actions(count, discrete=False, bounds=None if low is None or high is None else (low, high))
+
+
+def _count_flat(fields: dict[str, Any], where: str) -> int:
+    """How many numbers the flat form of a space without axes has, or of a Dict of vectors."""
+    if fields["class"] in ("Discrete", "MultiBinary"):
+        count = _read_integer(fields.get("n"), where)
+    elif fields["class"] == "MultiDiscrete":
+        count = _add_counts(str(fields.get("nvec"))[:TEXT].strip("[]"), where)
+    else:
+        count = _count_parts(fields.get("spaces"), where)
+    if not 0 < count <= SIZE:
+        raise PolicyError(f"{where} of {count} numbers is larger than any observation, or empty; the zip is refused")
+    return count
+
+
+def _count_parts(text: Any, where: str) -> int:
+    """The same of the parts of a Dict, as its text lists them."""
+    if not isinstance(text, str) or len(text) > TEXT or not (text.startswith("{") and text.endswith("}")):
+        raise PolicyError(f"{where} has no parts that can be read; pass the live model")
+    count, place = 0, 1
+    while place < len(text) - 1:
+        found = PART.match(text, place)
+        if found is None:
+            strange = text[place : place + 40]
+            raise PolicyError(f"{where} has a part that cannot be read, {strange!r}; pass the live model")
+        if found["shape"]:
+            count += math.prod(map(int, found["shape"].split(", ")))
+        elif found["counts"]:
+            count += _add_counts(found["counts"], where)
+        else:
+            count += int(found["count"] or found["bits"])
+        place = found.end() + (2 if text.startswith(", ", found.end()) else 0)
+    return count
+
+
+def _add_counts(text: str, where: str) -> int:
+    words = text.split()
+    if not words or not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) for word in words):
+        raise PolicyError(f"{where} has no counts that can be read; pass the live model")
+    return sum(map(int, words))
 
 
 def _read_class(entry: Any, allowed: tuple[str, ...], where: str) -> dict[str, Any]:
@@ -90,10 +135,10 @@ def _read_ends(text: Any, wanted: str) -> bool:
 
 
 def _read_bound(text: Any, count: int, double: bool) -> Floats | None:
-    """A printed vector; None when it is abridged or rounded, so that the text is not the number."""
-    if not isinstance(text, str) or not re.fullmatch(r"\[[^\[\]]*\]", text):
+    """A printed array, flat; None when it is abridged or rounded, so that the text is not the number."""
+    if not isinstance(text, str) or not (text.startswith("[") and text.endswith("]")):
         return None
-    words = text[1:-1].split()
+    words = text.replace("[", " ").replace("]", " ").split()
     if len(words) != count or not all(_is_exact(word, double) for word in words):
         return None
     return np.array([float(word) for word in words], np.float32)

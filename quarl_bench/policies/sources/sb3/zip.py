@@ -49,7 +49,10 @@ ACTIVATIONS = {
     for activation, entry in ELEMENTWISE.items()
     if activation not in (Activation.NONE, Activation.GELU_TANH)
 }
-EXTRACTORS = {f"<class 'stable_baselines3.common.torch_layers.{name}'>" for name in ("FlattenExtractor", "NatureCNN")}
+EXTRACTORS = {
+    f"<class 'stable_baselines3.common.torch_layers.{name}'>"
+    for name in ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
+}
 WITHOUT_EFFECT = frozenset(  # on the deterministic action of given weights
     {"net_arch", "log_std_init", "ortho_init", "use_sde", "full_std", "sde_net_arch", "use_expln", "n_critics"}
     | {"lstm_hidden_size", "n_lstm_layers", "shared_lstm", "enable_critic_lstm", "lstm_kwargs"}

@@ -233,11 +233,6 @@ REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
         "module CELU.* has no portable",
     ),
     "mish": (lambda: make_model("sac", policy_kwargs={"activation_fn": torch.nn.Mish}), "module Mish"),
-    "dictionary": (
-        lambda: make_model("ppo", policy="MultiInputPolicy", vector=make_vector(spaces.Dict({"a": VECTOR}), DISCRETE)),
-        "is not a Box",
-    ),
-    "discrete_observations": (lambda: make_model("ppo", vector=make_vector(spaces.Discrete(3), DISCRETE)), "not a Box"),
     "multi_discrete": (
         lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.MultiDiscrete([2, 3]))),
         "no portable form; use Discrete",
@@ -245,10 +240,6 @@ REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
     "multi_binary": (
         lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.MultiBinary(3))),
         "no portable form; use Discrete",
-    ),
-    "actions_in_a_matrix": (
-        lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.Box(-1, 1, (2, 2)))),
-        "one-dimensional Box",
     ),
     "padding": (
         lambda: make_model("dqn", PIXELS, "CnnPolicy", policy_kwargs={"features_extractor_class": Padded}),
