@@ -162,8 +162,9 @@ def test_a_frame_holds_every_panel_and_has_even_sides(count):
 def test_a_video_is_read_back_with_as_many_frames(tmp_path, suffix):
     path = tmp_path / f"play{suffix}"
     check_suffix(path)
-    frames = [np.full((32, 64, 3), 20 * index, np.uint8) for index in range(6)]
-    assert write_video(path, frames, 10.0) == path.stat().st_size
+    frames, encoded = [np.full((32, 64, 3), 20 * index, np.uint8) for index in range(6)], []
+    assert write_video(path, frames, 10.0, lambda: encoded.append(suffix)) == path.stat().st_size
+    assert len(encoded) == 6
     if suffix == ".gif":
         from PIL import Image, ImageSequence
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_share
-from quarl_bench.cli.designs import list_resources, name_lanes, write_text
+from quarl_bench.cli.designs import name_lanes, write_text
 from quarl_bench.cli.opening import open_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import AT_MOST, open_bar, step
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder, write_file
+from quarl_bench.system.bars import AT_MOST, open_bar, step
 from quarl_bench.system.counts import read_natural, read_positive
 from quarl_bench.system.places import default_cache
 
@@ -119,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
     ):
         folder = options.output or Path(scratch) / "design"
         chosen, design, synthesis = _choose(candidates, part, options, folder, cache, table, bar)
+        bar.set_postfix_str("simulating")
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
         step(bar, "simulated")
         tanh = _measure_table(design, net, options, cache)
@@ -208,7 +209,7 @@ def _choose(
         with tempfile.TemporaryDirectory() as scratch:
             synthesis = synthesize(write_design(plan, Path(scratch) / "design"), cache)
         done[plan.digest] = synthesis
-        step(bar, f"{list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
+        step(bar, f"synthesised: {synthesis.path.levels} levels of LUTs")
         return fits(synthesis.resources, part, options.spare) and synthesis.path.levels <= LEVELS_LIMIT
 
     chosen = choose(candidates, part, confirm, options.spare)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
-from quarl_bench.cli.progress import collect, open_bar, step
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
+from quarl_bench.system.bars import collect, open_bar, step
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
     stored, environment = open_task(options)
-    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say))
+    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     selection = check.select_schemes(subject, options.scheme)
     if selection.note:
         say(selection.note)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         with needing("report", "--html"):
             from quarl_bench.report.page.html import write_report
 
-        write_report(options.html, [Document(found.name, result)])
+        write_report(options.html, [Document(found.name, result)], shown=None)
     exported: list[str] = []
     if options.export is not None:
         chosen = choose_schemes(lines, found.asked)

@@ -1,7 +1,6 @@
 """`quarl repair`: fewer bits that keep the return, found without training where that will do."""
 
 import argparse
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +8,8 @@ from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.commands.playing.check import CODES
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import AT_MOST, open_bar
 from quarl_bench.system.atomic import check_replaceable
+from quarl_bench.system.bars import open_clock
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 
@@ -86,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_replaceable(options.output, WEIGHTS, INTEGERS)
     stored, environment = open_task(options)
-    subject = Subject(stored, environment, Store(StorePaths(default_cache())))
+    subject = Subject(stored, environment, Store(StorePaths(default_cache())), shown=None)
     plan = Plan(
         scheme, options.margin, options.floor, options.episodes, options.test, options.target, options.budget,
         options.seed, options.fewest_bytes,
@@ -118,12 +117,10 @@ def repair_with_progress(subject: "Subject", plan: "Plan", *, resume: bool = Fal
     """The repair, and on a terminal a bar of its time, which the budget ends, with the last attempt."""
     from quarl_bench.repairing.plan import repair_policy
 
-    begun = time.monotonic()
-    with open_bar(plan.seconds, "s", "repairing", bar_format=AT_MOST) as bar:
+    with open_clock(plan.seconds, "repairing") as bar:
 
         def tell(attempt: "Attempt") -> None:
             played = "" if attempt.validation is None else f" returned {attempt.validation:.4g}"
             bar.set_postfix_str(f"{attempt.candidate.name}{played}")
-            bar.update(min(time.monotonic() - begun, plan.seconds) - bar.n)
 
         return repair_policy(subject, plan, tell, default_cache(), resume=resume)
