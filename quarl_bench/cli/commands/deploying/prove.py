@@ -36,7 +36,10 @@ def add_command(commands: Any) -> None:
         "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
     add_integers(command)
     command.add_argument(
-        "--episodes", type=read_episodes, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
+        "--episodes",
+        type=read_episodes,
+        default=EPISODES,
+        help=f"episodes, each from an environment seed of its own. Default: {EPISODES}.",
     )
     command.add_argument(
         "--backends", metavar="NAMES",

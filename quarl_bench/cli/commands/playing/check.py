@@ -33,15 +33,24 @@ def add_command(commands: Any) -> None:
         "quarl check CartPole-v1.zip --export shipped", EXIT_CODES)  # fmt: skip
     add_task(command)
     command.add_argument(
-        "--scheme", help="what the exit code is about. Default: int8, or w8 of nets that have no form in integers."
+        "--scheme", help="scheme that the exit code is about. Default: int8, or w8 for nets that have no integer form."
     )
-    command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
+    command.add_argument(
+        "--margin", type=float, default=0.05, help="share of the return that may be lost. Default: 0.05."
+    )
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
-        help="a return that counts as nothing, as a random policy's; --floor=-1e3. Default: shares are of the return.",
+        help="return that counts as 0%%, for example a random policy's, as --floor=-1e3. Default: a return of 0.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
-    command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
+    command.add_argument(
+        "--episodes",
+        type=read_episodes,
+        default=100,
+        help="episodes per scheme, each from an environment seed of its own. Default: 100.",
+    )
+    command.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write the answer as an HTML page. Default: none."
+    )
     command.add_argument(
         "--export", type=Path, metavar="DIR",
         help="also write the artefacts of --scheme and of the fewest bits that do, with golden pairs, one folder per "
@@ -50,8 +59,8 @@ def add_command(commands: Any) -> None:
 
     command.add_argument(
         "--repair", type=Path, metavar="DIR",
-        help="where int<n> of --scheme is refuted, look for a form that is not, and write it there; the exit code is "
-        "then about that form. Default: none.",
+        help="if an int<n> scheme is refuted, search for a form that is not, and write it there; the exit code is then "
+        "about that form. Default: none.",
     )  # fmt: skip
 
 

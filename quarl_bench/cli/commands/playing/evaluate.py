@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
         "--against", type=Path, metavar="POLICY",
         help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
     command.add_argument(
         "--sampled", action="store_true",
         help="draw actions from the softmax of the outputs, with the same random numbers for fp32 and the scheme; of "

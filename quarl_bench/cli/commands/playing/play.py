@@ -45,10 +45,10 @@ def add_command(commands: Any) -> None:
         "--episodes", type=lambda text: read_positive(text, MOST_EPISODES), default=1,
         help="episodes, one after the other, from this seed on. Default: 1.",
     )  # fmt: skip
-    command.add_argument("--steps", type=read_positive, help="cut an episode off behind N steps. Default: its end.")
+    command.add_argument("--steps", type=read_positive, help="stop each episode after N steps. Default: at its end.")
     command.add_argument(
         "--width", type=lambda text: read_positive(text, MOST_WIDTH), default=WIDTH, metavar="PIXELS",
-        help=f"of one panel of the video. Default: {WIDTH}.",
+        help=f"width of each panel of the video. Default: {WIDTH}.",
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
     )
-    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
     command.add_argument("--output", type=Path, help="folder for sweep.csv and sweep.png. Default: not written.")
 
 

@@ -30,28 +30,38 @@ def add_command(commands: Any) -> None:
     command = new_command(commands, "repair", run,
         "quarl repair CartPole-v1.zip --normalization none --scheme int8 --output repaired", EXIT_CODES)  # fmt: skip
     add_task(command)
-    command.add_argument("--scheme", default="int8", help="int2..int8; repair finds the options. Default: int8.")
-    command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
+    command.add_argument(
+        "--scheme",
+        default="int8",
+        help="int2..int8; options of the scheme are what repair searches for. Default: int8.",
+    )
+    command.add_argument(
+        "--margin", type=float, default=0.05, help="share of the return that may be lost. Default: 0.05."
+    )
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
-        help="a return that counts as nothing, as a random policy's. Default: shares are of the return.",
+        help="return that counts as 0%%, for example a random policy's. Default: a return of 0.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="of the one test. Default: 100.")
+    command.add_argument(
+        "--episodes", type=read_episodes, default=100, help="episodes of the final test. Default: 100."
+    )
     command.add_argument(
         "--test", type=int, default=1, metavar="N",
-        help="which test of this policy it is: each plays fresh episodes. Default: 1, the first.",
+        help="number of the final test: another number plays other episodes, so no test is repeated. Default: 1.",
     )  # fmt: skip
     command.add_argument(
         "--budget", type=read_seconds, default=600.0, metavar="TIME",
-        help="for all but the test, as 90s, 10m or 1h; distillation takes what is left of it. Default: 10m.",
+        help="time for all but the final test, as 90s, 10m or 1h; distillation takes what is left. Default: 10m.",
     )  # fmt: skip
     command.add_argument(
-        "--target", default="any", help="what has to run it: litert, c, onnx, fpga, or any. Default: any."
+        "--target", default="any", help="backend that has to run it: litert, c, onnx, fpga, or any. Default: any."
     )
-    command.add_argument("--seed", type=int, default=0, help="of what training draws. Default: 0.")
+    command.add_argument(
+        "--seed", type=int, default=0, help="random seed of distillation and of learned rounding. Default: 0."
+    )
     command.add_argument(
         "--fewest-bytes", action="store_true",
-        help="give 4 or 2 bits to layers whose weights do with them. Default: the scheme's bits everywhere.",
+        help="lower the weights of single layers to 4 or 2 bits where the return allows it. Default: do not.",
     )  # fmt: skip
     command.add_argument(
         "--resume", action="store_true",
