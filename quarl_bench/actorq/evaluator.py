@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.learning.learner import CURVE
 from quarl_bench.actorq.message import quantize
 from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.evaluation.episode_bars import show_episodes
 from quarl_bench.evaluation.protocol import TEST_SEEDS, list_test_seeds, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
+from quarl_bench.system.bars import open_bar
 
 VALIDATION_EPISODES = 20
 TEST_EPISODES = 100
@@ -32,19 +33,21 @@ def score_run(
     """
     seeds = list_validation_seeds(validation)
     points = []
-    for point in tqdm(curve, desc=f"evaluating {settings.name}", disable=not progress):
-        policy = load_policy(folder / CURVE / point["name"]).policy
-        returns = roll_out(policy, task.environment, seeds).returns
-        points.append(
-            point | {"mean": float(returns.mean()), "sd": float(returns.std(ddof=1)) if len(seeds) > 1 else 0.0}
-        )
+    with open_bar(len(curve), "policy", f"evaluating {settings.name}", shown=progress) as bar:
+        for point in curve:
+            policy = load_policy(folder / CURVE / point["name"]).policy
+            returns = roll_out(policy, task.environment, seeds).returns
+            points.append(
+                point | {"mean": float(returns.mean()), "sd": float(returns.std(ddof=1)) if len(seeds) > 1 else 0.0}
+            )
+            bar.update()
     best = max(reversed(points), key=lambda point: point["mean"])
     policy = load_policy(folder / CURVE / best["name"]).policy
     forms: dict[str, Policy] = {"fp32": policy}
     if settings.precision == "int8":
         states = np.load(folder / CURVE / f"{best['name']}.npy", allow_pickle=False)
         forms["int8"] = quantize(policy, states)
-    scores = {name: _score(form, task, test) for name, form in forms.items()}
+    scores = {name: _score(form, task, test, name, shown=progress) for name, form in forms.items()}
     score = {key: value for key, value in scores["fp32"].items() if key != "returns"}
     about = {
         "algo": settings.algo,
@@ -69,8 +72,10 @@ def find_time(curve: list[dict[str, Any]], target: float, clock: str = "elapsed"
     return next((float(point[clock]) for point in curve if point["mean"] >= target), None)
 
 
-def _score(policy: Policy, task: ActorTask, episodes: int) -> dict[str, Any]:
-    returns = roll_out(policy, task.environment, list_test_seeds(episodes)).returns
+def _score(policy: Policy, task: ActorTask, episodes: int, name: str, *, shown: bool) -> dict[str, Any]:
+    seeds = list_test_seeds(episodes)
+    with show_episodes(policy, task.environment, seeds, f"scoring {name}", shown=shown) as playing:
+        returns = roll_out(playing, task.environment, seeds).returns
     return {
         "mean": float(returns.mean()),
         "sd": float(returns.std(ddof=1)) if episodes > 1 else 0.0,

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.actorq.acting.task import ActorTask, open_task
 from quarl_bench.actorq.breakdown import ACTING, Breakdown, sum_breakdowns
@@ -23,7 +21,11 @@ from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
 from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
 from quarl_bench.system.atomic import lock_run, remove_folder, write_file
+from quarl_bench.system.bars import open_bar
 from quarl_bench.system.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 POLL_SECONDS = 0.5  # seconds between two looks at the processes
 MAX_DEATHS = 10  # of actors, per actor; then something else is wrong
@@ -112,8 +114,7 @@ class _Run:
         for actor in range(self._settings.actors):
             self._start(actor)
         stopping, load = False, []
-        with tqdm(total=self._settings.steps, desc=self._settings.name, unit="step",
-                  disable=not self._options.progress) as bar:  # fmt: skip
+        with open_bar(self._settings.steps, "step", self._settings.name, shown=self._options.progress) as bar:
             while True:
                 ready, _ = self._ray.wait([learned, *self._playing], timeout=POLL_SECONDS)
                 load.append(os.getloadavg()[0])

@@ -8,7 +8,7 @@ from quarl_bench.backends.deployed import DeployedPolicy
 from quarl_bench.backends.export import export_policy
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuantizationError, SpecError
-from quarl_bench.evaluation.calibration import calibrate
+from quarl_bench.evaluation.episode_bars import show_calibration, show_episodes
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.experiments.cells import FP32, LazyPolicy, measure_member
 from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySource, open_task
@@ -18,19 +18,24 @@ from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.policies.storage.integers import StoredIntegers
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import Measurement
+from quarl_bench.system.bars import INSIDE
 from quarl_bench.system.places import default_cache
 
 
 class Subject:
     """A policy to be checked, quantized on demand and calibrated once; `store` keeps what was measured, if given.
 
+    `shown` says whether bars show how far it is; None leaves that to the terminal.
+
     Attributes:
         stored: The fp32 policy (`stored.policy`) and the hash of its weights (`stored.sha256`).
         environment: Where it plays.
     """
 
-    def __init__(self, stored: StoredPolicy, environment: Environment, store: Store | None = None) -> None:
-        self.stored, self.environment = stored, environment
+    def __init__(
+        self, stored: StoredPolicy, environment: Environment, store: Store | None = None, *, shown: bool | None = False
+    ) -> None:
+        self.stored, self.environment, self.shown = stored, environment, shown
         self.store = None if environment.custom else store  # a user's environment may change between two runs
         self._calibration: States | None = None
         self._quantized: dict[str, Policy] = {}
@@ -39,7 +44,7 @@ class Subject:
     def calibration(self) -> States:
         """Raw observations that the fp32 policy visits, on environment seeds that never score it."""
         if self._calibration is None:
-            self._calibration = calibrate(self.stored.policy, self.environment)
+            self._calibration = show_calibration(self.stored.policy, self.environment, self.shown)
         return self._calibration
 
     @property
@@ -76,18 +81,25 @@ class Subject:
         scheme = read_scheme(scheme)
         if self.store is not None:
             member = LazyPolicy(self.stored, lambda: self.quantize(scheme))
-            return measure_member(self.store, member, self.environment, seeds, scheme=scheme)
+            return measure_member(self.store, member, self.environment, seeds, scheme=scheme, shown=self.shown)
         references = None if scheme.name == FP32 else [self.stored.policy]
-        return measure([(self.stored.sha256, self.quantize(scheme))], self.environment, seeds, references)
+        return self._measure(self.stored.sha256, self.quantize(scheme), seeds, references, scheme.name)
 
-    def play_integers(self, integers: StoredIntegers, seeds: Sequence[int]) -> Measurement:
-        """Returns of integers that came from this policy, one episode per environment seed."""
+    def play_integers(self, integers: StoredIntegers, seeds: Sequence[int], name: str = "integers") -> Measurement:
+        """Returns of integers that came from this policy, one episode per environment seed; a bar calls them `name`."""
         if self.store is not None:
             member = LazyPolicy(integers, lambda: integers.policy)
             return measure_member(
-                self.store, member, self.environment, seeds, scheme=Scheme.parse(FP32), reference=self.stored
-            )
-        return measure([(integers.sha256, integers.policy)], self.environment, seeds, [self.stored.policy])
+                self.store, member, self.environment, seeds, scheme=Scheme.parse(FP32), reference=self.stored,
+                name=name, shown=self.shown,
+            )  # fmt: skip
+        return self._measure(integers.sha256, integers.policy, seeds, [self.stored.policy], name)
+
+    def _measure(
+        self, sha256: str, policy: Policy, seeds: Sequence[int], references: Sequence[Policy] | None, name: str
+    ) -> Measurement:
+        with show_episodes(policy, self.environment, seeds, name, shown=self.shown, delay=INSIDE) as playing:
+            return measure([(sha256, playing)], self.environment, seeds, references)
 
     def export(self, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
         """Write the artefact of one scheme to `folder`, and run its golden pairs again.

@@ -66,11 +66,11 @@ def add_task(command: argparse.ArgumentParser) -> None:
     """POLICY and `--environment`, for commands that play."""
     add_policy(command)
     command.add_argument(
-        "--environment", help="environment name, Gymnasium id, or module:name of your own. Default: the policy's own."
+        "--environment", help="name, Gymnasium id, or module:name of your own environment. Default: the policy's own."
     )
     command.add_argument(
         "--env-kwargs", type=read_kwargs, metavar="JSON",
-        help="what the environment is made with, as '{\"gravity\": 5.0}'. Default: nothing.",
+        help="arguments that the environment is made with, as '{\"gravity\": 5.0}'. Default: nothing.",
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def add_integers(command: argparse.ArgumentParser) -> None:
     add_task(command)
     command.add_argument(
         "--scheme",
-        help="of an fp32 policy: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; of integers, theirs.",
+        help="for fp32 policies: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; integer policies keep theirs.",
     )
 
 

@@ -4,8 +4,6 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quarl_bench.cli.progress import quantize_with_bar
-
 if TYPE_CHECKING:  # torch takes seconds to import; `--help` and usage errors do without
     from quarl_bench.environments.registry import Environment
     from quarl_bench.experiments.policy_source import PolicySource
@@ -85,6 +83,7 @@ def find_integers(options: argparse.Namespace) -> "tuple[StoredIntegers, str, En
 def quantize_to_integers(options: argparse.Namespace, why: str) -> "tuple[IntegerPolicy, str, str, Environment]":
     """The policy under --scheme as integers, their scheme, the policy's hash, its environment; `why` no other does."""
     from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.episode_bars import quantize_with_bar
     from quarl_bench.policies.policy import require_integer
     from quarl_bench.quantization.scheme import Scheme
 

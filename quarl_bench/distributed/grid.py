@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
 from quarl_bench.environments.registry import find_environment, identify_environment
@@ -24,6 +23,7 @@ from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
+from quarl_bench.system.bars import open_bar
 from quarl_bench.system.toml_file import read_toml
 from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
@@ -133,7 +133,7 @@ def run_grid(
         _check_memory(tasks, int(ray.cluster_resources().get("memory", 0)))
         remote = ray.remote(max_calls=1)(work)  # a process of its own per task
         waiting = {_submit(remote, task, plan): (task, 0) for task in tasks}
-        with tqdm(total=len(tasks), desc="grid", unit="task", disable=not progress) as bar:
+        with open_bar(len(tasks), "task", "grid", shown=progress) as bar:
             while waiting and not should_stop():
                 ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
                 for result in ready:

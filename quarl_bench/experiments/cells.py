@@ -11,6 +11,7 @@ from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import MissingBaseline, QuarlError, StoreError
 from quarl_bench.evaluation.calibration import calibrate
+from quarl_bench.evaluation.episode_bars import show_episodes
 from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key, build_key
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.rollouts import measure
@@ -22,6 +23,7 @@ from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, agree_on_episodes
+from quarl_bench.system.bars import INSIDE
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
@@ -266,11 +268,14 @@ def measure_member(
     sampled: bool = False,
     sigma: float = 0.0,
     reference: StoredPolicy | None = None,
+    name: str = "",
+    shown: bool | None = False,
 ) -> Measurement:
     """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it.
 
     `sigma` is the SD of noise on the net's inputs, in which nothing is asked to agree. `reference` is the fp32 policy
-    that integers came from, where their actions are compared with its own.
+    that integers came from, where their actions are compared with its own. `shown` says whether a bar of episodes is,
+    and None leaves it to the terminal; it has a `name`, the scheme's by default.
     A backend from outside this package is measured each time: nothing says when its code has changed.
     """
     # What is not an fp32 policy's own has no fp32 action to agree with.
@@ -278,8 +283,13 @@ def measure_member(
     references = [member.stored.policy] if own else None if reference is None else [reference.policy]
 
     def play() -> Measurement:
-        playing = [(member.stored.sha256, member.policy)]
-        return measure(playing, environment, seeds, references, sampled=sampled, sigma=sigma)
+        noisy = sampled or sigma > 0
+        with show_episodes(
+            member.policy, environment, seeds, name or scheme.name, sampled=noisy, shown=shown, delay=INSIDE
+        ) as playing:
+            return measure(
+                [(member.stored.sha256, playing)], environment, seeds, references, sampled=sampled, sigma=sigma
+            )
 
     if backend and backend not in BACKENDS.own:
         return play()

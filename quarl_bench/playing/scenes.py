@@ -94,8 +94,11 @@ def _make_rendered(environment: Environment, mode: str) -> Made:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*not in the possible render_modes")  # what it can is asked below
             return make_environment(environment, render_mode=mode)
-    except QuarlError:
-        raise
+    except QuarlError as error:
+        if not environment.custom:
+            raise
+        wanted = f"let it take render_mode={mode!r} and list it in metadata['render_modes']"  # it was made without one
+        raise SpecError(f"environment {environment.id} cannot be rendered: {wanted}; {REMEDY}") from error
     except Exception as error:  # whatever a renderer raises where its library is missing
         raise _refuse(environment, error) from error
 

@@ -1,6 +1,8 @@
 """Frames as a file: an animated GIF, or MP4."""
 
-from collections.abc import Sequence
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,41 @@ def check_suffix(path: Path) -> None:
 
 def load_writer(path: Path) -> Any:
     """The library that writes such a file; MissingExtra where a part of it is missing."""
-    require("PIL.Image", "video", "a video")
-    if path.suffix == MP4:
-        require("imageio_ffmpeg", "video", "an .mp4 file")
-    return require("imageio.v3", "video", "a video")
-
-
-def write_video(path: Path, frames: Sequence[Picture], rate: float) -> int:
-    """Write all `frames` (height, width, 3), `rate` of them a second, and tell the file's size in bytes."""
-    imageio = load_writer(path)
+    pillow = require("PIL.Image", "video", "a video")
     if path.suffix == GIF:
-        content = imageio.imwrite(
-            "<bytes>", list(frames), extension=GIF, plugin="pillow", duration=1000 / rate, loop=0, optimize=True
-        )
-    else:
-        content = imageio.imwrite(
-            "<bytes>", list(frames), extension=MP4, plugin="FFMPEG", fps=rate, macro_block_size=2, codec="libx264"
-        )
+        return pillow
+    require("imageio_ffmpeg", "video", "an .mp4 file")
+    return require("imageio.v2", "video", "an .mp4 file")
+
+
+def write_video(path: Path, frames: Sequence[Picture], rate: float, tell: Callable[[], Any] = lambda: None) -> int:
+    """Write all `frames` (height, width, 3), `rate` of them a second, and tell the file's size in bytes.
+
+    `tell` is called behind each frame that was encoded.
+    """
+    encode = _encode_gif if path.suffix == GIF else _encode_mp4
+    content = encode(load_writer(path), _tell_each(frames, tell), rate)
     write_file(path, content)
     return len(content)
+
+
+def _tell_each(frames: Sequence[Picture], tell: Callable[[], Any]) -> Iterator[Picture]:
+    for frame in frames:
+        yield frame
+        tell()
+
+
+def _encode_gif(pillow: Any, frames: Iterator[Picture], rate: float) -> bytes:
+    pictures, file = map(pillow.fromarray, frames), io.BytesIO()
+    next(pictures).save(file, "GIF", save_all=True, append_images=pictures, duration=1000 / rate, loop=0, optimize=True)
+    return file.getvalue()
+
+
+def _encode_mp4(imageio: Any, frames: Iterator[Picture], rate: float) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="quarl-play-") as folder:
+        path = Path(folder) / f"video{MP4}"
+        how = {"fps": rate, "macro_block_size": 2, "codec": "libx264"}
+        with imageio.get_writer(path, format="FFMPEG", mode="I", **how) as writer:
+            for frame in frames:
+                writer.append_data(frame)
+        return path.read_bytes()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from quarl_bench.plugin.progress import is_watched
 from quarl_bench.plugin.state import NOTE, get_settings
 from quarl_bench.system.extras import needing
 
@@ -52,7 +53,6 @@ def policy_store(
     from quarl_bench.experiments.store import Store, StorePaths, Train
 
     torch.set_num_threads(1)  # one process per core, one thread per process
-    quiet = hasattr(pytestconfig, "workerinput") or not pytestconfig.get_terminal_writer().hasmarkup
 
     def train(spec: Any, recipe: Any, folder: Any, checkpoint: Any) -> Any:
         with needing("sb3", "training"):
@@ -60,7 +60,9 @@ def policy_store(
             from quarl_bench.training.schemes import train_policy
 
         # An interrupted run of the same recipe and code goes on from its checkpoint.
-        return train_policy(spec, recipe, folder, checkpoint, TrainingOptions(resume=True, progress=not quiet))
+        return train_policy(
+            spec, recipe, folder, checkpoint, TrainingOptions(resume=True, progress=is_watched(pytestconfig))
+        )
 
     return Store(
         StorePaths(quarl_settings.cache, quarl_settings.baselines, quarl_settings.zoo),

@@ -5,14 +5,18 @@ from contextlib import contextmanager
 
 import pytest
 
+from quarl_bench.system.bars import open_bar
+
+
+def is_watched(config: pytest.Config) -> bool:
+    """Whether a person sees what this process writes: it is no worker of xdist, and writes to a terminal."""
+    return not hasattr(config, "workerinput") and config.get_terminal_writer().hasmarkup
+
 
 @contextmanager
 def show_blocks(config: pytest.Config, total: int, name: str) -> Iterator[Callable[[str], None]]:
     """A bar over `total` blocks of a measurement; what it yields is called behind each, with a word that it drops."""
-    from tqdm import tqdm
-
-    quiet = hasattr(config, "workerinput") or not config.get_terminal_writer().hasmarkup
-    with tqdm(total=total, desc=name, disable=quiet, leave=False) as bar:
+    with open_bar(total, "block", name, shown=is_watched(config)) as bar:
 
         def advance(_: str) -> None:
             bar.update()

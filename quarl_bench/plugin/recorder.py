@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quarl_bench.errors import QuarlError, SpecError
+from quarl_bench.plugin.progress import is_watched
 from quarl_bench.plugin.settings import Settings
 from quarl_bench.plugin.state import BASIS, CASE, LINE, NOTE, ROW, VERDICT
 from quarl_bench.system.extras import needing
@@ -108,7 +109,7 @@ class Recorder:
                 with needing("report", "--quarl-html"):
                     from quarl_bench.report.page.html import write_report
 
-                write_report(settings.html, [Document("this run", results)])
+                write_report(settings.html, [Document("this run", results)], shown=is_watched(self._config))
         except QuarlError as error:  # raised, it would take the summary along, all that is left of a night
             self._errors.append(f"results were not written: {error}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

@@ -37,7 +37,7 @@ class Candidate:
         """Its returns, one episode per environment seed; they are kept in the subject's store."""
         if not self.steps:
             return subject.play(self.scheme, seeds)
-        return subject.play_integers(StoredIntegers(self.policy, hash_integers(self.policy)), seeds)
+        return subject.play_integers(StoredIntegers(self.policy, hash_integers(self.policy)), seeds, self.name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,6 +126,23 @@ def test_what_cannot_be_rendered_is_one_line(blank, picture, modes, said):
         watch([("fp32", make_fragile())], blank(picture, modes))
 
 
+def test_an_environment_that_takes_no_render_mode_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "unseen.py").write_text(
+        "import gymnasium, numpy, torch\n"
+        "class Unseen(gymnasium.Env):\n"
+        "    max_episode_steps = 5\n"
+        "    observation_space = gymnasium.spaces.Box(-1, 1, (1,), numpy.float32)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def __init__(self): pass\n"
+        "def make(): return torch.nn.Linear(1, 2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    arguments = ["play", "unseen:make", "--environment", "unseen:Unseen", "--scheme", "fp32", "--video", "play.gif"]
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Unseen-v0 cannot be rendered: let it take render_mode='rgb_array' and list it in metadata[" in line
+
+
 def test_without_a_display_there_is_no_window(monkeypatch):
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
@@ -162,8 +179,9 @@ def test_a_frame_holds_every_panel_and_has_even_sides(count):
 def test_a_video_is_read_back_with_as_many_frames(tmp_path, suffix):
     path = tmp_path / f"play{suffix}"
     check_suffix(path)
-    frames = [np.full((32, 64, 3), 20 * index, np.uint8) for index in range(6)]
-    assert write_video(path, frames, 10.0) == path.stat().st_size
+    frames, encoded = [np.full((32, 64, 3), 20 * index, np.uint8) for index in range(6)], []
+    assert write_video(path, frames, 10.0, lambda: encoded.append(suffix)) == path.stat().st_size
+    assert len(encoded) == 6
     if suffix == ".gif":
         from PIL import Image, ImageSequence
 

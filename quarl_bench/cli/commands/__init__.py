@@ -12,7 +12,8 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "check": Command(
-        "playing.check", "Find out what fewer bits cost a policy: returns, bytes, microseconds; and what to ship."
+        "playing.check",
+        "Say whether a policy keeps its return in fewer bits, what each form costs, and which one to ship.",
     ),
     "repair": Command("quantizing.repair", "Find a form of a policy that keeps its return in fewer bits."),
     "train": Command("training.train", "Train one policy by its recipe."),
@@ -34,15 +35,20 @@ COMMANDS = {
         "quantizing.weights",
         "Statistics of a policy's weights, per layer and pooled, and what quantization does to them.",
     ),
-    "deploy": Command("deploying.deploy", "Export a policy as an artefact and re-run its golden pairs."),
-    "board": Command("deploying.board", "Look at a board; check an artefact there, or time two of them in turns."),
-    "fpga": Command("deploying.fpga", "Find the fastest design of a policy that an FPGA holds; simulate, size it."),
+    "deploy": Command(
+        "deploying.deploy", "Write a policy as files for LiteRT, ONNX or C, and check that they give the same outputs."
+    ),
+    "board": Command(
+        "deploying.board", "Show the state of a board; check deployed files on it, or time two of them in turns."
+    ),
+    "fpga": Command(
+        "deploying.fpga", "Find the fastest FPGA design of a policy that fits; estimate its size and simulate it."
+    ),
     "actorq": Command("training.actorq", "Train with quantized actors and a full-precision learner."),
     "grid": Command("training.grid", "Train, quantize and evaluate a list of policies on several processes."),
     "prove": Command(
         "deploying.prove",
-        "Play the same episodes with one integer policy in every backend; compare "
-        "the hashes of its actions. Exit code 1 when a backend diverges.",
+        "Play the same episodes with one integer policy in every backend, and compare the hashes of its actions.",
     ),
     "report": Command("results.report", "Make one self-contained HTML page of results; merge the parts of a run."),
     "compare": Command(

@@ -4,7 +4,7 @@ from quarl_bench.views.statement import Statement
 
 STATEMENTS = (
     Statement(
-        "Actors in int8 reach fp32's return in two thirds of the time",
+        "Training with int8 actors reaches fp32's return in two thirds of the time",
         "1.5 to 2.5 times sooner, README",
         "actorq-time",
         item="dqn-actortime-int8",

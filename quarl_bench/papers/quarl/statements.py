@@ -17,7 +17,7 @@ STATEMENTS = (
         measure="kept",
     ),
     Statement(
-        "Training with the quantizer costs at most 5% down to 6 bits",
+        "Quantization-aware training costs at most 5% of the return down to 6 bits",
         "6 bits hold, Figure 2",
         "figure2-holds",
         item="all-qatholds-qat6",

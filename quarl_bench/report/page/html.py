@@ -12,7 +12,7 @@ from markupsafe import Markup
 from quarl_bench.errors import StoreError
 from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.report.documents import Document
-from quarl_bench.report.page.figures import draw_curves, draw_galleries, draw_histograms
+from quarl_bench.report.page.figures import draw_all
 from quarl_bench.report.page.matrix import view_matrix
 from quarl_bench.report.page.palette import write_variables
 from quarl_bench.report.page.row_views import VERDICTS, view_claims, view_failures, view_rows
@@ -25,13 +25,16 @@ from quarl_bench.views.rows import Row
 TEMPLATE, SUFFIX = "page.html.jinja", ".jinja"
 
 
-def write_report(path: Path, documents: Sequence[Document]) -> None:
+def write_report(path: Path, documents: Sequence[Document], *, shown: bool | None = False) -> None:
     """Write the page of `render_report`."""
-    write_file(path, render_report(documents))
+    write_file(path, render_report(documents, shown=shown))
 
 
-def render_report(documents: Sequence[Document]) -> str:
-    """The page; the same documents give the same text. StoreError for rows that are not what they claim to be."""
+def render_report(documents: Sequence[Document], *, shown: bool | None = False) -> str:
+    """The page; the same documents give the same text. `shown` says whether a bar of its figures is.
+
+    StoreError for rows that are not what they claim to be.
+    """
     results = [document for document in documents if document.kind == "results"]
     rows = [row for document in results for row in document.rows]
     try:
@@ -39,6 +42,8 @@ def render_report(documents: Sequence[Document]) -> str:
         cases = [view for view in views if view.kind == "case"]
         own = bool(rows) and all(row.claim == QUANTIZABLE for row in rows)
         skips = _group_skips(results)
+        drawings = draw_all(documents, rows, shown=shown)
+        weights = [document.data["rows"] for document in documents if document.kind == "weights"]
         return (
             _environment()
             .get_template(TEMPLATE)
@@ -48,7 +53,7 @@ def render_report(documents: Sequence[Document]) -> str:
                 own=own,
                 palette=Markup(write_variables()),  # noqa: S704 (colours of ours)
                 matrix=view_matrix(rows),
-                curves=draw_curves(rows),
+                curves=drawings.curves,
                 targets={(view.id, view.claim): f"case-{number}" for number, view in enumerate(cases)},
                 ranks=VERDICTS,
                 judged=bool(results),
@@ -59,8 +64,8 @@ def render_report(documents: Sequence[Document]) -> str:
                 cases=cases,
                 items=[view for view in views if view.kind != "case"],
                 counts=[(name, n) for name in VERDICTS if (n := sum(view.verdict == name for view in views))],
-                galleries=draw_galleries(documents, rows),
-                weights=[(draw_histograms(d), d.data["rows"]) for d in documents if d.kind == "weights"],
+                galleries=drawings.galleries,
+                weights=list(zip(drawings.histograms, weights, strict=True)),
                 checks=[(d.data, _find_common_caveats(d.data)) for d in documents if d.kind == "check"],
                 skipped=_sort_skips(skips),
                 unjudged=list_unjudged(rows, [node for nodes in skips.values() for node in nodes]),

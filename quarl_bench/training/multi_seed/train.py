@@ -17,11 +17,10 @@ import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.calibration import collect_observations
+from quarl_bench.evaluation.episode_bars import show_episodes, show_states
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.clipping import count_clipped
@@ -34,6 +33,7 @@ from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import lock_run, remove_folder, write_file
+from quarl_bench.system.bars import INSIDE, open_bar
 from quarl_bench.system.interruption import Interrupted
 from quarl_bench.system.machine import describe_run, describe_versions
 from quarl_bench.training.multi_seed.agents import AGENTS, SeedAgents
@@ -140,9 +140,7 @@ class TrainingLoop:
         recipe, options = self.run.recipe, self.run.options
         interval = max(recipe.timesteps // CURVE_POINTS, 1)
         saved = time.monotonic()
-        with tqdm(
-            total=recipe.timesteps, initial=self.steps, desc=self.run.name, unit="step", disable=not options.progress
-        ) as bar:
+        with open_bar(recipe.timesteps, "step", self.run.name, shown=options.progress, initial=self.steps) as bar:
             while self.steps < recipe.timesteps:
                 self.advance()
                 bar.update()
@@ -201,7 +199,8 @@ class TrainingLoop:
 
     def compare_export(self, index: int, policy: IntegerPolicy) -> dict[str, int]:
         """In how many states the exported integers do not compute what the live net does, of as many."""
-        observations = collect_observations(policy, self.run.environment, EXPORT_STATES, CALIBRATION_SEEDS)
+        where, shown = self.run.environment, self.run.options.progress
+        observations = np.asarray(show_states(policy, where, EXPORT_STATES, CALIBRATION_SEEDS, "export", shown=shown))
         inputs = policy.transform.apply(observations)
         with torch.no_grad():
             live = self.agent.actor(torch.from_numpy(inputs).expand(len(self.run.seeds), *inputs.shape))[index].numpy()
@@ -211,7 +210,11 @@ class TrainingLoop:
     def _evaluate(self) -> None:
         seeds = list_validation_seeds(CURVE_EPISODES)
         for index, curve in enumerate(self.curves):
-            returns = roll_out(self.export(index), self.run.environment, seeds).returns
+            policy, shown = self.export(index), self.run.options.progress
+            with show_episodes(
+                policy, self.run.environment, seeds, self.run.specs[index].name, shown=shown, delay=INSIDE
+            ) as playing:
+                returns = roll_out(playing, self.run.environment, seeds).returns
             point = {"mean": float(returns.mean()), "sd": float(returns.std(ddof=1))}
             curve.append({"timesteps": self.steps} | point)
 
@@ -220,7 +223,7 @@ class TrainingLoop:
         exported, recipe = self.export(index), self.run.recipe
         policy, counter = count_clipped(exported)
         published = find_published(spec)
-        score = score_policy(policy, self.run.environment)
+        score = score_policy(policy, self.run.environment, shown=self.run.options.progress)
         about = {
             "algo": recipe.algo,
             "environment": self.run.environment.id,

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
-from tqdm import tqdm
 
+from quarl_bench.evaluation.episode_bars import show_episodes
 from quarl_bench.evaluation.exploration import collect_random_states, describe_exploration, state_interval
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import is_actor_critic
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.sources.sb3.model import extract, extract_quantized
+from quarl_bench.system.bars import INSIDE, open_bar
 from quarl_bench.training.sb3.aware import freeze, is_frozen
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Checkpoints(BaseCallback):
         self.run, self.curve, self.until = run, curve, until
         self.stopped, self.arrived = False, False  # because it was asked to; because that was all
         self.interval = max(run.recipe.timesteps // CURVE_POINTS, 1)
-        self.bar = tqdm(total=run.recipe.timesteps, desc=run.spec.name, unit="step", disable=not run.options.progress)
+        self.bar = open_bar(run.recipe.timesteps, "step", run.spec.name, shown=run.options.progress)
 
     def _on_training_start(self) -> None:
         evaluated = self.curve[-1]["timesteps"] if self.curve else 0
@@ -81,13 +82,12 @@ class Checkpoints(BaseCallback):
         run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
         policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
         explores = is_actor_critic(run.spec.algo)
-        rollouts = roll_out(
-            policy,
-            run.environment,
-            run.validation_seeds,
-            sampled=run.sampled,
-            keep_every=state_interval(run.environment) if explores else 0,
-        )
+        keep_every = state_interval(run.environment) if explores else 0
+        seeds, sampled, shown = run.validation_seeds, run.sampled, run.options.progress
+        with show_episodes(
+            policy, run.environment, seeds, "validation", sampled=sampled, shown=shown, delay=INSIDE
+        ) as playing:
+            rollouts = roll_out(playing, run.environment, seeds, sampled=sampled, keep_every=keep_every)
         returns = rollouts.returns
         point: dict[str, Any] = {
             "timesteps": int(self.model.num_timesteps),

@@ -23,6 +23,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import StoreError
+from quarl_bench.evaluation.episode_bars import show_episodes
 from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
@@ -192,7 +193,10 @@ class TrainingRun:
                 "timesteps": best.timesteps,
             },
             "curve": curve,
-            **{name: score_policy(best.policy, self.environment, sampled=sampled) for name, sampled in modes.items()},
+            **{
+                name: score_policy(best.policy, self.environment, sampled=sampled, shown=self.options.progress)
+                for name, sampled in modes.items()
+            },
             "versions": describe_versions(*LIBRARIES),
             "run": describe_run(time.monotonic() - self.began),
         }
@@ -218,10 +222,13 @@ def read_seconds(checkpoint: Path) -> float:
         return 0.0
 
 
-def score_policy(policy: Policy, environment: Environment, *, sampled: bool = False) -> dict[str, Any]:
-    """The return on test seeds, as a manifest states it."""
+def score_policy(
+    policy: Policy, environment: Environment, *, sampled: bool = False, shown: bool = False
+) -> dict[str, Any]:
+    """The return on test seeds, as a manifest states it; `shown` says whether a bar of the episodes is."""
     seeds = list_test_seeds(SCORE_EPISODES)
-    rollouts = roll_out(policy, environment, seeds, sampled=sampled)
+    with show_episodes(policy, environment, seeds, "scoring", sampled=sampled, shown=shown) as playing:
+        rollouts = roll_out(playing, environment, seeds, sampled=sampled)
     return {
         "mean": float(rollouts.returns.mean()),
         "sd": float(rollouts.returns.std(ddof=1)),

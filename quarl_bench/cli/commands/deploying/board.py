@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import open_bar, step
+from quarl_bench.system.bars import open_bar, step
 
 if TYPE_CHECKING:
     from quarl_bench.boards.timing import BoardComparison, State

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import quantize_with_bar
 
 if TYPE_CHECKING:
     from quarl_bench.policies.policy import Policy
@@ -42,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.backends.export import export_policy
     from quarl_bench.backends.registry import find_backend
     from quarl_bench.evaluation.calibration import collect_states
+    from quarl_bench.evaluation.episode_bars import quantize_with_bar
     from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
     from quarl_bench.quantization.scheme import Scheme
 

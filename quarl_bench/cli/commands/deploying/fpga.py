@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_share
-from quarl_bench.cli.designs import list_resources, name_lanes, write_text
+from quarl_bench.cli.designs import name_lanes, write_text
 from quarl_bench.cli.opening import open_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import AT_MOST, open_bar, step
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder, write_file
+from quarl_bench.system.bars import AT_MOST, open_bar, step
 from quarl_bench.system.counts import read_natural, read_positive
 from quarl_bench.system.places import default_cache
 
@@ -40,13 +40,15 @@ def add_command(commands: Any) -> None:
     command = new_command(commands, "fpga", run,
         "quarl fpga POLICY --part xc7a15t --clock 100MHz --output design")  # fmt: skip
     add_integers(command)
-    command.add_argument("--part", default="xc7a15t", help="xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
-    command.add_argument("--clock", default=100.0, type=read_clock, help="such as 100MHz. Default: 100MHz.")
+    command.add_argument("--part", default="xc7a15t", help="FPGA: xc7a15t, xc7a35t or xc7a100t. Default: xc7a15t.")
+    command.add_argument("--clock", default=100.0, type=read_clock, help="clock of the design. Default: 100MHz.")
     command.add_argument(
         "--stream", type=read_positive, metavar="N", help="input values a cycle. Default: a whole observation."
     )
     command.add_argument("--spare", default=0.1, type=read_share, help="share of the part to leave free. Default: 0.1.")
-    command.add_argument("--estimate", action="store_true", help="formulas only, no tool. Default: synthesis too.")
+    command.add_argument(
+        "--estimate", action="store_true", help="estimate sizes by formulas only. Default: synthesize with Yosys too."
+    )
     command.add_argument(
         "--vectors", type=read_natural, metavar="N",
         help=f"observations to simulate; 0: none. Default: {VECTORS}; with --estimate 0.",
@@ -54,7 +56,7 @@ def add_command(commands: Any) -> None:
     command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: no.")
     command.add_argument(
         "--tanh", action="store_true",
-        help="also put the table of actions behind the outputs; counted apart. Default: the host's.",
+        help="also build the table from outputs to actions, counted separately. Default: left to the host.",
     )  # fmt: skip
     command.add_argument("--place", action="store_true", help="also place on an ECP5, another part. Default: no.")
     command.add_argument("--qonnx", type=Path, metavar="FILE", help="QONNX file to write, for FINN. Default: none.")
@@ -119,6 +121,7 @@ def run(options: argparse.Namespace) -> int:
     ):
         folder = options.output or Path(scratch) / "design"
         chosen, design, synthesis = _choose(candidates, part, options, folder, cache, table, bar)
+        bar.set_postfix_str("simulating")
         simulated = _simulate(design, net, chosen.plan, options.vectors, cache)
         step(bar, "simulated")
         tanh = _measure_table(design, net, options, cache)
@@ -208,7 +211,7 @@ def _choose(
         with tempfile.TemporaryDirectory() as scratch:
             synthesis = synthesize(write_design(plan, Path(scratch) / "design"), cache)
         done[plan.digest] = synthesis
-        step(bar, f"{list_resources(synthesis.resources, part)}; {synthesis.path.levels} levels")
+        step(bar, f"synthesised: {synthesis.path.levels} levels of LUTs")
         return fits(synthesis.resources, part, options.spare) and synthesis.path.levels <= LEVELS_LIMIT
 
     chosen = choose(candidates, part, confirm, options.spare)

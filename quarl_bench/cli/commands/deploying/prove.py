@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_integers, new_command
 from quarl_bench.cli.opening import find_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result, say
-from quarl_bench.cli.progress import collect
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
+from quarl_bench.system.bars import collect
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 from quarl_bench.views.text import format_table
@@ -36,7 +36,10 @@ def add_command(commands: Any) -> None:
         "quarl prove ppo-cartpole-qat8-seed0", CODES)  # fmt: skip
     add_integers(command)
     command.add_argument(
-        "--episodes", type=read_episodes, default=EPISODES, help=f"environment seeds. Default: {EPISODES}."
+        "--episodes",
+        type=read_episodes,
+        default=EPISODES,
+        help=f"episodes, each from an environment seed of its own. Default: {EPISODES}.",
     )
     command.add_argument(
         "--backends", metavar="NAMES",

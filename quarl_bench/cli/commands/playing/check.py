@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
-from quarl_bench.cli.progress import collect, open_bar, step
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
+from quarl_bench.system.bars import collect, open_bar, step
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
@@ -33,15 +33,24 @@ def add_command(commands: Any) -> None:
         "quarl check CartPole-v1.zip --export shipped", EXIT_CODES)  # fmt: skip
     add_task(command)
     command.add_argument(
-        "--scheme", help="what the exit code is about. Default: int8, or w8 of nets that have no form in integers."
+        "--scheme", help="scheme that the exit code is about. Default: int8, or w8 for nets that have no integer form."
     )
-    command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
+    command.add_argument(
+        "--margin", type=float, default=0.05, help="share of the return that may be lost. Default: 0.05."
+    )
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
-        help="a return that counts as nothing, as a random policy's; --floor=-1e3. Default: shares are of the return.",
+        help="return that counts as 0%%, for example a random policy's, as --floor=-1e3. Default: a return of 0.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
-    command.add_argument("--html", type=Path, metavar="FILE", help="also write a page. Default: none.")
+    command.add_argument(
+        "--episodes",
+        type=read_episodes,
+        default=100,
+        help="episodes per scheme, each from an environment seed of its own. Default: 100.",
+    )
+    command.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write the answer as an HTML page. Default: none."
+    )
     command.add_argument(
         "--export", type=Path, metavar="DIR",
         help="also write the artefacts of --scheme and of the fewest bits that do, with golden pairs, one folder per "
@@ -50,8 +59,8 @@ def add_command(commands: Any) -> None:
 
     command.add_argument(
         "--repair", type=Path, metavar="DIR",
-        help="where int<n> of --scheme is refuted, look for a form that is not, and write it there; the exit code is "
-        "then about that form. Default: none.",
+        help="if an int<n> scheme is refuted, search for a form that is not, and write it there; the exit code is then "
+        "about that form. Default: none.",
     )  # fmt: skip
 
 
@@ -68,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
     stored, environment = open_task(options)
-    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say))
+    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     selection = check.select_schemes(subject, options.scheme)
     if selection.note:
         say(selection.note)
@@ -92,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         with needing("report", "--html"):
             from quarl_bench.report.page.html import write_report
 
-        write_report(options.html, [Document(found.name, result)])
+        write_report(options.html, [Document(found.name, result)], shown=None)
     exported: list[str] = []
     if options.export is not None:
         chosen = choose_schemes(lines, found.asked)

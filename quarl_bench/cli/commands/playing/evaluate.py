@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import quantize_with_bar, show_episodes
 from quarl_bench.system.counts import read_episodes, read_natural
 from quarl_bench.views.text import describe_returns
 
@@ -37,7 +36,7 @@ def add_command(commands: Any) -> None:
         "--against", type=Path, metavar="POLICY",
         help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
     command.add_argument(
         "--sampled", action="store_true",
         help="draw actions from the softmax of the outputs, with the same random numbers for fp32 and the scheme; of "
@@ -54,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
     from quarl_bench.backends.registry import find_backend
     from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.episode_bars import quantize_with_bar
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -132,7 +132,7 @@ def compare(
     notes: list[str],
 ) -> int:
     """Judge the `other` policy (itself, its hash, its scheme) against the `base` one (itself, its scheme)."""
-    from quarl_bench.evaluation.calibration import collect_states
+    from quarl_bench.evaluation.episode_bars import show_episodes, show_states
     from quarl_bench.evaluation.protocol import TEST_SEEDS, list_test_seeds
     from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.evaluation.state_agreement import compare_states
@@ -143,10 +143,10 @@ def compare(
 
     (stored, own), (policy, sha256, scheme) = base, other
     seeds = list_test_seeds(options.episodes)
-    with show_episodes(stored.policy, environment, len(seeds), own) as shown:
+    with show_episodes(stored.policy, environment, seeds, own, sampled=options.sampled) as shown:
         reference = measure([(stored.sha256, shown)], environment, seeds, sampled=options.sampled)
     counted, counter = count_clipped(policy)
-    with show_episodes(counted, environment, len(seeds), scheme) as shown:
+    with show_episodes(counted, environment, seeds, scheme, sampled=options.sampled) as shown:
         measured = measure([(sha256, shown)], environment, seeds, [stored.policy], sampled=options.sampled)
     verdict = judge_retention(reference, measured, cap=environment.cap)
     result = {
@@ -173,7 +173,7 @@ def compare(
     if counter.seen:
         lines.append(f"  note: {counter.describe()}")
     if options.states:
-        states = collect_states(stored.policy, environment, options.states, TEST_SEEDS)
+        states = show_states(stored.policy, environment, options.states, TEST_SEEDS, "comparing")
         found = compare_states(stored.policy, counted, states, stored.metadata.get("algo"))
         result["states"] = asdict(found)
         kl = "no KL: its outputs are no logits of a softmax" if found.kl is None else f"KL {found.kl:.3g} nats a state"
@@ -222,6 +222,7 @@ def play_alone(
     options: argparse.Namespace, policy: "Policy", sha256: str, scheme: str, environment: "Environment"
 ) -> int:
     """Play a policy that is compared with none."""
+    from quarl_bench.evaluation.episode_bars import show_episodes
     from quarl_bench.evaluation.protocol import list_test_seeds
     from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.policies.clipping import count_clipped
@@ -229,7 +230,7 @@ def play_alone(
 
     counted, counter = count_clipped(policy)
     seeds = list_test_seeds(options.episodes)
-    with show_episodes(counted, environment, len(seeds), scheme) as shown:
+    with show_episodes(counted, environment, seeds, scheme, sampled=options.sampled) as shown:
         measured = measure([(sha256, shown)], environment, seeds, sampled=options.sampled)
     how = "sampled actions" if options.sampled else "deterministic"
     player, told = describe_player(policy, scheme)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import AT_MOST, find_limit, open_bar, show_calibration
+from quarl_bench.system.bars import AT_MOST, open_bar
 from quarl_bench.system.counts import read_natural, read_positive
 
 if TYPE_CHECKING:
     from quarl_bench.environments.registry import Environment
+    from quarl_bench.playing.scenes import Picture
     from quarl_bench.playing.stage import Panel
     from quarl_bench.policies.policy import Policy, PolicyNet
     from quarl_bench.quantization.scheme import Scheme
@@ -44,21 +45,22 @@ def add_command(commands: Any) -> None:
         "--episodes", type=lambda text: read_positive(text, MOST_EPISODES), default=1,
         help="episodes, one after the other, from this seed on. Default: 1.",
     )  # fmt: skip
-    command.add_argument("--steps", type=read_positive, help="cut an episode off behind N steps. Default: its end.")
+    command.add_argument("--steps", type=read_positive, help="stop each episode after N steps. Default: at its end.")
     command.add_argument(
         "--width", type=lambda text: read_positive(text, MOST_WIDTH), default=WIDTH, metavar="PIXELS",
-        help=f"of one panel of the video. Default: {WIDTH}.",
+        help=f"width of each panel of the video. Default: {WIDTH}.",
     )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Play the episodes, write or show them, and print their returns."""
     from quarl_bench.errors import SpecError
+    from quarl_bench.evaluation.episode_bars import find_limit
     from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.playing.frame import compose
     from quarl_bench.playing.scenes import ARRAY, WINDOW, check_mode, open_scenes
     from quarl_bench.playing.stage import play_side_by_side
-    from quarl_bench.playing.video import check_suffix, load_writer, write_video
+    from quarl_bench.playing.video import check_suffix, load_writer
 
     if options.video is not None and options.render is not None:
         raise SpecError("--render shows and --video writes; leave out one of the two")
@@ -93,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
                 if options.video is not None:
                     frames.append(compose(panels, options.width))
             ends.append(panels)
-    size = None if options.video is None else write_video(options.video, frames, rate)
+    size = None if options.video is None else encode(options.video, frames, rate)
     result = {
         "environment": environment.id,
         "seeds": list(seeds),
@@ -123,6 +125,7 @@ def quantize_all(
     policy: "PolicyNet", schemes: "Sequence[Scheme]", environment: "Environment"
 ) -> "list[tuple[str, Policy]]":
     """The policy under every scheme, by its name."""
+    from quarl_bench.evaluation.episode_bars import show_calibration
     from quarl_bench.policies.policy import deployable
 
     ranged = any(scheme.integer and scheme.calibrated for scheme in schemes)
@@ -139,6 +142,14 @@ def show_frames(frames: "Iterator[tuple[Panel, ...]]", most: int, name: str) -> 
         for frame in frames:
             yield frame
             bar.update()
+
+
+def encode(path: Path, frames: "Sequence[Picture]", rate: float) -> int:
+    """What `write_video` gives, with a bar of the frames that are encoded."""
+    from quarl_bench.playing.video import write_video
+
+    with open_bar(len(frames), "frame", f"encoding {path.suffix}") as bar:
+        return write_video(path, frames, rate, bar.update)
 
 
 def write_text(result: dict[str, Any]) -> list[str]:

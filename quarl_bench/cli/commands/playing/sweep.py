@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, print_result, say
-from quarl_bench.cli.progress import collect
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
+from quarl_bench.system.bars import collect
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
     )
-    command.add_argument("--episodes", type=read_episodes, default=100, help="environment seeds. Default: 100.")
+    command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
     command.add_argument("--output", type=Path, help="folder for sweep.csv and sweep.png. Default: not written.")
 
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     use_one_thread()
     stored, environment = open_task(options)
-    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say))
+    subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     schemes = list_schemes(options.bits, options.family)
     folder = None if options.output is None else open_folder(options.output)
     refused = subject.find_refused(schemes)

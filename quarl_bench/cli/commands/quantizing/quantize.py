@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import open_policy, open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import quantize_with_bar
 from quarl_bench.errors import StoreError
 from quarl_bench.system.atomic import check_replaceable
 
@@ -34,6 +33,7 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
     from quarl_bench.evaluation.calibration import count_calibration
+    from quarl_bench.evaluation.episode_bars import quantize_with_bar
     from quarl_bench.experiments.policy_source import find_baseline
     from quarl_bench.policies.policy import deployable
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS

@@ -1,7 +1,6 @@
 """`quarl repair`: fewer bits that keep the return, found without training where that will do."""
 
 import argparse
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +8,8 @@ from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.commands.playing.check import CODES
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.cli.progress import AT_MOST, open_bar
 from quarl_bench.system.atomic import check_replaceable
+from quarl_bench.system.bars import open_clock
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 
@@ -31,28 +30,38 @@ def add_command(commands: Any) -> None:
     command = new_command(commands, "repair", run,
         "quarl repair CartPole-v1.zip --normalization none --scheme int8 --output repaired", EXIT_CODES)  # fmt: skip
     add_task(command)
-    command.add_argument("--scheme", default="int8", help="int2..int8; repair finds the options. Default: int8.")
-    command.add_argument("--margin", type=float, default=0.05, help="of the return that may be lost. Default: 0.05.")
+    command.add_argument(
+        "--scheme",
+        default="int8",
+        help="int2..int8; options of the scheme are what repair searches for. Default: int8.",
+    )
+    command.add_argument(
+        "--margin", type=float, default=0.05, help="share of the return that may be lost. Default: 0.05."
+    )
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
-        help="a return that counts as nothing, as a random policy's. Default: shares are of the return.",
+        help="return that counts as 0%%, for example a random policy's. Default: a return of 0.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="of the one test. Default: 100.")
+    command.add_argument(
+        "--episodes", type=read_episodes, default=100, help="episodes of the final test. Default: 100."
+    )
     command.add_argument(
         "--test", type=int, default=1, metavar="N",
-        help="which test of this policy it is: each plays fresh episodes. Default: 1, the first.",
+        help="number of the final test: another number plays other episodes, so no test is repeated. Default: 1.",
     )  # fmt: skip
     command.add_argument(
         "--budget", type=read_seconds, default=600.0, metavar="TIME",
-        help="for all but the test, as 90s, 10m or 1h; distillation takes what is left of it. Default: 10m.",
+        help="time for all but the final test, as 90s, 10m or 1h; distillation takes what is left. Default: 10m.",
     )  # fmt: skip
     command.add_argument(
-        "--target", default="any", help="what has to run it: litert, c, onnx, fpga, or any. Default: any."
+        "--target", default="any", help="backend that has to run it: litert, c, onnx, fpga, or any. Default: any."
     )
-    command.add_argument("--seed", type=int, default=0, help="of what training draws. Default: 0.")
+    command.add_argument(
+        "--seed", type=int, default=0, help="random seed of distillation and of learned rounding. Default: 0."
+    )
     command.add_argument(
         "--fewest-bytes", action="store_true",
-        help="give 4 or 2 bits to layers whose weights do with them. Default: the scheme's bits everywhere.",
+        help="lower the weights of single layers to 4 or 2 bits where the return allows it. Default: do not.",
     )  # fmt: skip
     command.add_argument(
         "--resume", action="store_true",
@@ -86,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_replaceable(options.output, WEIGHTS, INTEGERS)
     stored, environment = open_task(options)
-    subject = Subject(stored, environment, Store(StorePaths(default_cache())))
+    subject = Subject(stored, environment, Store(StorePaths(default_cache())), shown=None)
     plan = Plan(
         scheme, options.margin, options.floor, options.episodes, options.test, options.target, options.budget,
         options.seed, options.fewest_bytes,
@@ -118,12 +127,10 @@ def repair_with_progress(subject: "Subject", plan: "Plan", *, resume: bool = Fal
     """The repair, and on a terminal a bar of its time, which the budget ends, with the last attempt."""
     from quarl_bench.repairing.plan import repair_policy
 
-    begun = time.monotonic()
-    with open_bar(plan.seconds, "s", "repairing", bar_format=AT_MOST) as bar:
+    with open_clock(plan.seconds, "repairing") as bar:
 
         def tell(attempt: "Attempt") -> None:
             played = "" if attempt.validation is None else f" returned {attempt.validation:.4g}"
             bar.set_postfix_str(f"{attempt.candidate.name}{played}")
-            bar.update(min(time.monotonic() - begun, plan.seconds) - bar.n)
 
         return repair_policy(subject, plan, tell, default_cache(), resume=resume)

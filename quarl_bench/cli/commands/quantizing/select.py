@@ -44,13 +44,22 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--workers", type=read_positive, default=1, metavar="N", help="threads to train with. Default: 1."
     )
-    command.add_argument("--two-sided", action="store_true", help="too good does not match. Default: it does.")
-    command.add_argument("--population", action="store_true", help="SD of the population. Default: of a sample.")
-    command.add_argument("--full", action="store_true", help="try every value of a step. Default: up to a match.")
-    for name, values in (("core", "2..8"), ("widths", "16,32,64,128,256"), ("inputs", "2..8")):
-        command.add_argument(
-            f"--{name}", type=partial(_read_values, name), metavar="LIST", help=f"to try. Default: {values}."
-        )
+    command.add_argument(
+        "--two-sided", action="store_true", help="a return above the fp32 band does not match either. Default: it does."
+    )
+    command.add_argument(
+        "--population", action="store_true", help="use the population's SD for the band. Default: the sample's."
+    )
+    command.add_argument(
+        "--full", action="store_true", help="try every value of each step. Default: stop at the first match."
+    )
+    for name, what, values in (
+        ("core", "core bits (weights and inner activations)", "2..8"),
+        ("widths", "hidden widths", "16,32,64,128,256"),
+        ("inputs", "input bits", "2..8"),
+    ):
+        told = f"{what} to try. Default: {values}."
+        command.add_argument(f"--{name}", type=partial(_read_values, name), metavar="LIST", help=told)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -71,12 +71,12 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
         names, skipped = ", ".join(map(str, paths)), sum(len(each.data.get("skipped", ())) for each in documents)
         raise StoreError(f"{names}: no rows: nothing was judged ({skipped} skipped); name a run that judged something")
     rows = [row for document in documents if document.kind == "results" for row in document.rows]
-    drawn = [] if options.figures is None else write_figures(options.figures, rows)
+    drawn = [] if options.figures is None else write_figures(options.figures, rows, shown=None)
     result: dict[str, Any] = {"figures": [str(path) for path in drawn]}
     lines = [f"{path}: {path.stat().st_size:,} bytes" for path in drawn]
     if options.figures is None or options.output is not None:
         output = options.output or Path("report.html")
-        write_report(output, documents)
+        write_report(output, documents, shown=None)
         size, count = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
         result |= {"file": str(output), "bytes": size, "files": len(documents), "rows": count}
         lines.append(f"{output}: {count} rows of {len(documents)} files, {size:,} bytes")

@@ -35,47 +35,62 @@ def add_command(commands: Any) -> None:
     command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
     swept = command.add_argument_group("what is swept: a list makes a run of every combination")
     swept.add_argument("--precision", type=_read_words, default=("int8",), metavar="LIST",
-                       help="of the actors: fp32, fp16, int8. Default: int8.")  # fmt: skip
-    swept.add_argument("--actors", type=_read_numbers, default=(1,), metavar="LIST", help="how many. Default: 1.")
+                       help="precisions of the actors: fp32, fp16, int8. Default: int8.")  # fmt: skip
+    swept.add_argument(
+        "--actors", type=_read_numbers, default=(1,), metavar="LIST", help="numbers of actors. Default: 1."
+    )
     swept.add_argument("--update-period", type=_read_numbers, default=(None,), metavar="LIST",
-                       help="steps of an actor between two pulls. Default: the recipe's.")  # fmt: skip
-    swept.add_argument("--seeds", type=read_seeds, default=(0,), metavar="LIST", help="as 0..2. Default: 0.")
+                       help="steps of an actor between two pulls of the weights. Default: the recipe's.")  # fmt: skip
+    swept.add_argument(
+        "--seeds", type=read_seeds, default=(0,), metavar="LIST", help="training seeds, as 0..2. Default: 0."
+    )
     learning = command.add_argument_group("learning")
     learning.add_argument("--widths", type=_read_numbers, metavar="LIST",
-                          help="hidden layers, as 2048,2048,2048. Default: the recipe's.")  # fmt: skip
+                          help="widths of the hidden layers, as 2048,2048,2048. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--steps", type=partial(read_positive, most=MOST_STEPS),
-                          help="of all actors together. Default: the recipe's.")  # fmt: skip
+                          help="environment steps of all actors together. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--batch", type=read_positive, help="transitions per update. Default: the recipe's.")
     learning.add_argument("--n-step", type=read_positive, metavar="N",
-                          help="rewards of a return before it is estimated. Default: the recipe's.")  # fmt: skip
+                          help="steps of the n-step return. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--samples-per-insert", type=float, metavar="X",
                           help="transitions sampled per transition inserted. Default: the recipe's.")  # fmt: skip
     learning.add_argument("--warmup", type=read_positive, metavar="N",
                           help="random transitions before learning starts. Default: the recipe's.")  # fmt: skip
-    learning.add_argument("--rate", type=float, help="of Adam. Default: the recipe's.")
+    learning.add_argument("--rate", type=float, help="learning rate of Adam. Default: the recipe's.")
     learning.add_argument("--behaviour-log-probs", action="store_true",
                           help="actors state the probability of what they did, and the learner corrects for it "
                           "(V-trace), as on-policy algorithms need. Default: not.")  # fmt: skip
     learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
     shipping = command.add_argument_group("weights")
-    shipping.add_argument("--communication", help="precision in which they are shipped. Default: the actors'.")
-    shipping.add_argument("--compress", action="store_true", help="with zstd. Default: not.")
+    shipping.add_argument("--communication", help="precision in which weights are sent. Default: the actors'.")
+    shipping.add_argument(
+        "--compress", action="store_true", help="compress weights with zstd before sending. Default: not."
+    )
     shipping.add_argument("--publish-period", type=read_positive, metavar="N",
                           help="updates between two broadcasts. Default: the recipe's.")  # fmt: skip
     shipping.add_argument("--runtime", help="what actors infer with: c, litert, torch. Default: c.")
     engine = command.add_argument_group("engine")
     engine.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
-    engine.add_argument("--object-store", type=read_positive, metavar="MB", help="of a local Ray. Default: Ray's own.")
+    engine.add_argument(
+        "--object-store",
+        type=read_positive,
+        metavar="MB",
+        help="memory of the object store of a local Ray. Default: Ray's own.",
+    )
     engine.add_argument("--pin", action="store_true",
                         help="learner on the first core, actors on the others. Default: not.")  # fmt: skip
-    engine.add_argument("--resume", action="store_true", help="from checkpoints; finished runs are kept. Default: not.")
+    engine.add_argument(
+        "--resume", action="store_true", help="go on from checkpoints; finished runs are kept. Default: not."
+    )
     engine.add_argument("--points", type=read_positive, default=20, metavar="N",
-                        help="of the learning curve. Default: 20.")  # fmt: skip
+                        help="points of the learning curve. Default: 20.")  # fmt: skip
     engine.add_argument("--episodes", type=read_episodes, default=20, metavar="N",
-                        help="per point of the curve, behind the run. Default: 20.")  # fmt: skip
+                        help="episodes per point of the curve, played after the run. Default: 20.")  # fmt: skip
     engine.add_argument("--test-episodes", type=read_episodes, default=100, metavar="N",
-                        help="that score the best policy, behind the run. Default: 100.")  # fmt: skip
-    engine.add_argument("--plot", type=Path, metavar="FILE", help="where an actor's time goes, as PNG. Default: none.")
+                        help="episodes that score the best policy, played after the run. Default: 100.")  # fmt: skip
+    engine.add_argument(
+        "--plot", type=Path, metavar="FILE", help="PNG of what an actor's time is spent on. Default: none."
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,11 +33,13 @@ def add_command(commands: Any) -> None:
     command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")
     command.add_argument("--seed", type=partial(read_natural, most=MOST_SEED), help="training seed. Default: 0.")
     command.add_argument(
-        "--origin", default="", help="another arm: control, layernorm, or a precision as below. Default: none."
+        "--origin",
+        default="",
+        help="variant of the recipe: control, layernorm, or a precision as below. Default: none.",
     )
     command.add_argument(
         "--precision", metavar="NAME",
-        help="fp32, bf16 or fp16: of training's matrix products; weights are fp32. Default: the recipe's.",
+        help="precision of training's matrix products: fp32, bf16 or fp16; weights stay fp32. Default: the recipe's.",
     )  # fmt: skip
     command.add_argument(
         "--scheme", default="",
@@ -46,7 +48,7 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument(
         "--quant-delay", type=partial(read_natural, most=MOST_STEPS), metavar="STEPS",
-        help="environment steps before it rounds. Default: half.",
+        help="environment steps before the quantizer begins to round. Default: half of all.",
     )  # fmt: skip
     command.add_argument(
         "--steps",
@@ -66,8 +68,12 @@ def add_command(commands: Any) -> None:
     many = command.add_argument_group(
         "many seeds of SAC or DDPG in one process; --output is the folder of their folders"
     )
-    many.add_argument("--seeds", type=read_seeds, metavar="LIST", help="as 0..9 or 0,1,2. Default: that of --seed.")
-    many.add_argument("--width", type=read_positive, help="of an fp32 actor's hidden layers. Default: the recipe's.")
+    many.add_argument(
+        "--seeds", type=read_seeds, metavar="LIST", help="training seeds, as 0..9 or 0,1,2. Default: that of --seed."
+    )
+    many.add_argument(
+        "--width", type=read_positive, help="width of the hidden layers of an fp32 actor. Default: the recipe's."
+    )
     many.add_argument("--raw", action="store_true", help="do not normalize observations. Default: normalize.")
 
 
