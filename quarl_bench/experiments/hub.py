@@ -21,6 +21,7 @@ from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER, LIMIT, STATISTICS
 from quarl_bench.policies.sources.sb3.zoo_config import ARGS, CONFIG
 from quarl_bench.policies.storage.fp32 import StoredPolicy
+from quarl_bench.system.atomic import new_folder
 from quarl_bench.system.extras import needing
 
 ADDRESS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:/([^@\n]+\.zip))?(?:@([\w./-]+))?", re.ASCII)
@@ -71,6 +72,25 @@ def load_agent(
         except OSError as error:
             raise StoreError(f"cannot write to {folder}: {error.strerror}; free some space, or set TMPDIR") from error
     return replace(stored, metadata=stored.metadata | {"hub": f"{address.repository}/{file}@{snapshot.name}"})
+
+
+def save_agent(text: str, algo: str, name: str, folder: Path) -> Path:
+    """The agent at the address `text` as `folder`/`name`.zip, with what says how it was trained beside it.
+
+    It is read once, as one of `algo`, before the folder is there. Errors as `load_agent`, and StoreError where the
+    folder holds something else or cannot be written.
+    """
+    address = parse_address(text)
+    with new_folder(folder, f"{name}.zip") as work:
+        snapshot, file = _fetch(address)
+        path = work / f"{name}.zip"
+        shutil.copyfile(snapshot / file, path)
+        _copy_companions((snapshot / file).parent, work / name)
+        try:
+            read_agent(path, algo)
+        except PolicyError as error:
+            raise PolicyError(str(error).replace(str(work), address.text)) from error
+    return folder / f"{name}.zip"
 
 
 def _fetch(address: Address) -> tuple[Path, str]:
@@ -140,10 +160,13 @@ def _choose_zip(address: Address, files: Iterable[str]) -> str:
 def _arrange_files(snapshot: Path, file: str, folder: Path) -> Path:
     """The files as rl-baselines3-zoo names them, and as `read_agent` expects them; the path of the zip."""
     path = folder / PurePosixPath(file).name
-    path.with_suffix("").mkdir(parents=True)
     path.symlink_to((snapshot / file).absolute())
-    for theirs, ours in COMPANIONS.items():
-        source = (snapshot / file).with_name(theirs)
-        if source.is_file():
-            shutil.copyfile(source, path.with_suffix("") / ours)
+    _copy_companions((snapshot / file).parent, path.with_suffix(""))
     return path
+
+
+def _copy_companions(source: Path, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for theirs, ours in COMPANIONS.items():
+        if (source / theirs).is_file():
+            shutil.copyfile(source / theirs, folder / ours)

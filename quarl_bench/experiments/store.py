@@ -186,8 +186,8 @@ class Store:
             path = self._find_zip(spec)
             if path is None:
                 raise MissingBaseline(
-                    f"no zoo agent of {spec.algo} on {spec.environment}: pass --quarl-zoo=PATH, a folder of "
-                    "<algo>/<Environment>_1/<Environment>.zip"
+                    f"no zoo agent of {spec.algo} on {spec.environment}: pass --quarl-zoo=PATH, the folder of "
+                    "`quarl fetch zoo --output PATH`"
                 )
             return read_agent(path, spec.algo).store()
         if self.train is not Train.ALWAYS and self.places.baselines is not None:

@@ -18,7 +18,8 @@ import pytest
 from quarl_bench.errors import MissingExtra, PolicyError, QuarlError, SpecError
 from quarl_bench.experiments import hub
 from quarl_bench.experiments.hub import Address, load_agent, parse_address
-from quarl_bench.experiments.zoo_agents import read_agent
+from quarl_bench.experiments.zoo_agents import find_zip, read_agent
+from quarl_bench.experiments.zoo_download import fetch_agents
 from quarl_bench.policies.sources.sb3.zoo_config import ARGS, CONFIG
 from tests.support.agents import NO_ZOO, forge, list_zoo, replace_pickle
 from tests.support.hostile import LIVE
@@ -157,6 +158,28 @@ def test_real_agents_are_the_same_from_the_hub(server: Hub) -> None:
         assert found.metadata == expected.metadata | {"hub": source}
         normalized += found.policy.transform.normalization is not None
     assert normalized > 0
+
+
+def test_the_zoo_is_fetched_once_and_found_where_the_claims_look(server: Hub, tmp_path: Path) -> None:
+    zips = {name: {f"{name}.zip": forge()} | OTHERS for name in ("ppo-CartPole-v1", "ppo-LunarLander-v2")}
+    root, cells = tmp_path / "zoo", [("ppo", "cartpole"), ("ppo", "lunarlander")]
+    server.publish(zips["ppo-CartPole-v1"] | TEXTS | {CONFIG: b"normalize: false", "vec_normalize.pkl": b""})
+    with pytest.raises(PolicyError, match=r"hub:sb3/ppo-CartPole-v1.* vecnormalize\.pkl lies beside it"):
+        fetch_agents(cells, root)
+    assert not list(root.rglob("*.zip"))
+    server.publish(zips["ppo-CartPole-v1"] | TEXTS)
+    with pytest.raises(PolicyError, match="hub:sb3/ppo-LunarLander-v2: the hub shows no such repository"):
+        fetch_agents(cells, root)
+    server.publish(zips["ppo-LunarLander-v2"], "sb3/ppo-LunarLander-v2")
+    found = fetch_agents(cells, root)
+    assert found["ppo-cartpole"] == root / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip"
+    assert found["ppo-lunarlander"] == find_zip(root, "ppo", "lunarlander")
+    fetched = list(server.fetched)
+    assert fetch_agents(cells, root) == found
+    assert server.fetched == fetched
+    server.publish({"dqn-CartPole-v1.zip": forge()}, "sb3/dqn-CartPole-v1")
+    with pytest.raises(PolicyError, match=r"hub:sb3/dqn-CartPole-v1/.*: a zip of ppo, though the caller says 'dqn'"):
+        fetch_agents([("dqn", "cartpole")], root)
 
 
 def test_what_the_cache_has_is_asked_for_once_and_needs_no_hub(server: Hub) -> None:

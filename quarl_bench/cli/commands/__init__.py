@@ -55,5 +55,6 @@ COMMANDS = {
         "results.compare",
         "Say what moved between two results files: verdicts, and numbers by more than a standard error.",
     ),
+    "fetch": Command("fetch", "Fetch the agents of rl-baselines3-zoo that claims play, from the Hugging Face hub."),
     "list": Command("inventory", "List policies, environments, schemes, backends, boards and claims by name."),
 }
