@@ -2,13 +2,12 @@
 
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 
 import pytest
 
 from tests.support.commands import run_commands
+from tests.support.forks import run_python
 from tests.support.places import POLICIES, ROOT
 from tests.support.sizes import choose
 
@@ -87,8 +86,7 @@ def test_the_test_of_a_project_runs(tmp_path):
     assert len(block.splitlines()) == 5
     (tmp_path / "agent.zip").write_bytes(write_members(dict(saved_members())))
     (tmp_path / "test_release.py").write_text(block)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_release.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_release.py", cwd=tmp_path)
     assert done.returncode in {0, 1}, done.stdout
     assert "error" not in done.stdout.lower().replace("assertionerror", "")
 

@@ -1,14 +1,13 @@
 """The store: layers, locks, repairs."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
 import time
 import tomllib
+from subprocess import PIPE
 
 import pytest
 
@@ -18,6 +17,7 @@ from quarl_bench.experiments.store import AWARE_CODE, TRAINING_CODE, Store, Stor
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.code_epoch import hash_code
+from tests.support.forks import Fork
 from tests.support.places import POLICIES, ROOT
 from tests.support.stores import MEASUREMENT, FakeTrainer, make_policy
 
@@ -159,13 +159,12 @@ COMPUTE = textwrap.dedent("""
 
 
 def start(tmp_path, seconds):
-    command = [sys.executable, "-c", COMPUTE, str(tmp_path / "cache"), str(tmp_path / "log"), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return Fork("-c", COMPUTE, tmp_path / "cache", tmp_path / "log", seconds, stdout=PIPE)
 
 
 def test_processes_wait_for_the_first_and_share_its_result(tmp_path):
     processes = [start(tmp_path, 0.5) for _ in range(3)]
-    assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["1.5"] * 3
+    assert [process.read(timeout=120).strip() for process in processes] == ["1.5"] * 3
     assert (tmp_path / "log").read_text().count("computed") == 1
 
 
@@ -174,8 +173,7 @@ def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
     deadline = time.monotonic() + 60
     while not (tmp_path / "log").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.kill()
     assert not list((tmp_path / "cache").rglob("*.json"))
     store = Store(StorePaths(tmp_path / "cache"))
     assert store.measurement({"k": 1}, lambda: MEASUREMENT) == MEASUREMENT

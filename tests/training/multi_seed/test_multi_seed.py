@@ -1,11 +1,8 @@
 """Many seeds in one process: each learns what it would have learnt alone, and a killed run goes on."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -30,6 +27,7 @@ from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.run import TrainingOptions
+from tests.support.forks import Fork, run_python
 from tests.support.sizes import choose, exhaustive
 
 UPDATES, TOLERANCE = choose(60, 200), 1e-6  # of parameters, which are of order one
@@ -349,7 +347,7 @@ def test_checkpoints_come_by_the_clock_too(tmp_path, few_episodes, monkeypatch):
 @exhaustive
 def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
     checkpoint = tmp_path / "policies" / "sac-pendulum-i8c3o8-lqcc-seeds0-1.checkpoint" / train.STATE
-    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    process = Fork("-c", KILLED, cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -357,7 +355,7 @@ def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
     assert process.wait() == -signal.SIGKILL
     before = json.loads(torch.load(checkpoint, weights_only=True)["facts"])["curves"]
     assert 1 <= len(before[0]) < 20
-    subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=True)
+    run_python("-c", KILLED, cwd=tmp_path, check=True)
     for seed in range(2):
         about = load_stored(tmp_path / "policies" / f"sac-pendulum-i8c3o8-lqcc-seed{seed}").metadata
         assert about["curve"][: len(before[seed])] == before[seed]
