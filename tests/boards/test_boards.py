@@ -29,6 +29,7 @@ from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
 from quarl_bench.policies.storage.fp32 import save_policy
 from tests.support.artefacts import exchange_output, export_pair
 from tests.support.boards import CHECK, PI, STATE, make_block
+from tests.support.forks import Fork
 from tests.support.places import ROOT
 from tests.support.strategies import make_linear_policy
 
@@ -407,8 +408,7 @@ with open_session(replace(THIS_MACHINE, folder=sys.argv[1])) as session:
 
 
 def test_killing_the_host_leaves_nothing_on_the_board(pair, tmp_path):
-    command = [sys.executable, "-c", KILLED, str(tmp_path), *map(str, pair)]
-    with subprocess.Popen(command) as process:
+    with Fork("-c", KILLED, tmp_path, *pair) as process:
         wait_for(lambda: len(list(tmp_path.glob("quarl-*/*/model.tflite"))) == 2)
         time.sleep(1.5)  # now it measures
         assert process.poll() is None

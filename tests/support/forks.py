@@ -20,6 +20,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from multiprocessing import forkserver, process
+from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from subprocess import PIPE
@@ -32,6 +33,13 @@ from tests.support.places import ROOT
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["tests.support.warm"])
+
+
+def start_server() -> ForkServerContext:
+    """Multiprocessing's way to start a process, with the server running."""
+    with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT)}):
+        forkserver.ensure_running()
+    return SERVER
 
 
 class Fork:
@@ -52,13 +60,11 @@ class Fork:
     ) -> None:
         words, environment = [str(argument) for argument in arguments], dict(os.environ if env is None else env)
         self.leads = leads
-        with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT)}):
-            forkserver.ensure_running()
         with ExitStack() as stack:
             self.stdout, out = self._open(stdout, stack)
             self.stderr, err = self._open(stderr, stack)
             told = (words, str(cwd or Path.cwd()), environment, leads)
-            self._process = SERVER.Process(target=_enter, args=(_Streams(out, err), *told))
+            self._process = start_server().Process(target=_enter, args=(_Streams(out, err), *told))
             self._process.start()
         self.pid = self._process.pid
 
@@ -97,7 +103,8 @@ class Fork:
     def read(self, timeout: float | None = None) -> str:
         """What it says on its piped `stdout` to its end."""
         assert self.stdout is not None
-        said = self.stdout.read()
+        with self.stdout:
+            said = self.stdout.read()
         self.wait(timeout)
         return said
 

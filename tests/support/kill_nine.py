@@ -112,13 +112,14 @@ def start(folder: Path, *arguments: str) -> Fork:
 
 def kill_after(process: Fork, seconds: float, report: Report) -> None:
     """SIGKILL to the whole group, unless it has ended by itself."""
-    time.sleep(seconds)
-    if process.poll() is None:
-        process.kill()
-        report.kills += 1
-    else:
-        assert process.poll() == 0, "the process failed before it was killed"
-        report.survived += 1
+    with process:
+        time.sleep(seconds)
+        if process.poll() is None:
+            process.kill()
+            report.kills += 1
+        else:
+            assert process.poll() == 0, "the process failed before it was killed"
+            report.survived += 1
 
 
 def inspect_training(folder: Path, report: Report) -> None:

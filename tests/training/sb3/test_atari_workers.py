@@ -14,9 +14,10 @@ import stable_baselines3 as sb3
 
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import SpecError
+from quarl_bench.training.sb3 import atari_workers
 from quarl_bench.training.sb3.atari_workers import WorkerVector
 from quarl_bench.training.sb3.vector import make_vector
-from tests.support.forks import Fork, run_python
+from tests.support.forks import Fork, run_python, start_server
 
 pytestmark = pytest.mark.needs("atari")
 SEED = 5
@@ -34,6 +35,14 @@ if __name__ == "__main__":
 @pytest.fixture
 def breakout() -> Environment:
     return find_environment("breakout")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked() -> Iterator[None]:
+    """Processes that have imported torch; those of a program of its own, below, are clean ones as always."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atari_workers.multiprocessing, "get_context", lambda _: start_server())
+        yield
 
 
 @pytest.fixture
