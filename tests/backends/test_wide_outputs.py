@@ -30,7 +30,7 @@ from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.designs import make_bare, simulate
 from tests.support.layers import INT8, draw_integers, make_layer
-from tests.support.sizes import choose, draw_examples
+from tests.support.sizes import choose
 from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 RTL = "rtl"  # a design in Verilator
@@ -91,7 +91,7 @@ def compare(net: Net, scheme: str, backend: str) -> None:
 
 
 @over("litert", "c", "onnx", "dump")
-@draw_examples(15)
+@settings(max_examples=choose(4, 15))
 @given(st.one_of(perceptrons(), convolutions()).filter(fits), st.sampled_from(["int8acc", "int8pccleacc"]))
 def test_any_net_returns_its_sums(backend: str, net: Net, scheme: str) -> None:
     compare(net, scheme, backend)

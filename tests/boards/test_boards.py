@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import math
-import multiprocessing
 import os
 import re
 import shutil
@@ -423,23 +422,10 @@ def wait_for(condition, seconds=20.0):
         time.sleep(0.1)
 
 
-def spin(stop):
-    while not stop.is_set():
-        pass
-
-
 def test_work_beside_the_timing_makes_it_void(board, pair):
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    spinner = context.Process(target=spin, args=(stop,))
-    spinner.start()
-    try:
-        with open_session(board) as leased:
-            timed = leased.compare(pair, FEW)
-            untimed = leased.compare(pair, replace(FEW, insist=False))
-    finally:
-        stop.set()
-        spinner.join()
+    with Fork("-c", "while True: pass"), open_session(board) as leased:
+        timed = leased.compare(pair, FEW)
+        untimed = leased.compare(pair, replace(FEW, insist=False))
     assert any(re.match(r"other processes used \d\.\d\d cores", fault) for fault in timed.faults)
     assert timed.timed
     assert untimed.faults

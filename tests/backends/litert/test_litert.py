@@ -58,9 +58,9 @@ BASELINES = (
     or NONE
 )  # normalized layers have no integer form
 TRAINED = pick_policies([folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")]) or NONE
-STATES = choose(1_000, 100_000)  # observations that a policy is compared on
-IMAGES = choose(50, 500)  # the same for images
-FLOWN = choose(100, 100_000)  # the same for flights, whose steps take milliseconds
+STATES = choose(500, 100_000)  # observations that a policy is compared on
+IMAGES = choose(20, 500)  # the same for images
+FLOWN = choose(40, 100_000)  # the same for flights, whose steps take milliseconds
 
 # The optimized kernels have another last step on ARM, which nobody has measured.
 ON_X86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="built-in kernels of x86")

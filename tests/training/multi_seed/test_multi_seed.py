@@ -31,6 +31,7 @@ from tests.support.forks import Fork, run_python
 from tests.support.sizes import choose, exhaustive
 
 UPDATES, TOLERANCE = choose(60, 200), 1e-6  # of parameters, which are of order one
+POINTS, STATES = choose(4, 20), choose(1_000, 10_000)  # of a learning curve, and that an exported policy is compared on
 OBSERVATION, ACTION, ROWS = 11, 3, 400
 SMALL = {"width": 32, "batch": 32}
 
@@ -177,6 +178,8 @@ def test_scales_are_watched_first_and_learned_then(tmp_path):
 @pytest.fixture
 def few_episodes(monkeypatch):
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
+    monkeypatch.setattr(train, "CURVE_POINTS", POINTS)
+    monkeypatch.setattr(train, "EXPORT_STATES", STATES)
     monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
 
 
@@ -195,11 +198,11 @@ def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes
     assert loaded.policy.net.layers[0].weight.shape == (8, 3)
     about = loaded.metadata
     assert (about["seed"], about["recipe"]["scheme"], about["return"]["episodes"]) == (2, "i6c2o8h8", 3)
-    assert [point["timesteps"] for point in about["curve"]] == list(range(8, 161, 8))
+    assert [point["timesteps"] for point in about["curve"]] == list(range(160 // POINTS, 161, 160 // POINTS))
     assert about["return"]["first_environment_seed"] == TEST_SEEDS
     assert not list(tmp_path.glob("*.checkpoint"))
     assert about["clipped"] == {"clipped": 0, "seen": 3 * 200 * 3, "share": 0.0}
-    assert about["export"] == {"states": 10_000, "differ": 0}, "the live net and what is stored compute the same"
+    assert about["export"] == {"states": STATES, "differ": 0}, "the live net and what is stored compute the same"
 
 
 @exhaustive
