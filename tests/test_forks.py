@@ -48,7 +48,7 @@ def test_asserts_are_rewritten_and_plugins_are_there(tmp_path):
     (tmp_path / "conftest.py").write_text("import helper\npytest_plugins = ['helper']\n")
     (tmp_path / "helper.py").write_text("def check(a):\n    assert a == [1, 2]\n")
     (tmp_path / "test_it.py").write_text("from helper import check\ndef test_it():\n    check([1, 3])\n")
-    command = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+    command = ("-m", "pytest", "-p", "no:cacheprovider")
     cold = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
     warm = run_python(*command, cwd=tmp_path)
     assert warm.returncode == cold.returncode == 1

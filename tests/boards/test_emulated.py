@@ -62,7 +62,9 @@ def check_old_runtime(board, tmp_path):
 def test_tflite_runtime_equals_its_named_mode_on_this_machine(tmp_path):
     python = os.environ.get("QUARL_PYTHON", "")
     if not (python or find_spec("tflite_runtime")):
-        pytest.skip("needs tflite-runtime: tox run -e tflite-runtime, or QUARL_PYTHON=python that has it")
+        pytest.skip(
+            "needs tflite-runtime (pip install 'quarl_bench[tflite-runtime]'), or QUARL_PYTHON=python that has it"
+        )
     board = replace(THIS_MACHINE, folder=str(tmp_path), runtime=OLD, python=python or THIS_MACHINE.python)
     check_old_runtime(board, tmp_path)
 

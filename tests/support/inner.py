@@ -39,7 +39,7 @@ def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     path = os.pathsep.join(filter(None, [str(pytester.path), os.environ.get("PYTHONPATH")]))
     base = f"--basetemp={pytester.path.parent / (pytester.path.name + '-apart')}"
     done = run_python(
-        "-m", "pytest", *ARGUMENTS, base, *arguments, *QUIET, cwd=pytester.path, env=os.environ | {"PYTHONPATH": path}
+        "-m", "pytest", *ARGUMENTS, base, *arguments, cwd=pytester.path, env=os.environ | {"PYTHONPATH": path}
     )
     lines = (done.stdout.splitlines(), done.stderr.splitlines())
     return pytest.RunResult(done.returncode, *lines, time.monotonic() - begun)

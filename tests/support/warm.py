@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-# Nothing of the plugin nor of tests: pytest rewrites their asserts as it imports them. Nothing that reads entry points.
+# Neither plugins of pytest nor tests, whose asserts it rewrites as it imports them. Nothing that reads entry points.
 for name in (
     "torch._dynamo",
     "stable_baselines3",
@@ -16,11 +16,12 @@ for name in (
     "quarl_bench.training.schemes",
     "pandas",
     "pytest",
-    "hypothesis.strategies",
 ):
     with suppress(ImportError):
         importlib.import_module(name)
 
+# To pytest's word: it warns of what it comes too late to rewrite.
+sys.modules["quarl_bench"].__doc__ += "PYTEST_DONT_REWRITE"
 # -E: without PYTHONPATH, which each run brings itself.
 _ASKED = subprocess.run(
     [sys.executable, "-E", "-c", "import sys; print(*sys.path[1:], sep='\\n')"],
