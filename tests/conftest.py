@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on man
 
 if shutil.which("ccache"):  # most of a build of Verilator's is its own library, the same for every design
     os.environ.setdefault("OBJCACHE", "ccache")
+# Verilator's makefiles optimize last and most; a design of the tests runs for milliseconds.
+os.environ.setdefault("MAKEFLAGS", "OPT_FAST=-O0 OPT_GLOBAL=-O0")
 
 
 settings.register_profile(
@@ -26,6 +29,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("quarl")
+
+
+@pytest.fixture(scope="session")
+def designs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where compiled designs are kept: one folder for all processes of xdist, as builds are locked."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "designs"
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """A machine with nothing but Python: every file of tests and benches is collected, every refusal is still one line."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from quarl_bench.backends.fpga.tools.simulation import VERILATOR
 from quarl_bench.boards.emulated import PROGRAMS as ON_ARM
 from quarl_bench.errors import BoardError, DeploymentError
 from quarl_bench.system.programs import Program
+from tests.support.forks import run_python
 from tests.support.places import ROOT
 
 REFUSALS = "one_line or refuse or leaves_no_folder"  # words in the names of such tests
@@ -34,8 +33,8 @@ def bare(tmp_path, monkeypatch):
 def test_every_file_is_collected_and_every_refusal_of_the_command_line_is_the_same(bare):
     """One run for both: it is the imports of all files that take long."""
     chosen = f"({REFUSALS}) and ({' or '.join(COMMANDS)})"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, "-rA", "tests", "benches"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60 * MINUTES)
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, "-rA", "tests", "benches")
+    done = run_python(*command, cwd=ROOT, timeout=60 * MINUTES)
     assert done.returncode == 0, done.stdout[-2000:]  # a file that is not collected is an error
     told = [line for line in done.stdout.splitlines() if line.startswith(("PASSED", "SKIPPED"))]
     assert {*COMMANDS} <= {name for line in told for name in re.findall(r"test_\w+\.py", line)}

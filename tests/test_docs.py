@@ -24,6 +24,7 @@ from quarl_bench.report.stored import list_outcomes, read_rows
 from quarl_bench.training.recipes import Recipe
 from tests.support.browser import open_chromium, open_file
 from tests.support.distributions import install_project
+from tests.support.forks import run_python
 from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
 from tests.support.sizes import choose, exhaustive
@@ -57,8 +58,7 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
         if program == "pip":
             install_project(tmp_path)
             continue
-        call = [sys.executable, *PROGRAMS[program], *arguments]
-        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+        done = run_python(*PROGRAMS[program], *arguments, cwd=tmp_path, timeout=600)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
@@ -142,8 +142,7 @@ def test_the_example_on_the_page_is_that_of_the_project():
 @pytest.mark.needs("sb3")
 @exhaustive
 def test_the_training_of_the_project_runs():
-    command = [sys.executable, "train.py"]
-    done = subprocess.run(command, cwd=DOCS / "example_project", capture_output=True, text=True, check=True)
+    done = run_python("train.py", cwd=DOCS / "example_project", check=True)
     assert re.fullmatch(r"(\d+ steps: int8 keeps \d+%, int4 \d+%\n){2}", done.stdout)
 
 

@@ -14,9 +14,10 @@ import pytest
 import quarl_bench
 from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError, QuantizationError, SpecError
+from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.spec import Measurement, Outcome
 from quarl_bench.version import __version__
-from tests.support.places import POLICIES, ROOT
+from tests.support.places import ROOT
 from tests.support.strategies import make_linear_policy
 
 HEAVY = ("torch", "numpy", "gymnasium", "pytest")
@@ -81,9 +82,9 @@ def test_no_room_imports_the_root():
             assert "quarl_bench" not in named, f"{path}:{node.lineno}"
 
 
-@pytest.mark.skipif(not POLICIES.is_dir(), reason=f"no policies in {POLICIES}")
-def test_the_answer_is_what_the_command_prints(capsys):
-    path = POLICIES / "ppo-cartpole-seed0"
+def test_the_answer_is_what_the_command_prints(tmp_path, capsys):
+    path = tmp_path / "ppo-cartpole-seed0"
+    save_policy(BALANCER, path, {"algo": "ppo", "environment": "CartPole-v1"})
     assert main(["check", str(path), "--episodes", "20"]) == 3
     printed, answer = capsys.readouterr().out, quarl_bench.check(path, episodes=20)
     before = "what it costs"  # times differ from call to call

@@ -1,14 +1,14 @@
 """README: its size, its pictures, its commands (each in a short form), its output, and its links."""
 
+import configparser
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 
 import pytest
 
 from tests.support.commands import run_commands
+from tests.support.forks import run_python
 from tests.support.places import POLICIES, ROOT
 from tests.support.sizes import choose
 
@@ -87,8 +87,7 @@ def test_the_test_of_a_project_runs(tmp_path):
     assert len(block.splitlines()) == 5
     (tmp_path / "agent.zip").write_bytes(write_members(dict(saved_members())))
     (tmp_path / "test_release.py").write_text(block)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_release.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_release.py", cwd=tmp_path)
     assert done.returncode in {0, 1}, done.stdout
     assert "error" not in done.stdout.lower().replace("assertionerror", "")
 
@@ -102,6 +101,28 @@ def test_what_check_prints_is_what_it_prints(tmp_path):
         line = next(line for line in shown if line.startswith(scheme)).split()
         assert float(line[1]) == pytest.approx(done.result["measured"]["mean"], rel=1e-3)
         assert line[-1] == done.result["verdict"]["outcome"]
+
+
+def test_ci_runs_its_test_command():
+    """Word for word, in an environment that is made as it says, and of every part of `tox run`."""
+    script = ROOT / ".ci" / "run"
+    if not script.exists():
+        pytest.skip("needs a checkout")
+    lines = [line.strip() for line in script.read_text(encoding="utf-8").splitlines()]
+    made, tested = lines.index("python3.11 -m venv .venv"), lines.index(".venv/bin/tox run")
+    assert "rm -rf .venv .tox" in lines[:made], "nothing of an earlier run is used"
+    assert "`.venv/bin/tox run` runs the tests of" in README.replace("\n", " ")
+    assert "python3.11 -m venv .venv && .venv/bin/pip install tox" in LINES
+    assert any(re.fullmatch(r"\.venv/bin/pip install( --quiet)? tox", line) for line in lines[made:tested])
+    tox = configparser.ConfigParser(inline_comment_prefixes="#")
+    tox.read(ROOT / "tox.ini")
+    assert tox["tox"]["env_list"].split(", ") == ["lint", "test"]
+    assert tox["testenv:test"]["commands"].split("\n")[1:] == [
+        "mypy",
+        "pytest -o strict=true -n auto --dist worksteal tests {posargs}",
+    ]
+    changed = [line for line in lines if re.match(r"(export |QUARL_|PYTEST_|TOX_)", line)]
+    assert not changed, "a variable would make it another run than a user's"
 
 
 def test_the_environment_that_reproduces_the_papers_is_there():

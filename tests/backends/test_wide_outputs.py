@@ -30,7 +30,7 @@ from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.designs import make_bare, simulate
 from tests.support.layers import INT8, draw_integers, make_layer
-from tests.support.sizes import choose, draw_examples
+from tests.support.sizes import choose
 from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 RTL = "rtl"  # a design in Verilator
@@ -69,11 +69,6 @@ def reach(net: IntegerNet) -> int:
     return int((128 * np.abs(rows).sum(axis=1) + np.abs(bias)).max())
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def execute(net: IntegerNet, q: Integers, backend: str) -> Integers:
     return simulate(net, q) if backend == RTL else run_integers(net, q, backend)
 
@@ -96,7 +91,7 @@ def compare(net: Net, scheme: str, backend: str) -> None:
 
 
 @over("litert", "c", "onnx", "dump")
-@draw_examples(15)
+@settings(max_examples=choose(4, 15))
 @given(st.one_of(perceptrons(), convolutions()).filter(fits), st.sampled_from(["int8acc", "int8pccleacc"]))
 def test_any_net_returns_its_sums(backend: str, net: Net, scheme: str) -> None:
     compare(net, scheme, backend)
@@ -110,10 +105,10 @@ def test_any_design_returns_its_sums(backend: str, net: Net, scheme: str) -> Non
     compare(net, scheme, backend)
 
 
-def deploy(backend: str, policy: IntegerPolicy, scheme: str, folder: Path, cache: Path, stack: ExitStack) -> Policy:
+def deploy(backend: str, policy: IntegerPolicy, scheme: str, folder: Path, designs: Path, stack: ExitStack) -> Policy:
     """The policy in a backend, between the host's ends of it."""
     if backend == RTL:
-        return open_design(ProofSubject(policy, scheme, "0" * 64, STATES, cache), stack).policy
+        return open_design(ProofSubject(policy, scheme, "0" * 64, STATES, designs), stack).policy
     export_policy(policy, folder, STATES, scheme=scheme, source_sha256="0" * 64, backend=backend)
     deployed = load_artefact(folder)
     assert verify(deployed) == 261
@@ -124,12 +119,12 @@ def deploy(backend: str, policy: IntegerPolicy, scheme: str, folder: Path, cache
 @pytest.mark.parametrize("kind", HeadKind)
 @pytest.mark.parametrize("scheme", ["int8acc", "int8pceqcleacc"])
 def test_an_artefact_acts_as_the_golden_model(
-    backend: str, kind: HeadKind, scheme: str, tmp_path: Path, cache: Path
+    backend: str, kind: HeadKind, scheme: str, tmp_path: Path, designs: Path
 ) -> None:
     policy = require_integer(make_policy(kind).quantize(Scheme.parse(scheme), STATES))
     wild = np.random.default_rng(1).choice([np.inf, -np.inf, 1e30, 0.0, 3.0], (200, 4)).astype(np.float32)
     with ExitStack() as stack:
-        deployed = deploy(backend, policy, scheme, tmp_path / "a", cache, stack)
+        deployed = deploy(backend, policy, scheme, tmp_path / "a", designs, stack)
         np.testing.assert_array_equal(deployed.outputs(STATES), policy.outputs(STATES))
         np.testing.assert_array_equal(deployed.act(STATES), policy.act(STATES))
         np.testing.assert_array_equal(deployed.act(wild), policy.act(wild))

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import math
-import multiprocessing
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
 from quarl_bench.policies.storage.fp32 import save_policy
 from tests.support.artefacts import exchange_output, export_pair
 from tests.support.boards import CHECK, PI, STATE, make_block
+from tests.support.forks import Fork
 from tests.support.places import ROOT
 from tests.support.strategies import make_linear_policy
 
@@ -407,8 +407,7 @@ with open_session(replace(THIS_MACHINE, folder=sys.argv[1])) as session:
 
 
 def test_killing_the_host_leaves_nothing_on_the_board(pair, tmp_path):
-    command = [sys.executable, "-c", KILLED, str(tmp_path), *map(str, pair)]
-    with subprocess.Popen(command) as process:
+    with Fork("-c", KILLED, tmp_path, *pair) as process:
         wait_for(lambda: len(list(tmp_path.glob("quarl-*/*/model.tflite"))) == 2)
         time.sleep(1.5)  # now it measures
         assert process.poll() is None
@@ -423,23 +422,10 @@ def wait_for(condition, seconds=20.0):
         time.sleep(0.1)
 
 
-def spin(stop):
-    while not stop.is_set():
-        pass
-
-
 def test_work_beside_the_timing_makes_it_void(board, pair):
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    spinner = context.Process(target=spin, args=(stop,))
-    spinner.start()
-    try:
-        with open_session(board) as leased:
-            timed = leased.compare(pair, FEW)
-            untimed = leased.compare(pair, replace(FEW, insist=False))
-    finally:
-        stop.set()
-        spinner.join()
+    with Fork("-c", "while True: pass"), open_session(board) as leased:
+        timed = leased.compare(pair, FEW)
+        untimed = leased.compare(pair, replace(FEW, insist=False))
     assert any(re.match(r"other processes used \d\.\d\d cores", fault) for fault in timed.faults)
     assert timed.timed
     assert untimed.faults

@@ -1,7 +1,6 @@
 """`quarl`: every command, its exit codes, and what it says when the input is wrong."""
 
 import json
-import os
 import subprocess
 import sys
 from unittest.mock import Mock
@@ -14,6 +13,7 @@ from quarl_bench.cli import main
 from quarl_bench.policies.storage.fp32 import save_policy
 from tests.support.balancer import ABOUT, BALANCER
 from tests.support.commands import PROCESS
+from tests.support.forks import Fork, run_python
 
 COMMANDS = ("train", "quantize", "evaluate", "sweep", "weights", "deploy", "report", "select", "actorq", "grid")
 STOPPING = ("train", "select", "actorq", "grid")  # at a checkpoint
@@ -75,14 +75,14 @@ def test_every_option_states_its_default_and_every_command_an_example(command, q
 
 
 def test_the_installed_command_is_this_one(folder):
-    run = subprocess.run([*PROCESS, "weights", "policy", "--json"], capture_output=True, text=True, check=False)
+    run = run_python(*PROCESS, "weights", "policy", "--json")
     assert (run.returncode, run.stderr) == (0, "")
     assert json.loads(run.stdout)["kind"] == "weights"
-    run = subprocess.run([*PROCESS, "weights", "nowhere"], capture_output=True, text=True, check=False)
+    run = run_python(*PROCESS, "weights", "nowhere")
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.startswith(f"quarl weights: nowhere: {NOWHERE}")
     assert run.stderr.count("\n") == 1
-    assert subprocess.run([*PROCESS], capture_output=True, check=False).returncode == 0
+    assert run_python(*PROCESS).returncode == 0
 
 
 def test_an_error_in_an_environment_is_no_verdict(folder, quarl, monkeypatch, capsys):
@@ -204,7 +204,7 @@ def test_what_is_refused_leaves_no_folder(arguments, folder, quarl):
 
 
 def test_a_reader_that_stops_early_is_no_error(folder):
-    with subprocess.Popen([*PROCESS, "weights", "policy"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with Fork(*PROCESS, "weights", "policy", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
-        assert process.stderr.read() == b""
-    assert os.waitstatus_to_exitcode(process.returncode) == 0
+        assert process.stderr.read() == ""
+        assert process.wait() == 0

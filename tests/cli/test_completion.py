@@ -1,12 +1,12 @@
 """A shell completes commands, options and names."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from quarl_bench.cli.completion import ASKED, complete
+from tests.support.commands import PROCESS
+from tests.support.forks import run_python
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -18,8 +18,7 @@ def ask(line, folder):
         ASKED: "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9", "IFS": "\n",
         "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(found), "_ARGCOMPLETE_COMP_WORDBREAKS": "",
     }  # fmt: skip
-    command = [sys.executable, "-m", "quarl_bench.cli"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    done = run_python(*PROCESS, env=env, timeout=60, check=True)
     assert done.stdout == ""
     return found.read_text().split("\n")
 

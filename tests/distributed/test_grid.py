@@ -17,6 +17,8 @@ from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.papers.lqcc.runs.own import Runs, average
 from quarl_bench.spec import Case
 from quarl_bench.system import processor
+from quarl_bench.training.multi_seed import train
+from quarl_bench.training.sb3 import run as rl_run
 from tests.support.engine import run_alone
 from tests.support.places import ROOT
 from tests.support.sizes import choose, exhaustive
@@ -163,7 +165,10 @@ def test_a_bench_finds_what_a_task_has_measured(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == written
 
 
-def test_multi_seed_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path):
+def test_multi_seed_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_path, monkeypatch):
+    for name, value in {"CURVE_EPISODES": 2, "CURVE_POINTS": 4, "EXPORT_STATES": 200}.items():
+        monkeypatch.setattr(train, name, value)
+    monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
     plan = grid.GridPlan(tmp_path / "cache", tmp_path / "baselines", episodes=2, games=2)
     schemes = choose(["i4c3o8h16"], ["fp32", "i4c3o8h16"])
     tasks = [grid.GridTask("sac", "pendulum", (0, 1), (name,), multi_seed=True, steps=5040) for name in schemes]

@@ -1,6 +1,5 @@
 """Games equal stable-baselines3's wrappers, pixel by pixel."""
 
-import subprocess
 import sys
 from typing import Any
 
@@ -18,6 +17,7 @@ from quarl_bench.evaluation import episodes
 from quarl_bench.evaluation.episodes import GameEpisodes
 from quarl_bench.training.sb3 import vector
 from quarl_bench.training.sb3.vector import make_vector
+from tests.support.forks import run_python
 from tests.support.sizes import choose
 
 GAMES = ("BeamRider", "Breakout", "MsPacman", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
@@ -170,7 +170,7 @@ from quarl_bench.environments.atari import GAMES
 GAMES.give_back("PongNoFrameskip-v4", GAMES.borrow("PongNoFrameskip-v4", 1))
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(GAMES))
 """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    result = run_python("-c", script, check=True)
     assert result.stderr == ""
 
 

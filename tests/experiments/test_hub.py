@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ from quarl_bench.experiments.zoo_agents import find_zip, read_agent
 from quarl_bench.experiments.zoo_download import fetch_agents
 from quarl_bench.policies.sources.sb3.zoo_config import ARGS, CONFIG
 from tests.support.agents import NO_ZOO, forge, list_zoo, replace_pickle
+from tests.support.commands import PROCESS
+from tests.support.forks import run_python
 from tests.support.hostile import LIVE
 from tests.support.places import ROOT
 
@@ -127,11 +128,8 @@ def test_the_command_line_plays_an_agent_with_the_hub_and_without(server: Hub, t
     variables = {"HF_HUB_CACHE": str(tmp_path / "own"), "OMP_NUM_THREADS": "1"}
 
     def play(**more: str) -> Any:
-        command = [sys.executable, "-m", "quarl_bench.cli", "evaluate", ADDRESS, "--episodes", "2", "--json"]
-        run = subprocess.run(
-            command, env=os.environ | variables | more, cwd=ROOT, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        command = (*PROCESS, "evaluate", ADDRESS, "--episodes", 2, "--json")
+        run = run_python(*command, env=os.environ | variables | more, cwd=ROOT)
         assert (run.returncode, run.stderr) == (0, "")
         return json.loads(run.stdout)
 

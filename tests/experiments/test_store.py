@@ -1,14 +1,11 @@
 """The store: layers, locks, repairs."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import textwrap
 import time
 import tomllib
+from subprocess import PIPE
 
 import pytest
 
@@ -18,6 +15,7 @@ from quarl_bench.experiments.store import AWARE_CODE, TRAINING_CODE, Store, Stor
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.code_epoch import hash_code
+from tests.support.forks import Fork, run_python
 from tests.support.places import POLICIES, ROOT
 from tests.support.stores import MEASUREMENT, FakeTrainer, make_policy
 
@@ -159,23 +157,20 @@ COMPUTE = textwrap.dedent("""
 
 
 def start(tmp_path, seconds):
-    command = [sys.executable, "-c", COMPUTE, str(tmp_path / "cache"), str(tmp_path / "log"), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return Fork("-c", COMPUTE, tmp_path / "cache", tmp_path / "log", seconds, stdout=PIPE)
 
 
 def test_processes_wait_for_the_first_and_share_its_result(tmp_path):
     processes = [start(tmp_path, 0.5) for _ in range(3)]
-    assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["1.5"] * 3
+    assert [process.read(timeout=120).strip() for process in processes] == ["1.5"] * 3
     assert (tmp_path / "log").read_text().count("computed") == 1
 
 
 def test_a_killed_process_releases_its_lock_and_leaves_nothing(tmp_path):
-    process = start(tmp_path, 600)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "log").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    with start(tmp_path, 600):
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "log").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
     assert not list((tmp_path / "cache").rglob("*.json"))
     store = Store(StorePaths(tmp_path / "cache"))
     assert store.measurement({"k": 1}, lambda: MEASUREMENT) == MEASUREMENT
@@ -195,7 +190,8 @@ def test_code_that_moved_is_missed():
 # Each module in a fork of one process that has imported torch, and nothing of ours.
 LIST_LOADED = """
 import importlib, os, sys
-import torch
+for name in [name for name in sys.modules if name.partition(".")[0] == "quarl_bench"]:
+    del sys.modules[name]
 for module in sys.argv[1:]:
     if not os.fork():
         importlib.import_module(module)
@@ -209,8 +205,7 @@ EPOCHS = ("quarl_bench.policies.policy", "quarl_bench.evaluation.rollouts", "qua
 @pytest.fixture(scope="module")
 def loaded():
     """Modules of the package that importing one of these loads, by it, without those that decide no number."""
-    command = [sys.executable, "-c", LIST_LOADED, *EPOCHS]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = run_python("-c", LIST_LOADED, *EPOCHS, check=True).stdout.splitlines()
     assert [line.split()[0] for line in lines] == [*EPOCHS]
     return {line.split()[0]: drop_others(line.split()[1:]) for line in lines}
 

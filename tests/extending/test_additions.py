@@ -4,13 +4,12 @@ The files are those of the pages in docs/extending, whose own commands tests/tes
 """
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from tests.support.commands import run_commands
 from tests.support.distributions import install, install_project
+from tests.support.forks import run_python
 from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
 
@@ -55,7 +54,7 @@ def test_a_live_model_of_it_is_known_by_its_name(project):
         "model = twin.Twin('MlpPolicy', 'Pendulum-v1', policy_kwargs={'net_arch': [4]});"
         "print(name_algorithm(model), extract(model).head.kind)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    done = run_python("-c", code, cwd=folder, check=True)
     assert done.stdout.split() == ["twin", "tanh"]
 
 
@@ -95,13 +94,13 @@ def test_a_source_is_checked(project):
 
 def test_a_paper_brings_cases(project):
     folder = project("claim")
-    subprocess.run([sys.executable, "make_policies.py"], cwd=folder, check=True)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_ours.py", "-v"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    run_python("make_policies.py", cwd=folder, check=True)
+    command = ("-m", "pytest", "-p", "no:cacheprovider", "test_ours.py", "-v")
+    done = run_python(*command, cwd=folder)
     assert "test_our_report[ppo-cartpole-int6] PASSED" in done.stdout, done.stdout
     install(folder, "glue", {"quarl_bench.papers": {"glue": "no_such_module:X"}})
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = run_python(*command, cwd=folder)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("paper 'glue' of glue 1.0 does not load (ModuleNotFoundError") == 1
 

@@ -134,14 +134,14 @@ def test_the_plugin_has_no_entry_points_read(tmp_path):
 def test_it_may_be_named_twice(pytester):
     pytester.makepyfile("def test_ok(): pass")
     named = ("-p", "quarl_bench.plugin", "-p", "quarl_bench.plugin.fixtures")
-    pytester.runpytest_subprocess(*named).assert_outcomes(passed=1)
+    run_apart(pytester, *named).assert_outcomes(passed=1)
 
 
 def test_options_are_one_group_with_defaults(pytester):
-    result = pytester.runpytest_subprocess("--help")
+    result = run_apart(pytester, "--help")
     result.stdout.fnmatch_lines(["quantized reinforcement learning:", "*--quarl-profile=*", "*Default: quick*"])
     result.stdout.fnmatch_lines(["*quarl_cache_dir (string):*"])
-    assert "claim(id, ...)" in pytester.runpytest_subprocess("--markers").stdout.str()
+    assert "claim(id, ...)" in run_apart(pytester, "--markers").stdout.str()
 
 
 @exhaustive
@@ -372,10 +372,10 @@ def test_bad_options_end_the_run_before_it_starts(project, arguments, message, w
 def test_a_path_that_became_the_rootdir_is_explained(project, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     project.makepyprojecttoml("[tool.pytest]\n")
-    blank = project.runpytest_subprocess("--quarl-cache-dir", str(elsewhere))
+    blank = run_apart(project, "--quarl-cache-dir", str(elsewhere))
     assert blank.ret == pytest.ExitCode.USAGE_ERROR
     blank.stderr.fnmatch_lines([f"*write --quarl-cache-dir={elsewhere}, with an equals sign"])
-    assert project.runpytest_subprocess(f"--quarl-cache-dir={elsewhere}", "--co").ret != pytest.ExitCode.USAGE_ERROR
+    assert run_apart(project, f"--quarl-cache-dir={elsewhere}", "--co").ret != pytest.ExitCode.USAGE_ERROR
 
 
 def test_an_unknown_scheme_or_environment_in_a_bench_is_one_line(project):

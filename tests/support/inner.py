@@ -1,9 +1,13 @@
 """Runs of pytest inside a test: in its process, where each takes a third of a second, or in one of their own."""
 
 import importlib
+import os
+import time
 from contextlib import suppress
 
 import pytest
+
+from tests.support.forks import run_python
 
 # A run in this process forgets the modules that it was the first to import, and neither those written in C nor
 # flatbuffers bear to be imported twice, nor do classes that are asked for by name. These bring all of them.
@@ -31,4 +35,11 @@ def run_inside(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """For runs that are interrupted, or that a process does once."""
-    return pytester.runpytest_subprocess(*ARGUMENTS, *arguments)
+    begun = time.monotonic()
+    path = os.pathsep.join(filter(None, [str(pytester.path), os.environ.get("PYTHONPATH")]))
+    base = f"--basetemp={pytester.path.parent / (pytester.path.name + '-apart')}"
+    done = run_python(
+        "-m", "pytest", *ARGUMENTS, base, *arguments, cwd=pytester.path, env=os.environ | {"PYTHONPATH": path}
+    )
+    lines = (done.stdout.splitlines(), done.stderr.splitlines())
+    return pytest.RunResult(done.returncode, *lines, time.monotonic() - begun)

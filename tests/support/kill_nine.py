@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -24,6 +23,7 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.spec import Measurement
+from tests.support.forks import Fork, run_python
 from tests.support.places import ROOT
 
 TRAIN = """
@@ -64,7 +64,7 @@ def kill_trainings(folder: Path, rounds: int, rng: random.Random) -> Report:
     """Start and kill the same training until it has been killed `rounds` times, then let it finish and check it."""
     report = Report()
     while report.kills < rounds:
-        process = start([sys.executable, "-c", TRAIN], folder)
+        process = start(folder, "-c", TRAIN)
         assert process.stdout is not None
         process.stdout.readline()
         kill_after(process, rng.uniform(0.0, 3.0), report)
@@ -72,7 +72,7 @@ def kill_trainings(folder: Path, rounds: int, rng: random.Random) -> Report:
         if (folder / "policy").exists():  # finished: begin the next one
             subprocess.run(["rm", "-r", str(folder / "policy")], check=True)
             report.events["finished trainings"] += 1
-    subprocess.run([sys.executable, "-c", TRAIN], cwd=folder, check=True, capture_output=True)
+    run_python("-c", TRAIN, cwd=folder, check=True)
     about = load_policy(folder / "policy").metadata
     steps = [point["timesteps"] for point in about["curve"]]
     if steps != sorted(set(steps)) or steps[-1] < 4096:
@@ -89,8 +89,8 @@ def kill_benches(folder: Path, rounds: int, rng: random.Random) -> Report:
     expected = run_benches(folder, "undisturbed")
     cache = folder / "cache"
     while report.kills < rounds:
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--quarl-cache-dir=cache"]
-        kill_after(start([*command, "-k", "ppo-cartpole"], folder), rng.uniform(1.0, 9.0), report)
+        command = ("-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--quarl-cache-dir=cache")
+        kill_after(start(folder, *command, "-k", "ppo-cartpole"), rng.uniform(1.0, 9.0), report)
         for path in cache.rglob("*.json"):
             try:
                 Measurement.from_dict(json.loads(path.read_text())["measurement"])
@@ -104,30 +104,22 @@ def kill_benches(folder: Path, rounds: int, rng: random.Random) -> Report:
     return report
 
 
-def start(command: list[str], folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str) -> Fork:
     """A process group of its own, so that workers die with it."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    return Fork(*arguments, cwd=folder, env=environment, stdout=subprocess.PIPE, leads=True)
 
 
-def kill_after(process: subprocess.Popen[str], seconds: float, report: Report) -> None:
+def kill_after(process: Fork, seconds: float, report: Report) -> None:
     """SIGKILL to the whole group, unless it has ended by itself."""
-    time.sleep(seconds)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        report.kills += 1
-    else:
-        assert process.returncode == 0, "the process failed before it was killed"
-        report.survived += 1
-    process.communicate()
+    with process:
+        time.sleep(seconds)
+        if process.poll() is None:
+            process.kill()
+            report.kills += 1
+        else:
+            assert process.poll() == 0, "the process failed before it was killed"
+            report.survived += 1
 
 
 def inspect_training(folder: Path, report: Report) -> None:
@@ -154,10 +146,10 @@ def make_project(folder: Path) -> None:
 
 def run_benches(folder: Path, cache: str) -> object:
     """The rows of a complete run, but for how long each test took."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", "ppo-cartpole"]
-    process = start([*command, f"--quarl-cache-dir={cache}", "--quarl-json=rows.json"], folder)
-    output = process.communicate()[0]
-    assert process.returncode == 0, output
+    command = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", "ppo-cartpole")
+    process = start(folder, *command, f"--quarl-cache-dir={cache}", "--quarl-json=rows.json")
+    output = process.read()
+    assert process.poll() == 0, output
     rows = json.loads((folder / "rows.json").read_text())["rows"]
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 

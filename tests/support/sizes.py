@@ -4,22 +4,24 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 
 | test | takes | exhaustive |
 |---|---|---|
-| a committed policy plays as its manifest | one policy of an environment, 3 episodes, 1 of Pong | all, 20 and 3 |
-| it is bit-exact in LiteRT | one of an environment, 1,000 states, 100 of a flight, 50 images | all, 100,000; 500 |
-| it is so in every other backend | four policies, 2,000 states; images 10 (int8) | all, 100,000; 2,000 |
-| every activation is bit-exact in every backend | two, 2,000 inputs | all, 100,000 |
+| a committed policy plays as its manifest | one policy of an environment, 2 episodes, 1 of Pong | all, 20 and 3 |
+| it is bit-exact in LiteRT | one of an environment, 500 states, 40 of a flight, 20 images | all, 100,000; 500 |
+| it is so in every other backend | four policies, 1,000 states; images 10 (int8) | all, 100,000; 2,000 |
+| every activation is bit-exact in every backend | two, 1,000 inputs, one kernel of C | all, 100,000, all |
 | recurrent cells are bit-exact in C and dump | 2,000 states and inputs of each | 100,000 |
 | mutated programs of TorchScript are refused | 50 of each part | 5,000 |
 | its float file agrees, and it saturates | one policy of an environment | all |
-| its weights have 2^n levels | one policy of a cell | all |
+| its weights have 2^n levels | one policy of a cell, five schemes | all, seven |
 | mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |
 | Atari games are those of the wrappers | three games, of five lives, three and none | seven |
 | training with a quantizer is what integers compute | 8 and 2 bits, 100 steps | 8, 4 and 2, 200 |
 | a seed learns in a batch what it learns alone | two kinds, 60 updates | five, 200 |
 | a seed of a whole run is what it is alone | not run | run |
+| a run of many seeds has a curve, and exports what it learned | 4 points, 1,000 states | 20, 10,000 |
 | a grid trains many seeds at once | quantized | in fp32 too |
 | two policies under one id are found | in one process | by two workers |
 | an exit code is the verdict | that of a refuted policy | of a supported one too |
+| verdicts keep their error rate and power | 100 draws | 400 |
 | verdicts on all starts keep their error rate | three kinds of returns | eight |
 | mean errors of tied cells keep their error rate | 100 draws | 300 |
 | selections are drawn again from the same policies | 100 times | 1,000 |
@@ -35,11 +37,14 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
 | Yosys sizes a design, and its clock | not run: it compiles for a minute at first | run |
 | designs are simulated | four foldings | fourteen |
+| C for another processor gives the golden outputs | Cortex-A53 | Cortex-A76 too |
 | streams, and tables of actions, are simulated | one net, two heads | four and three |
 | drawn nets of wide outputs are designs | two | fifteen |
+| drawn nets return their sums in every backend | four | fifteen |
 | one policy has one hash in every backend | at 2 bits, but in the simulated design | at 8 too, and there |
 | a recipe trains | of PyBullet and of MuJoCo one | all four |
 | games in training are those of the wrappers | of Breakout | of Pong too |
+| a robot's episodes are those of Gymnasium | two of PyBullet, of DMC and of MuJoCo | all |
 | a saved model in bf16 goes on | of one algorithm | of three |
 | a run of many seeds survives kill -9 | its checkpoints are loaded | a process is killed |
 | agents of the zoo play as published | two | all |

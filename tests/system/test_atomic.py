@@ -3,18 +3,18 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from quarl_bench.errors import StoreError
 from quarl_bench.system import atomic
 from quarl_bench.system.atomic import lock_run, new_folder, open_folder, remove_folder, write_file
+from tests.support.forks import Fork
 from tests.support.places import ROOT
 
 MARK = "mark"  # the file that tells a folder of this kind from any other
@@ -53,15 +53,12 @@ def kill_during(code: str, target: Path, meanwhile: Callable[[], None] = lambda:
             print("here", flush=True)
             time.sleep(60)
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(prelude) + code], stdout=subprocess.PIPE, cwd=ROOT, text=True
-    )
-    with process:
+    with Fork("-c", textwrap.dedent(prelude) + code, stdout=PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "here\n"
         meanwhile()
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+        process.kill()
+        assert process.poll() == -signal.SIGKILL
 
 
 def names_in(folder: Path) -> list[str]:

@@ -2,8 +2,6 @@
 
 import importlib.metadata
 import os
-import subprocess
-import sys
 
 import gymnasium
 import numpy as np
@@ -13,6 +11,7 @@ from packaging.requirements import Requirement
 from quarl_bench.errors import MissingExtra
 from quarl_bench.policies.images import is_channels_first, is_image_space
 from quarl_bench.system import extras
+from tests.support.forks import run_python
 from tests.support.places import POLICIES
 
 REQUIRES = [
@@ -30,6 +29,8 @@ class Block:
         if name.partition(".")[0] in {blocked}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Block())
+for name in [name for name in sys.modules if name.partition(".")[0] in {{"quarl_bench", *{blocked}}}]:
+    del sys.modules[name]
 """
 OPTIONAL = ("stable_baselines3", "pandas", "matplotlib", "pytest_regressions", "pytest_datadir", "jinja2", "xdist")
 
@@ -93,11 +94,9 @@ def test_every_floor_of_ours_is_readable():
     assert {"stable-baselines3", "pandas"} <= {one.name for one in extras.list_requirements("claims")}
 
 
-def run_without(code, *arguments, cwd=None):
-    program = BLOCK.format(blocked=set(OPTIONAL)) + code
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
+def run_without(code, *arguments, cwd=None, env=None):
+    """Python as if no extra were installed, and nothing of this package imported yet."""
+    return run_python("-c", BLOCK.format(blocked={*OPTIONAL}) + code, *arguments, cwd=cwd, env=env)
 
 
 MAIN = "from quarl_bench.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -131,10 +130,7 @@ def test_the_plugin_loads_and_skips_without_any_extra(tmp_path):
     code = "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     plain = ("-p", "quarl_bench.plugin", "-p", "no:cacheprovider", "-rs", "-q")
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCK.format(blocked=set(OPTIONAL)) + code, *plain, str(tmp_path)],
-        capture_output=True, text=True, cwd=tmp_path, check=False, env=environment,
-    )  # fmt: skip
+    done = run_without(code, *plain, tmp_path, cwd=tmp_path, env=environment)
     assert "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert "metrics_regression needs an extra: pip install 'quarl_bench[claims]'" in done.stdout
 

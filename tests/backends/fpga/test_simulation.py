@@ -41,11 +41,6 @@ from tests.support.strategies import inputs_of, make_net
 verilator = pytest.mark.needs("verilator")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def make_design(net: IntegerNet, lanes: tuple[int, ...], folder: Path, **options) -> Design:
     stages = split(net)
     folding = Folding(lanes, options.pop("steps", None) or choose_steps(stages), **options)
@@ -94,12 +89,12 @@ FOLDINGS = {
 
 @verilator
 @pytest.mark.parametrize("name", choose([*list(FOLDINGS)[:3], "int8eqcleacc"], list(FOLDINGS)))
-def test_designs_equal_the_golden_model(name: str, cache: Path, tmp_path: Path) -> None:
+def test_designs_equal_the_golden_model(name: str, designs: Path, tmp_path: Path) -> None:
     net, lanes, options = FOLDINGS[name]
     design = make_design(net, lanes, tmp_path / "design", **options)
-    simulation = Simulation(design, cache)
+    simulation = Simulation(design, designs)
     q = draw_inputs(design.plan.stages, 2000)
-    run = check(simulation, design, q, net.run(q), cache)
+    run = check(simulation, design, q, net.run(q), designs)
     assert run.latency[0] == design.plan.cycles == json.loads((tmp_path / "design" / MANIFEST).read_text())["cycles"]
     assert run.interval >= max(design.plan.in_beats, *(unit.beats for unit in design.plan.units))
     assert run.interval == 1 or not design.plan.pipelined
@@ -121,18 +116,18 @@ AXIS = [
 @verilator
 @pytest.mark.parametrize("net, lanes", choose(AXIS[:1], AXIS))
 def test_axi_streams_carry_observations_and_actions(
-    net: IntegerNet, lanes: tuple[int, ...], cache: Path, tmp_path: Path
+    net: IntegerNet, lanes: tuple[int, ...], designs: Path, tmp_path: Path
 ) -> None:
     stages = split(net)
     design = write_design(FoldingPlan(stages, Folding(lanes, choose_steps(stages))), tmp_path / "design", axis_bits=16)
     q = draw_inputs(stages, 300)
     for gap, stall in ((0.0, 0.0), (0.5, 0.5)):
-        run = Simulation(design, cache, top=AXIS_TOP).run(q, gap=gap, stall=stall)
+        run = Simulation(design, designs, top=AXIS_TOP).run(q, gap=gap, stall=stall)
         np.testing.assert_array_equal(run.outputs, net.run(q))
 
 
 @verilator
-def test_divergence_names_layer_and_neuron(cache: Path, tmp_path: Path) -> None:
+def test_divergence_names_layer_and_neuron(designs: Path, tmp_path: Path) -> None:
     net = draw_net(STREAMED)
     design = make_design(net, (9, 2, 3, 2), tmp_path / "design")
     memory = design.folder / "layer2_thresholds0.mem"
@@ -146,7 +141,7 @@ def test_divergence_names_layer_and_neuron(cache: Path, tmp_path: Path) -> None:
     memory.write_text("\n".join(words) + "\n")
     q = draw_inputs(design.plan.stages, 400)
     with pytest.raises(DeploymentError, match=r"actions differ.*layer2, neuron 4: expected 0, got 1"):
-        check(Simulation(design, cache), design, q, net.run(q), cache)
+        check(Simulation(design, designs), design, q, net.run(q), designs)
 
 
 HEADS = {
@@ -158,15 +153,15 @@ HEADS = {
 
 @verilator
 @pytest.mark.parametrize("name", choose(["a-table-each", "clipped"], list(HEADS)))
-def test_the_table_gives_the_policys_actions_bit_by_bit(name: str, cache: Path, tmp_path: Path) -> None:
+def test_the_table_gives_the_policys_actions_bit_by_bit(name: str, designs: Path, tmp_path: Path) -> None:
     policy = replace(draw_policy(STREAMED), head=HEADS[name])
     stages, table = split(policy.net), ActionTable.from_policy(policy)
     plan = FoldingPlan(stages, Folding((9, 2, 3, 2), choose_steps(stages)))
     design = write_design(plan, tmp_path / "design", table=table)
-    simulation = Simulation(design, cache, top=TANH_TOP)
+    simulation = Simulation(design, designs, top=TANH_TOP)
     observations = np.random.default_rng(0).normal(0, 5, (1000, 9)).astype(np.float32)
     q = policy.net.input.quantize(policy.transform.apply(observations))
-    run = check(simulation, design, q, table.find_words(policy.net.run(q)), cache)
+    run = check(simulation, design, q, table.find_words(policy.net.run(q)), designs)
     actions = run.outputs.astype(np.uint32).view(np.float32)
     assert actions.tobytes() == policy.act(observations).tobytes()
     assert len(np.unique(actions)) > 10
@@ -176,7 +171,7 @@ def test_the_table_gives_the_policys_actions_bit_by_bit(name: str, cache: Path, 
 
 
 @verilator
-def test_a_table_is_told_from_the_layers_that_it_follows(cache: Path, tmp_path: Path) -> None:
+def test_a_table_is_told_from_the_layers_that_it_follows(designs: Path, tmp_path: Path) -> None:
     policy = draw_policy(STREAMED)
     stages, table = split(policy.net), ActionTable.from_policy(policy)
     design = write_design(
@@ -186,7 +181,7 @@ def test_a_table_is_told_from_the_layers_that_it_follows(cache: Path, tmp_path: 
     memory.write_text("".join(f"{int(word, 16) ^ 1:08x}\n" for word in memory.read_text().split()))
     q = draw_inputs(stages, 50)
     with pytest.raises(DeploymentError, match=r"50 of 50 actions differ.*all layers agree, so what stands behind them"):
-        check(Simulation(design, cache, top=TANH_TOP), design, q, table.find_words(policy.net.run(q)), cache)
+        check(Simulation(design, designs, top=TANH_TOP), design, q, table.find_words(policy.net.run(q)), designs)
 
 
 def test_a_table_of_another_policy_is_refused(tmp_path: Path) -> None:
@@ -197,9 +192,9 @@ def test_a_table_of_another_policy_is_refused(tmp_path: Path) -> None:
 
 
 @verilator
-def test_inputs_outside_the_format_are_refused(cache: Path, tmp_path: Path) -> None:
+def test_inputs_outside_the_format_are_refused(designs: Path, tmp_path: Path) -> None:
     design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
-    simulation = Simulation(design, cache)
+    simulation = Simulation(design, designs)
     for q in (np.full((1, 9), 8), np.zeros((1, 8), dtype=np.int64)):
         with pytest.raises(DeploymentError, match=r"for \(n, 9\) integers in \[-8, 7\]"):
             simulation.run(q)
@@ -222,12 +217,12 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("verilator", "fpga")
-def test_the_driver_talks_to_a_simulated_board(cache: Path, tmp_path: Path) -> None:
+def test_the_driver_talks_to_a_simulated_board(designs: Path, tmp_path: Path) -> None:
     net = draw_net(STREAMED)
     design = make_design(net, (4, 2, 4, 2), tmp_path / "design")
     plan = design.plan
     q = draw_inputs(plan.stages, 50)
-    with simulate_board(design, cache) as port:
+    with simulate_board(design, designs) as port:
         with open_link(port, plan) as link:
             outputs, cycles = link.run(q)
             np.testing.assert_array_equal(outputs, net.run(q))
@@ -301,35 +296,37 @@ TINY = {
 @exhaustive
 @pytest.mark.needs("fpga")
 @pytest.mark.parametrize("net", TINY.values(), ids=list(TINY))
-def test_synthesis_estimates_resources_once(net: IntegerNet, cache: Path, tmp_path: Path) -> None:
+def test_synthesis_estimates_resources_once(net: IntegerNet, designs: Path, tmp_path: Path) -> None:
     design = make_design(net, (3, 1, 2), tmp_path / "design")
-    found = synthesize(design, cache)
+    found = synthesize(design, designs)
     assert found.resources.luts_raw >= found.resources.luts > 0
     assert 1 <= found.path.levels <= 12
     assert found.resources.luts < 3 * estimate(design.plan).luts
     begin = time.monotonic()
-    assert synthesize(design, cache) == found
+    assert synthesize(design, designs) == found
     assert time.monotonic() - begin < 1
     (design.folder / "policy.v").write_text("module policy(; endmodule\n")
     with pytest.raises(DeploymentError, match=r"refuses the design .*policy.v:1"):
-        synthesize(design, cache)
+        synthesize(design, designs)
 
 
 @exhaustive
 @pytest.mark.needs("fpga")
-def test_a_table_is_sized_apart(cache: Path, tmp_path: Path) -> None:
+def test_a_table_is_sized_apart(designs: Path, tmp_path: Path) -> None:
     policy = draw_policy(STREAMED)
     stages = split(policy.net)
     for blocks in (0.0, 22.5):  # where no block RAM is left, its words are look-up tables
         plan = FoldingPlan(stages, Folding((9, 6, 8, 3), choose_steps(stages), block_rams=blocks))
         design = write_design(plan, tmp_path / "design", table=ActionTable.from_policy(policy))
-        found = synthesize_table(design, cache).resources
+        found = synthesize_table(design, designs).resources
         assert found.block_rams == (0.5 if blocks else 0)
         assert 0 < found.luts < 100
         assert found.dsps == 0
 
 
-def test_results_of_another_counting_are_not_read(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_another_counting_are_not_read(
+    designs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "quarl_bench.backends.fpga.tools.synthesis.YOSYS", Tool("numpy", "")
     )  # any package: it is not run
@@ -340,14 +337,14 @@ def test_results_of_another_counting_are_not_read(cache: Path, tmp_path: Path, m
         monkeypatch.setattr("quarl_bench.backends.fpga.tools.synthesis._synthesize", lambda *_, found=found: found)
         monkeypatch.setattr("quarl_bench.backends.fpga.tools.synthesis.COUNTING", luts)
         design = make_design(draw_net(STREAMED), (9, 2, 3, 2), tmp_path / "design")
-        assert synthesize(design, cache).resources.luts == luts
+        assert synthesize(design, designs).resources.luts == luts
 
 
 @exhaustive
 @pytest.mark.needs("fpga")
-def test_a_clock_is_that_of_another_part(cache: Path, tmp_path: Path) -> None:
+def test_a_clock_is_that_of_another_part(designs: Path, tmp_path: Path) -> None:
     design = make_design(draw_net(Architecture("tiny", (2, 2, 2), 2, 2, 2, 1e6, 0)), (2, 1, 2), tmp_path / "design")
-    found = place(design, cache)
+    found = place(design, designs)
     assert 10 < found.megahertz < 1000
     assert found.part.startswith("LFE5U")
 
@@ -377,10 +374,10 @@ def test_quarl_fpga_explores_a_trained_policy(baseline, tmp_path: Path, capsys: 
 
 @pytest.mark.needs("verilator", "fpga")
 def test_quarl_fpga_asks_a_board_and_reads_vivado(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    designs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(ARCHITECTURES, "streamed", STREAMED)
-    arguments = ["fpga", "random:streamed", "--estimate", "--vectors", "20", "--cache", str(cache), "--json"]
+    arguments = ["fpga", "random:streamed", "--estimate", "--vectors", "20", "--cache", str(designs), "--json"]
     extra = [
         "--tanh",
         "--board",

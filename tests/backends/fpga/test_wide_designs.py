@@ -33,11 +33,6 @@ verilator = pytest.mark.needs("verilator")
 LANES = (4, 3, 2, 1)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def plan_design(scheme: str, lanes: tuple[int, ...] = LANES) -> FoldingPlan:
     stages = split(rewrite(scheme).net)
     return FoldingPlan(stages, Folding(lanes, choose_steps(stages)))
@@ -151,7 +146,7 @@ def test_quarl_fpga_takes_them_and_has_no_table_of_their_actions(
 
 
 @verilator
-def test_divergence_of_a_sum_is_named(cache: Path, tmp_path: Path) -> None:
+def test_divergence_of_a_sum_is_named(designs: Path, tmp_path: Path) -> None:
     net = rewrite("int8eqcleacc").net
     design = write_design(plan_design("int8eqcleacc"), tmp_path / "design")
     memory = design.folder / "layer3_offsets.mem"
@@ -159,7 +154,7 @@ def test_divergence_of_a_sum_is_named(cache: Path, tmp_path: Path) -> None:
     memory.write_text(f"{words[0]}\n{int(words[1], 16) ^ 1:x}\n")  # one more, or one less
     q = draw_inputs(design.plan.stages, 400)
     with pytest.raises(DeploymentError, match=r"actions differ.*layer3, neuron 1: expected") as caught:
-        check(Simulation(design, cache), design, q, net.run(q), cache)
+        check(Simulation(design, designs), design, q, net.run(q), designs)
     expected, got = map(int, re.findall(r"-?\d+", str(caught.value).partition("neuron 1: ")[2]))
     assert abs(expected - got) == 1
     assert expected in net.run(q)[:, 1]
@@ -167,22 +162,22 @@ def test_divergence_of_a_sum_is_named(cache: Path, tmp_path: Path) -> None:
 
 @verilator
 @pytest.mark.parametrize("scheme", ["int8eqcle", "int8eqcleacc"])
-def test_a_stream_acts_behind_inputs_that_the_host_divides(scheme: str, cache: Path, tmp_path: Path) -> None:
+def test_a_stream_acts_behind_inputs_that_the_host_divides(scheme: str, designs: Path, tmp_path: Path) -> None:
     policy, states = rewrite(scheme), normal(np.random.default_rng(1), 300, 4, spread=4.0) * UNLIKE
     design = write_design(plan_design(scheme, (2, 8, 3, 2)), tmp_path / "design")
     q = policy.net.input.quantize(policy.transform.apply(states))
-    run = Simulation(design, cache, top=AXIS_TOP).run(q, gap=0.3, stall=0.3)
+    run = Simulation(design, designs, top=AXIS_TOP).run(q, gap=0.3, stall=0.3)
     np.testing.assert_array_equal(policy.net.output.dequantize(run.outputs), policy.outputs(states))
     assert (q != policy.net.input.quantize(states)).mean() > 0.5  # undivided, they would be others
 
 
 @pytest.mark.needs("verilator", "fpga")
 @pytest.mark.parametrize("scheme", ["int8eqcle", "int8eqcleacc"])
-def test_a_board_acts_behind_inputs_that_the_host_divides(scheme: str, cache: Path, tmp_path: Path) -> None:
+def test_a_board_acts_behind_inputs_that_the_host_divides(scheme: str, designs: Path, tmp_path: Path) -> None:
     """Sums travel as four bytes each, and compare as they are: no dequantization stands in front of the argmax."""
     policy, states = rewrite(scheme), normal(np.random.default_rng(1), 60, 4, spread=4.0) * UNLIKE
     design = write_design(plan_design(scheme, (2, 8, 3, 2)), tmp_path / "design")
-    with simulate_board(design, cache) as port, open_link(port, design.plan) as link:
+    with simulate_board(design, designs) as port, open_link(port, design.plan) as link:
         outputs, cycles = link.run(policy.net.input.quantize(policy.transform.apply(states)))
     np.testing.assert_array_equal(policy.net.output.dequantize(outputs), policy.outputs(states))
     np.testing.assert_array_equal(outputs.argmax(axis=1), policy.act(states))

@@ -1,7 +1,6 @@
 """LiteRT computes the golden model's integers, and nothing else passes for it."""
 
 import platform
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -38,6 +37,7 @@ from quarl_bench.quantization.parameters import ActivationFormat, has_margin
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.forks import run_python
 from tests.support.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
 from tests.support.places import POLICIES
 from tests.support.sizes import choose, draw_examples, pick_policies
@@ -58,9 +58,9 @@ BASELINES = (
     or NONE
 )  # normalized layers have no integer form
 TRAINED = pick_policies([folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")]) or NONE
-STATES = choose(1_000, 100_000)  # observations that a policy is compared on
-IMAGES = choose(50, 500)  # the same for images
-FLOWN = choose(100, 100_000)  # the same for flights, whose steps take milliseconds
+STATES = choose(500, 100_000)  # observations that a policy is compared on
+IMAGES = choose(20, 500)  # the same for images
+FLOWN = choose(40, 100_000)  # the same for flights, whose steps take milliseconds
 
 # The optimized kernels have another last step on ARM, which nobody has measured.
 ON_X86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="built-in kernels of x86")
@@ -469,8 +469,7 @@ def test_the_runtime_is_silent(tmp_path: Path) -> None:
         "import pathlib, sys; from quarl_bench.backends.litert.runtime import LiteRTRunner, runtime_version;"
         "LiteRTRunner(pathlib.Path(sys.argv[1]).read_bytes()); print(runtime_version()); print('last', file=sys.stderr)"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "model.tflite")]
-    child = subprocess.run(command, capture_output=True, text=True, check=True)
+    child = run_python("-c", program, tmp_path / "model.tflite", check=True)
     assert (child.stdout, child.stderr) == (runtime_version() + "\n", "last\n")
 
 

@@ -29,6 +29,7 @@ def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(train, "CURVE_EPISODES", 2)
         monkeypatch.setattr(train, "CURVE_POINTS", 4)
+        monkeypatch.setattr(train, "EXPORT_STATES", 200)
         monkeypatch.setattr(rl_run, "SCORE_EPISODES", 2)
         for scheme in ("fp32", "i8c3o8"):
             train.train_seeds(recipe.quantize(scheme), "pendulum", (0, 1), folder)

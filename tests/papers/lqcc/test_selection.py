@@ -325,6 +325,7 @@ def tiny(monkeypatch):
     """A search that trains in seconds."""
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
     monkeypatch.setattr(train, "CURVE_POINTS", 2)
+    monkeypatch.setattr(train, "EXPORT_STATES", 200)
     monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
     return find_recipe("sac").override(timesteps=60, learning_starts=40, width=8, batch=8)
 

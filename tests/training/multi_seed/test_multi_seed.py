@@ -1,11 +1,8 @@
 """Many seeds in one process: each learns what it would have learnt alone, and a killed run goes on."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -30,9 +27,11 @@ from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.running_statistics import RunningStatistics
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.run import TrainingOptions
+from tests.support.forks import Fork, run_python
 from tests.support.sizes import choose, exhaustive
 
 UPDATES, TOLERANCE = choose(60, 200), 1e-6  # of parameters, which are of order one
+POINTS, STATES = choose(4, 20), choose(1_000, 10_000)  # of a learning curve, and that an exported policy is compared on
 OBSERVATION, ACTION, ROWS = 11, 3, 400
 SMALL = {"width": 32, "batch": 32}
 
@@ -179,6 +178,8 @@ def test_scales_are_watched_first_and_learned_then(tmp_path):
 @pytest.fixture
 def few_episodes(monkeypatch):
     monkeypatch.setattr(train, "CURVE_EPISODES", 2)
+    monkeypatch.setattr(train, "CURVE_POINTS", POINTS)
+    monkeypatch.setattr(train, "EXPORT_STATES", STATES)
     monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
 
 
@@ -197,11 +198,11 @@ def test_a_run_publishes_every_seed_as_an_ordinary_policy(tmp_path, few_episodes
     assert loaded.policy.net.layers[0].weight.shape == (8, 3)
     about = loaded.metadata
     assert (about["seed"], about["recipe"]["scheme"], about["return"]["episodes"]) == (2, "i6c2o8h8", 3)
-    assert [point["timesteps"] for point in about["curve"]] == list(range(8, 161, 8))
+    assert [point["timesteps"] for point in about["curve"]] == list(range(160 // POINTS, 161, 160 // POINTS))
     assert about["return"]["first_environment_seed"] == TEST_SEEDS
     assert not list(tmp_path.glob("*.checkpoint"))
     assert about["clipped"] == {"clipped": 0, "seen": 3 * 200 * 3, "share": 0.0}
-    assert about["export"] == {"states": 10_000, "differ": 0}, "the live net and what is stored compute the same"
+    assert about["export"] == {"states": STATES, "differ": 0}, "the live net and what is stored compute the same"
 
 
 @exhaustive
@@ -349,7 +350,7 @@ def test_checkpoints_come_by_the_clock_too(tmp_path, few_episodes, monkeypatch):
 @exhaustive
 def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
     checkpoint = tmp_path / "policies" / "sac-pendulum-i8c3o8-lqcc-seeds0-1.checkpoint" / train.STATE
-    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    process = Fork("-c", KILLED, cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -357,7 +358,7 @@ def test_kill_nine_leaves_a_run_that_goes_on(tmp_path):
     assert process.wait() == -signal.SIGKILL
     before = json.loads(torch.load(checkpoint, weights_only=True)["facts"])["curves"]
     assert 1 <= len(before[0]) < 20
-    subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=True)
+    run_python("-c", KILLED, cwd=tmp_path, check=True)
     for seed in range(2):
         about = load_stored(tmp_path / "policies" / f"sac-pendulum-i8c3o8-lqcc-seed{seed}").metadata
         assert about["curve"][: len(before[seed])] == before[seed]

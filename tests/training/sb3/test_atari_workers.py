@@ -3,11 +3,10 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -15,8 +14,10 @@ import stable_baselines3 as sb3
 
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import SpecError
+from quarl_bench.training.sb3 import atari_workers
 from quarl_bench.training.sb3.atari_workers import WorkerVector
 from quarl_bench.training.sb3.vector import make_vector
+from tests.support.forks import Fork, run_python, start_server
 
 pytestmark = pytest.mark.needs("atari")
 SEED = 5
@@ -34,6 +35,14 @@ if __name__ == "__main__":
 @pytest.fixture
 def breakout() -> Environment:
     return find_environment("breakout")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked() -> Iterator[None]:
+    """Processes that have imported torch; those of a program of its own, below, are clean ones as always."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atari_workers.multiprocessing, "get_context", lambda _: start_server())
+        yield
 
 
 @pytest.fixture
@@ -110,7 +119,7 @@ def test_a_signal_to_the_whole_group_is_for_the_parent(used: WorkerVector) -> No
 def test_processes_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+    with Fork(script, stdout=PIPE) as parent:
         assert parent.stdout is not None
         children = [int(pid) for pid in parent.stdout.readline().split()]
         parent.kill()
@@ -125,8 +134,8 @@ def test_a_vector_that_nobody_closed_does_not_keep_its_process(tmp_path: Path) -
     """As after Ctrl-C: at its end Python waits for daemons, which ignore what it sends them."""
     script = tmp_path / "parent.py"
     script.write_text(PARENT.replace("    while True:\n        vector.reset()\n", "    raise KeyboardInterrupt\n"))
-    ended = subprocess.run([sys.executable, str(script)], check=False, capture_output=True, timeout=60)
-    assert b"KeyboardInterrupt" in ended.stderr
+    ended = run_python(script, timeout=60)
+    assert "KeyboardInterrupt" in ended.stderr
 
 
 def is_running(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 import csv
 import signal
-import subprocess
 import time
 
 import pytest
@@ -11,6 +10,7 @@ from quarl_bench.cli.arguments import read_bits
 from quarl_bench.cli.commands.playing.sweep import find_sweet_spots, list_schemes
 from quarl_bench.policies.storage.fp32 import load_policy
 from tests.support.commands import PROCESS
+from tests.support.forks import Fork
 
 
 class TestSweep:
@@ -49,7 +49,7 @@ class TestSweep:
 
     def test_a_killed_sweep_goes_on(self, folder, quarl_json):
         arguments = ["sweep", "policy", "--bits", "2..12", "--family", "w", "--episodes", "400"]
-        process = subprocess.Popen([*PROCESS, *arguments], stdout=subprocess.DEVNULL)
+        process = Fork(*PROCESS, *arguments)
         deadline = time.monotonic() + 60
         while len(list((folder / "cache").rglob("*.json"))) < 4 and time.monotonic() < deadline:
             time.sleep(0.005)

@@ -1,8 +1,6 @@
 """Zips of stable-baselines3: today's equal their live model, the real agents play as published."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,7 @@ from tests.support.agents import (
     write_members,
 )
 from tests.support.fakes import PIXELS, Fake
+from tests.support.forks import run_python
 from tests.support.places import ROOT
 from tests.support.sizes import choose
 
@@ -394,8 +393,7 @@ def test_a_zoo_agent_plays_as_published(path: Path, require) -> None:
 @needs_zoo
 def test_zoo_agents_act_as_stable_baselines_says() -> None:
     """One float32 step of a tanh apart at most."""
-    command = [sys.executable, "-m", "tests.support.zoo_predictions", *map(str, AGENTS)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    run = run_python("-m", "tests.support.zoo_predictions", *AGENTS, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     differences = json.loads(run.stdout)
     assert len(differences) == len(AGENTS)
