@@ -1,7 +1,7 @@
 """Claims of our own: what bits cost where `quarl repair` has chosen their form, and what they cost without it.
 
 `int8repaired` is the form that a repair chose for a policy, kept below baselines/repaired; a policy that needed none
-plays its plain `int8`. Of 6, 4 and 2 bits every policy has a form. The repair chose on validation seeds, so the
+plays its plain `int8`. Of 6 and 4 bits every policy has a form. The repair chose on validation seeds, so the
 episodes that score it here chose nothing.
 """
 
@@ -24,7 +24,7 @@ CONTROL = (
 )
 PLAIN, REPAIRED = "int8", "int8repaired"
 REWRITTEN = "int8pceqcleacc"  # every rewrite at once, for agents whose integers are not ours to keep
-FEW = ("int6repaired", "int4repaired", "int2repaired")
+FEW = ("int6repaired", "int4repaired")
 TRAINED = (*over("a2c ppo dqn", "cartpole acrobot lunarlander"), *over("ddpg", "mountaincarcontinuous pendulum"))
 
 CLAIMS = (
@@ -94,7 +94,7 @@ CLAIMS = (
         where="ours: Figure 2 (QAT), against repair",
         says="training with the quantizer loses less than repair behind the training, to as many bits",
         judgement=Gains(0.0, "repaired"),
-        schemes=("qat8", "qat6", "qat4", "qat2"),
+        schemes=("qat8", "qat6", "qat4"),
         cells=TRAINED,
         slug="trainedbeats",
         pooled=True,
