@@ -39,6 +39,7 @@ class Subject:
         self.store = None if environment.custom else store  # a user's environment may change between two runs
         self._calibration: States | None = None
         self._quantized: dict[str, Policy] = {}
+        self._played: dict[tuple[str, str, tuple[int, ...]], Measurement] = {}  # where no store keeps it
 
     @property
     def calibration(self) -> States:
@@ -98,8 +99,11 @@ class Subject:
     def _measure(
         self, sha256: str, policy: Policy, seeds: Sequence[int], references: Sequence[Policy] | None, name: str
     ) -> Measurement:
-        with show_episodes(policy, self.environment, seeds, name, shown=self.shown, delay=INSIDE) as playing:
-            return measure([(sha256, playing)], self.environment, seeds, references)
+        key = name, sha256, tuple(seeds)
+        if key not in self._played:
+            with show_episodes(policy, self.environment, seeds, name, shown=self.shown, delay=INSIDE) as playing:
+                self._played[key] = measure([(sha256, playing)], self.environment, seeds, references)
+        return self._played[key]
 
     def export(self, scheme: str, backend: str, folder: Path) -> DeployedPolicy:
         """Write the artefact of one scheme to `folder`, and run its golden pairs again.
