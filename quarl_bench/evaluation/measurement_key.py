@@ -41,6 +41,7 @@ EVALUATION_LOOP = (
     "environments/atari.py",
     "environments/catch.py",
     "environments/classic_control.py",
+    "environments/encoding.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
     "evaluation/calibration.py",
