@@ -232,11 +232,15 @@ class Cells:
         """Training seeds of a cell: those that are there, or the protocol's where they may be trained; at most `MOST`.
 
         Those that were trained many at once count all: their sentences ask for ten. A trained scheme is compared with
-        fp32 policies of the same training seeds, where there are any.
+        fp32 policies of the same training seeds, where there are any. Of few bits those count that were repaired.
         """
-        spec = PolicySpec(case.algo, case.environment, 0, case.origin)
+        spec, scheme = PolicySpec(case.algo, case.environment, 0, case.origin), Scheme.parse(case.scheme)
         there = self.store.find_seeds(spec)
-        if Scheme.parse(case.scheme).trained:
+        if scheme.repaired and scheme.bit_width < NEEDLESS:
+            plain = replace(scheme, repaired=False).name
+            kept = [seed for seed in there if self.store.place_repaired(replace(spec, seed=seed), plain) is not None]
+            return tuple(kept or there)[:MOST]
+        if scheme.trained:
             trained = self.store.find_seeds(replace(spec, scheme=case.scheme))
             there = tuple(seed for seed in trained if seed in there or not there)
         wanted = 1 if case.origin == ZOO or self.store.train is Train.NEVER else self.protocol.policies

@@ -136,13 +136,20 @@ class Store:
 
         StoreError where that was another policy than the one with this hash.
         """
-        folder = None if self.places.baselines is None else self.places.baselines / "repaired" / f"{spec.name}-{scheme}"
-        if folder is None or not folder.exists():
+        folder = self.place_repaired(spec, scheme)
+        if folder is None:
             return None
         found = load_integers(folder)
         if found.metadata.get("quantization", {}).get("source_sha256") != sha256:
             raise StoreError(f"{folder}: repaired from another policy than {spec.name}; run `quarl repair` again")
         return found
+
+    def place_repaired(self, spec: PolicySpec, scheme: str) -> Path | None:
+        """The folder of what a repair chose for it; None where none is committed."""
+        if self.places.baselines is None:
+            return None
+        folder = self.places.baselines / "repaired" / f"{spec.name}-{scheme}"
+        return folder if folder.exists() else None
 
     def _find(self, spec: PolicySpec) -> Stored:
         if spec not in self._policies:

@@ -1,5 +1,7 @@
 """Cells under a repaired scheme: the repaired form where one is kept, the plain one elsewhere, each against fp32."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,14 @@ def test_a_form_of_another_policy_is_refused(cells, repaired, tmp_path):
     save_policy(make_policy(seed=7), tmp_path / "baselines" / "policies" / "ppo-cartpole-seed1", {"seed": 1})
     with pytest.raises(StoreError, match="repaired from another policy than ppo-cartpole-seed1; run `quarl repair`"):
         cells.quantize(cells.find_policies(Case("ppo", "cartpole", REPAIRED)), REPAIRED)
+
+
+def test_of_few_bits_the_repaired_ones_count(cells, repaired, tmp_path):
+    kept = tmp_path / "baselines" / "repaired"
+    shutil.copytree(kept / "ppo-cartpole-seed1-int8", kept / "ppo-cartpole-seed1-int4")
+    policies = cells.find_policies(Case("ppo", "cartpole", "int4repaired"))
+    assert [member.stored.metadata["seed"] for member in policies.members] == [1]
+    assert cells.quantize(policies, "int4repaired").members[0].stored.sha256 == repaired.sha256
 
 
 @pytest.mark.usefixtures("repaired")
