@@ -219,10 +219,15 @@ def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
         f"{claim.where}: {claim.says}.",
         "",
         f"- `{claim.judgement}`; {schemes}",
-        f"- {len(expand(claim))} {'cases' if claim.judgement.each else 'items'}: {_tell(claim, verdicts)}",
+        f"- {_count(claim)}: {_tell(claim, verdicts)}",
     ]
     known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
     return [*lines, *known, ""]
+
+
+def _count(claim: Claim) -> str:
+    count = len(expand(claim))
+    return f"{count} {'case' if claim.judgement.each else 'item'}{'' if count == 1 else 's'}"
 
 
 def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
@@ -258,9 +263,9 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
         for run in runs
     )
     return (
-        f"{_tell_dates(verdicts)} at {commits}, {' or '.join(settings)}, on {' or '.join(machines)}; "
-        "docs/verdicts.json says which case when. "
-        "Not run: no policy, no board, or no runtime there; each skip says why."
+        f"{_tell_dates(verdicts)}, {' or '.join(settings)}, on {' or on '.join(machines)}. Commits: {commits}. "
+        "docs/verdicts.json names the run of each verdict. "
+        "What was not run had no policy, no board or no runtime there; each skip says why."
     )
 
 
