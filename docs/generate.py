@@ -5,7 +5,8 @@ built.
 
 python docs/generate.py                  write them from claims, baselines, the plugin, verdicts.json, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
-                                         first: a nightly's, a part of one, or timings measured on an idle machine
+                                         first: a nightly's, a part of one, or timings measured on an idle machine;
+                                         void timings (a busy machine's) replace no stored row, and are named
 
 docs/verdicts.json holds the last row of every case that was run, and in which run it was. The lander is no part of it:
 
@@ -27,7 +28,7 @@ from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
 from quarl_bench.report.repaired import list_few_bits, list_repairs
-from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows
+from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
@@ -50,6 +51,8 @@ def main(arguments: list[str]) -> None:
         date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
         results = json.loads(path.read_text(encoding="utf-8"))
         stored = json.loads(VERDICTS.read_text(encoding="utf-8"))
+        for (claim, id_), needed in find_void(stored, results).items():
+            sys.stderr.write(f"{path}: the stored {id_} of {claim} stays, because the new one is {needed}\n")
         write_file(VERDICTS, write_stored(merge_stored(stored, results, date, list_ids(claims))))
     verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
     write_file(PAGE, write_page(claims, verdicts))

@@ -44,6 +44,8 @@ def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_to
     assert line.endswith(f"{told}is not stored yet")
     (line,) = list_findings([replace(bare, estimate=1.4, interval=(1.2, 1.6))])
     assert "1.40x [1.20x, 1.60x] as fast a step: supported on a CPU" in line
+    (line,) = list_findings([replace(bare, kind="timing", estimate=None, needed="void: a busy machine")])
+    assert line.endswith("; our times are void, because the machine was busy")
     assert not [*list_findings([])]
 
 
