@@ -276,16 +276,19 @@ POLICIES_HEAD = """# Trained policies
 
 <!-- Made by docs/generate.py from the manifests; nothing to edit. -->
 
-Every committed policy was trained by `quarl train`; its folder below `baselines/policies` holds weights and a manifest
-with recipe, learning curve, return and the hash of the weights, and a test plays it again. Returns are means over 100
-episodes, argmax or the mean action, of each training seed and of all; `sampled` where actions can be sampled and the
-published agents do. Beside them stands what was published: fp32 in the paper's Table 2, and the agent of
-stable-baselines3's zoo; for `lqcc`, the second paper's own policies, of 1,000,000 steps. `below` marks a mean, sampled
-where there is one, that misses the zoo's by more than the SD of its episodes, or the second paper's by more than the SD
-of its ten policies.
+Every committed policy was trained by `quarl train`. Its folder below `baselines/policies` holds the weights and a
+manifest. The manifest has the recipe, the learning curve, the return and the hash of the weights. A test plays the
+policy again.
 
-`qat<bits>` was trained with the quantizer and is integers; `layernorm` and `control` are the arms of comparisons;
-`bf16` was trained in mixed precision; `lqcc` by the second paper's hyperparameters.
+Returns are means over 100 episodes, of each training seed and of all. Actions are the argmax or the mean action. The
+column `sampled` has the return with sampled actions, where the published agents sample theirs.
+
+Beside our returns stand published ones: fp32 in the paper's Table 2, and the agent of rl-baselines3-zoo. For `lqcc`
+they are the second paper's own policies, of 1,000,000 steps. `below` marks a mean (sampled where there is one) that is
+too far below the published one: by more than the SD of the zoo's episodes, or of the second paper's ten policies.
+
+A name says how a policy was trained: `qat<bits>` with the quantizer, to integers; `bf16` in mixed precision; `lqcc` by
+the second paper's hyperparameters. `layernorm` and `control` were trained for comparisons.
 
 | policies | steps | return by seed | mean | sampled | paper | zoo |
 |---|---:|---|---:|---|---:|---:|"""
