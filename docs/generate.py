@@ -5,7 +5,8 @@ built.
 
 python docs/generate.py                  write them from claims, baselines, the plugin, verdicts.json, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
-                                         first: a nightly's, a part of one, or timings measured on an idle machine
+                                         first: a nightly's, a part of one, or timings measured on an idle machine;
+                                         void timings (a busy machine's) replace no stored row, and are named
 
 docs/verdicts.json holds the last row of every case that was run, and in which run it was. The lander is no part of it:
 
@@ -27,7 +28,7 @@ from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
 from quarl_bench.report.repaired import list_few_bits, list_repairs
-from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows
+from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
@@ -50,6 +51,8 @@ def main(arguments: list[str]) -> None:
         date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
         results = json.loads(path.read_text(encoding="utf-8"))
         stored = json.loads(VERDICTS.read_text(encoding="utf-8"))
+        for (claim, id_), needed in find_void(stored, results).items():
+            sys.stderr.write(f"{path}: the stored {id_} of {claim} stays, because the new one is {needed}\n")
         write_file(VERDICTS, write_stored(merge_stored(stored, results, date, list_ids(claims))))
     verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
     write_file(PAGE, write_page(claims, verdicts))
@@ -219,10 +222,15 @@ def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
         f"{claim.where}: {claim.says}.",
         "",
         f"- `{claim.judgement}`; {schemes}",
-        f"- {len(expand(claim))} {'cases' if claim.judgement.each else 'items'}: {_tell(claim, verdicts)}",
+        f"- {_count(claim)}: {_tell(claim, verdicts)}",
     ]
     known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
     return [*lines, *known, ""]
+
+
+def _count(claim: Claim) -> str:
+    count = len(expand(claim))
+    return f"{count} {'case' if claim.judgement.each else 'item'}{'' if count == 1 else 's'}"
 
 
 def _tell(claim: Claim, verdicts: dict[str, Any]) -> str:
@@ -258,9 +266,9 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
         for run in runs
     )
     return (
-        f"{_tell_dates(verdicts)} at {commits}, {' or '.join(settings)}, on {' or '.join(machines)}; "
-        "docs/verdicts.json says which case when. "
-        "Not run: no policy, no board, or no runtime there; each skip says why."
+        f"{_tell_dates(verdicts)}, {' or '.join(settings)}, on {' or on '.join(machines)}. Commits: {commits}. "
+        "docs/verdicts.json names the run of each verdict. "
+        "What was not run had no policy, no board or no runtime there; each skip says why."
     )
 
 
@@ -268,16 +276,19 @@ POLICIES_HEAD = """# Trained policies
 
 <!-- Made by docs/generate.py from the manifests; nothing to edit. -->
 
-Every committed policy was trained by `quarl train`; its folder below `baselines/policies` holds weights and a manifest
-with recipe, learning curve, return and the hash of the weights, and a test plays it again. Returns are means over 100
-episodes, argmax or the mean action, of each training seed and of all; `sampled` where actions can be sampled and the
-published agents do. Beside them stands what was published: fp32 in the paper's Table 2, and the agent of
-stable-baselines3's zoo; for `lqcc`, the second paper's own policies, of 1,000,000 steps. `below` marks a mean, sampled
-where there is one, that misses the zoo's by more than the SD of its episodes, or the second paper's by more than the SD
-of its ten policies.
+Every committed policy was trained by `quarl train`. Its folder below `baselines/policies` holds the weights and a
+manifest. The manifest has the recipe, the learning curve, the return and the hash of the weights. A test plays the
+policy again.
 
-`qat<bits>` was trained with the quantizer and is integers; `layernorm` and `control` are the arms of comparisons;
-`bf16` was trained in mixed precision; `lqcc` by the second paper's hyperparameters.
+Returns are means over 100 episodes, of each training seed and of all. Actions are the argmax or the mean action. The
+column `sampled` has the return with sampled actions, where the published agents sample theirs.
+
+Beside our returns stand published ones: fp32 in the paper's Table 2, and the agent of rl-baselines3-zoo. For `lqcc`
+they are the second paper's own policies, of 1,000,000 steps. `below` marks a mean (sampled where there is one) that is
+too far below the published one: by more than the SD of the zoo's episodes, or of the second paper's ten policies.
+
+A name says how a policy was trained: `qat<bits>` with the quantizer, to integers; `bf16` in mixed precision; `lqcc` by
+the second paper's hyperparameters. `layernorm` and `control` were trained for comparisons.
 
 | policies | steps | return by seed | mean | sampled | paper | zoo |
 |---|---:|---|---:|---|---:|---:|"""

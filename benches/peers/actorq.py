@@ -83,7 +83,7 @@ class Discarding:
         return self._message
 
     def wait(self) -> bool:
-        """Never."""
+        """Never: nothing is to come."""
         return True
 
     def send(self, chunk: Any) -> None:

@@ -67,7 +67,8 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
     with lock_run(folder):
         _check_store(settings, task, options.store)
         before = os.getloadavg()[0]
-        with open_engine(options.address, settings.actors + OTHER_PROCESSES, options.store) as ray:
+        processes = settings.actors + OTHER_PROCESSES
+        with open_engine(options.address, processes, options.store, progress=options.progress) as ray:
             folder.mkdir(parents=True, exist_ok=True)
             report = _Run(ray, settings, folder.absolute(), options).watch()
         if report["stopped"]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from quarl_bench.errors import EngineError, first_line
+from quarl_bench.system.bars import open_note
 from quarl_bench.system.extras import require
 
 CONNECT_SECONDS = 5.0  # for an address to accept a connection
@@ -31,15 +32,18 @@ def import_ray() -> Any:
 
 
 @contextlib.contextmanager
-def open_engine(address: str | None, processes: int, store: int | None = None) -> Iterator[Any]:
+def open_engine(
+    address: str | None, processes: int, store: int | None = None, *, progress: bool = False
+) -> Iterator[Any]:
     """Ray with room for `processes` of one core each; disconnected, or shut down where it is local, at the end.
 
-    `store` are bytes of a local object store. EngineError, within 20 seconds, for an address that nobody answers, for a
-    cluster that is too small, and for a store that Ray refuses.
+    `store` are bytes of a local object store; with `progress` a line says that Ray starts. EngineError, within 20
+    seconds, for an address that nobody answers, for a cluster that is too small, and for a store that Ray refuses.
     """
     ray, on_term = import_ray(), signal.getsignal(signal.SIGTERM)
     try:
-        _start(ray, address, processes, store)
+        with open_note("starting Ray" if address is None else f"connecting to Ray at {address}", shown=progress):
+            _start(ray, address, processes, store)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_term)  # the caller's: Ray's own ends the process with a traceback
         # Ray prints what it thinks of dead workers, and has no switch: stdout is for results.

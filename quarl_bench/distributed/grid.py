@@ -129,7 +129,7 @@ def run_grid(
     A task whose worker dies is tried `RETRIES` times more. Ends early, without an error, when asked to stop.
     """
     needed = max(task.cores for task in tasks)
-    with open_engine(address, needed if address else max(workers, needed)) as ray:
+    with open_engine(address, needed if address else max(workers, needed), progress=progress) as ray:
         _check_memory(tasks, int(ray.cluster_resources().get("memory", 0)))
         remote = ray.remote(max_calls=1)(work)  # a process of its own per task
         waiting = {_submit(remote, task, plan): (task, 0) for task in tasks}

@@ -81,7 +81,8 @@ def find_reader(named: PolicySource) -> Reader:
         raise SpecError(NO_POLICY.format(path))
     if not find_baseline(path, named.baselines).exists():
         raise PolicyError(
-            f"{path}: neither such a path nor a baseline of that name in {named.baselines}; {_suggest(named)}check it"
+            f"{path}: neither a path nor a policy of that name in {named.baselines}; {_suggest(named)}"
+            "`quarl list policies` names them"
         )
     raise PolicyError(
         f"{path}: no folder, no .onnx and no .zip of a policy; of a state dictionary pass --arch as well, of a "

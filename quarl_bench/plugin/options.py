@@ -13,7 +13,7 @@ TRAIN = ("never", "missing", "always")
 INI_KEYS = ("profile", "train", "episodes", "cache_dir", "baselines", "zoo", "boards")
 VARIABLES = ("QUARL_ZOO", "QUARL_BOARDS")  # paths that must be there
 MARKERS = (
-    "claim(id, ...): run this test for every cell, or item, of these claims",
+    "claim(id, ...): run this test once for each verdict that these claims ask for",
     "hardware: this test runs on a board of --quarl-boards",
     "gpu: this test runs on a CUDA device",
     "fpga: this test runs on an FPGA board behind the serial port $QUARL_FPGA_PORT",

@@ -130,7 +130,7 @@ class Recorder:
         return {"interrupted": True}
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """The sections "quarl claims" and, beside the last run, "quarl changes"."""
+        """The sections "quarl verdicts" and, beside the last run, "quarl changes"."""
         if self.compared is not None:
             from quarl_bench.report.compare import list_changes
 
@@ -148,7 +148,7 @@ class Recorder:
             terminalreporter.section("quarl undecided")
             for line in undecided:
                 terminalreporter.line(line)
-        terminalreporter.section("quarl claims")
+        terminalreporter.section("quarl verdicts")
         verbose = self._config.get_verbosity() > 0
         for line in list_lines(rows, verbose=verbose):
             terminalreporter.line(line)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from quarl_bench.papers.registry import list_providers
+from quarl_bench.report.stored import VOID
 from quarl_bench.report.terminal import ORDER
 from quarl_bench.views.rows import Row, Rows
 from quarl_bench.views.statement import Statement
@@ -35,6 +36,8 @@ def _answer(statement: Statement, found: Rows) -> str:
 def _tell(statement: Statement, row: Row) -> str:
     """The estimate with its interval, what it rests on, and the verdict."""
     verdict = f"{row.verdict} {statement.beside}".rstrip()
+    if row.kind == "timing" and row.needed.startswith(VOID):
+        return f"{verdict}; our times are void, because the machine was busy"
     if row.estimate is None:
         return f"{verdict}; our number is not stored yet"
     number = statement.write(row.estimate)

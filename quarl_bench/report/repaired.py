@@ -59,8 +59,8 @@ def count_repairs(records: Mapping[str, Mapping[str, Any]]) -> str:
     refuted = _count(tests, "refuted")
     kept = sum(test["ratio"] >= 0.95 and test["verdict"] != "refuted" for test in tests)
     return (
-        f"Of {len(tests)} policies, {kept} keep 95% or more by the estimate and are not refuted; "
-        f"{_count(tests, 'supported')} are supported, {_count(tests, 'inconclusive')} not decided, {refuted} refuted."
+        f"Of {len(tests)} policies, {_count(tests, 'supported')} are supported, {_count(tests, 'inconclusive')} not "
+        f"decided, {refuted} refuted. {kept} keep 95% or more by the estimate and are not refuted."
     )
 
 

@@ -19,16 +19,22 @@ KEPT = (
 SIDES = ("measured", "reference")
 HASH = 12  # characters of a policy's SHA-256 that are kept
 KNOWN = " (known)"
+VOID = "void: "  # so begins what a timing needs that was taken on a busy machine
 Ids = Mapping[str, set[str]]  # by claim, of its cases or items
 Outcomes = dict[str, dict[str, list[Any]]]  # by claim and id: the verdict in words, and its run
 
 
 def merge_stored(stored: dict[str, Any], results: dict[str, Any], date: str, ids: Ids) -> dict[str, Any]:
-    """`stored` with the rows of a results file of that day in their place; what has no id any more is dropped."""
+    """`stored` with the rows of a results file of that day in their place; what has no id any more is dropped.
+
+    A row that `find_void` names takes no place.
+    """
     runs = [*stored["runs"], {"date": date, **{name: results[name] for name in ("commit", "settings", "machine")}}]
     rows = {(row["claim"], row["id"]): row for row in stored.get("rows", ())}
+    void = find_void(stored, results)
     for row in results["rows"]:
-        rows[row["claim"], row["id"]] = reduce_row(row) | {"run": len(runs) - 1}
+        if (row["claim"], row["id"]) not in void:
+            rows[row["claim"], row["id"]] = reduce_row(row) | {"run": len(runs) - 1}
     rows = {key: row for key, row in sorted(rows.items()) if key[1] in ids.get(key[0], ())}
     words = {
         claim: kept
@@ -47,6 +53,19 @@ def merge_stored(stored: dict[str, Any], results: dict[str, Any], date: str, ids
             for claim, verdicts in words.items()
         },
     }
+
+
+def find_void(stored: dict[str, Any], results: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """By claim and id, what made times of a results file void where `stored` has a verdict that is not."""
+    good = {(row["claim"], row["id"]) for row in stored.get("rows", ()) if not is_void(row)}
+    good |= {(claim, id_) for claim, verdicts in stored.get("verdicts", {}).items() for id_ in verdicts}
+    void = {(row["claim"], row["id"]): row["needed"] for row in results["rows"] if is_void(row)}
+    return {key: needed for key, needed in void.items() if key in good}
+
+
+def is_void(row: Mapping[str, Any]) -> bool:
+    """Whether a row holds no times because its machine was busy, throttled, or its clock moved."""
+    return row["kind"] == "timing" and (row.get("needed") or "").startswith(VOID)
 
 
 def reduce_row(row: dict[str, Any]) -> dict[str, Any]:

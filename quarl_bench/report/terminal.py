@@ -1,4 +1,4 @@
-"""Rows -> the lines of the terminal's section "quarl claims": one per claim, one per case that needs a look."""
+"""Rows -> the lines of the terminal's section "quarl verdicts": one per claim, one per case that needs a look."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +11,13 @@ OF_PROJECTS = "does this policy keep its return in fewer bits?"
 OF_PAPERS = "does this sentence of a paper hold for these policies?"
 ANSWERS = {"supported": "yes", "refuted": "no", "inconclusive": "not decided", "partial": "not decided"}
 FEW_REASONS = 4  # alike, that a reader takes in one by one
+UNCOMPARED = {
+    "no-baseline": "without stored numbers to compare with; --force-regen writes them",
+    "mismatch": "not compared, because the stored numbers are of other policies or machines",
+    "versions": (
+        "not compared, because the stored numbers are of other versions of libraries; constraints.txt has theirs"
+    ),
+}
 ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
 
 
@@ -26,12 +33,12 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
         members = sorted((r for r in rows if r.claim == claim), key=_badness)
         counts = ", ".join(f"{n} {name}" for name in ORDER if (n := sum(r.verdict == name for r in members)))
         worst = members[0]
-        yield f"{claim}: {len(members)} {_plural(worst.kind, len(members))}: {counts}; worst {_state(worst)}"
+        yield f"{claim}: {_count(len(members), 'verdict')}: {counts}; worst {_state(worst)}"
         for row in members:
             if verbose or row.regression == "moved" or (row.verdict == "refuted" and not row.known):
                 yield from _list_case(row, "*" if _identify(row) in stars else "")
     if verbose and stars:
-        yield "* survives a false discovery rate of 5% over the cases of this run: may be quoted singly"
+        yield "* survives a false discovery rate of 5% over the verdicts of this run: may be quoted singly"
 
 
 def summarise(rows: list[Row]) -> str:
@@ -61,17 +68,14 @@ def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:
 def list_hints(rows: list[Row], unjudged: int = 0) -> Iterator[str]:
     """What no test failed on and a reader may want to know: cases without a verdict, numbers compared with nothing."""
     if unjudged:
-        yield f"{unjudged} of a claim passed without a verdict, which says nothing: call verdict.check in the test"
-    found = Counter(row.regression for row in rows)
-    if found["no-baseline"]:
-        yield f"{found['no-baseline']} without stored numbers to compare with; --force-regen writes them"
-    if found["mismatch"]:
-        yield f"{found['mismatch']} whose stored numbers are of other policies or machines, and were not compared"
-    if found["versions"]:
         yield (
-            f"{found['versions']} whose stored numbers are of other versions of libraries, and were not compared; "
-            "constraints.txt has theirs"
+            f"{_count(unjudged, 'test')} of a claim passed without a verdict, which says nothing: "
+            "call verdict.check there"
         )
+    found = Counter(row.regression for row in rows)
+    for state, words in UNCOMPARED.items():
+        if found[state]:
+            yield f"{_count(found[state], 'verdict')} {words}"
 
 
 def name_kind(reason: str) -> str:
@@ -119,5 +123,5 @@ def _state(row: Row) -> str:
     return f"{row.id}{known} {row.line}"
 
 
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

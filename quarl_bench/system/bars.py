@@ -46,6 +46,13 @@ def step(bar: "tqdm[Any]", name: str = "") -> None:
 
 
 @contextmanager
+def open_note(words: str, *, shown: bool | None = None) -> Iterator[None]:
+    """One line such as "starting Ray ..." while something runs that has no measure; `shown` as of `open_bar`."""
+    with open_bar(None, "", f"{words} ...", shown=shown, bar_format="{desc}"):
+        yield
+
+
+@contextmanager
 def open_clock(seconds: float, name: str) -> "Iterator[tqdm[Any]]":
     """A bar of the time that a budget of `seconds` ends; it moves by itself."""
     begun, over = time.monotonic(), threading.Event()

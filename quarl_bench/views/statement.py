@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FORMATS: dict[str, Callable[[float], str]] = {"share": "{:.0%}".format, "times": "{:.2f}x".format}
+FORMATS: dict[str, Callable[[float], str]] = {"share": "{:z.0%}".format, "times": "{:.2f}x".format}
 
 
 @dataclass(frozen=True)

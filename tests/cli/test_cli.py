@@ -17,7 +17,7 @@ from tests.support.forks import Fork, run_python
 
 COMMANDS = ("train", "quantize", "evaluate", "sweep", "weights", "deploy", "report", "select", "actorq", "grid")
 STOPPING = ("train", "select", "actorq", "grid")  # at a checkpoint
-NOWHERE = "neither such a path nor a baseline of that name in baselines/policies; check it"
+NOWHERE = "neither a path nor a policy of that name in baselines/policies; `quarl list policies` names them"
 BREAKS = """
 import gymnasium, numpy as np
 

@@ -10,7 +10,7 @@ import pytest
 from quarl_bench.cli import main
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.distributed import engine, grid
-from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.errors import EngineError, SpecError, StoreError
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
@@ -142,6 +142,26 @@ def test_a_signal_is_for_whoever_opened_the_engine(monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     with engine.open_engine(None, 1):
         assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(("address", "told"), [(None, "starting Ray ..."), ("127.0.0.1:1", "connecting to Ray at ")])
+@pytest.mark.parametrize("progress", [True, False])
+def test_it_says_that_ray_starts_and_takes_the_line_back(address, told, progress, monkeypatch, capsys):
+    began = []
+
+    def init(**_):
+        began.append(capsys.readouterr().err)
+        raise ConnectionError("no")
+
+    ray = SimpleNamespace(
+        init=init, shutdown=lambda: None, exceptions=SimpleNamespace(RaySystemError=RuntimeError)
+    )  # fmt: skip
+    monkeypatch.setattr(engine, "import_ray", lambda: ray)
+    monkeypatch.setattr(engine, "check_address", lambda _: None)
+    with pytest.raises(EngineError), engine.open_engine(address, 1, progress=progress):
+        pass
+    assert (told in began[0]) == progress
+    assert capsys.readouterr().err.strip() == ""
 
 
 def test_a_bench_finds_what_a_task_has_measured(tmp_path):

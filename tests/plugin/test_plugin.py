@@ -249,7 +249,7 @@ def test_a_refuted_claim_says_what_where_and_by_how_much(project):
     result.stdout.re_match_lines(
         [r".*ClaimRefuted: ppo-cartpole-w8: it holds \(here\): refuted: 0\.\d+ .*against 0\.95.*"]
     )
-    result.stdout.fnmatch_lines(["*quarl claims*", "cell: 1 case: 1 refuted; worst ppo-cartpole-w8 refuted*"])
+    result.stdout.fnmatch_lines(["*quarl verdicts*", "cell: 1 verdict: 1 refuted; worst ppo-cartpole-w8 refuted*"])
 
 
 def test_one_function_judges_several_claims_of_a_kind(project):
@@ -272,7 +272,7 @@ def test_results_that_cannot_be_written_do_not_take_the_summary_along(project):
     (project.path / "results").mkdir()
     result = run(project, "--quarl-json", "results/rows.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(["cell: 2 cases: *supported*", "ERROR: results were not written: *results*"])
+    result.stdout.fnmatch_lines(["cell: 2 verdicts: *supported*", "ERROR: results were not written: *results*"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
@@ -294,7 +294,7 @@ def test_subtests_do_not_repeat_rows(project, workers):
     bench.write_text(bench.read_text().replace("(case, verdict)", "(case, verdict, subtests)"))
     result = run(project, "-n", workers, "--quarl-json", "rows.json")
     assert [row["outcome"] for row in read_rows(project)["rows"]] == ["passed"] * 2
-    result.stdout.fnmatch_lines(["cell: 2 cases: 2 supported*"])
+    result.stdout.fnmatch_lines(["cell: 2 verdicts: 2 supported*"])
 
 
 def test_paths_of_an_ini_file_begin_there(project, monkeypatch):
@@ -313,7 +313,7 @@ def test_paths_of_an_ini_file_begin_there(project, monkeypatch):
 
 def test_a_case_without_a_verdict_is_said(project):
     project.makepyfile(test_bench="import pytest\n\n@pytest.mark.claim('cell')\ndef test_x(case):\n    pass\n")
-    run(project).stdout.fnmatch_lines(["note: 2 of a claim passed without a verdict, which says nothing: *"])
+    run(project).stdout.fnmatch_lines(["note: 2 tests of a claim passed without a verdict, which says nothing: *"])
 
 
 def test_an_aggregate_with_missing_cells_is_partial_and_lists_them(project):
@@ -436,7 +436,9 @@ class TestRegression:
 
     def test_workflow(self, project):
         assert regression_of(project) == ("passed", "no-baseline")
-        run(project).stdout.fnmatch_lines(["note: 2 without stored numbers to compare with; --force-regen writes them"])
+        run(project).stdout.fnmatch_lines(
+            ["note: 2 verdicts without stored numbers to compare with; --force-regen writes them"]
+        )
         assert not regression_file(project).exists()
         run(project, "-k", "cartpole and w8", "--regen-all")
         assert "500.000000" in regression_file(project).read_text()
@@ -468,7 +470,9 @@ class TestRegression:
         edit(regression_file(project), column, lambda _: "other")
         assert regression_of(project) == ("passed", state)
         if state == "versions":
-            note = "note: 1 whose stored numbers are of other versions of libraries*constraints.txt has theirs"
+            note = (
+                "note: 1 verdict not compared, *numbers are of other versions of libraries; constraints.txt has theirs"
+            )
             run(project, "-k", "cartpole and w8").stdout.fnmatch_lines([note])
         run(project, "-k", "cartpole and w8", "--force-regen").stdout.fnmatch_lines(["*stored numbers are of other *"])
         assert regression_of(project) == ("passed", "same")

@@ -61,9 +61,9 @@ def test_the_example_project_passes(project):
     assert result.parseoutcomes() == {"passed": 8}
     result.stdout.fnmatch_lines(
         [
-            "*quarl claims*",
+            "*quarl verdicts*",
             "asked 6 times: does this policy keep its return in fewer bits? 5 yes, 1 no*",
-            "quantizable: 6 cases: 1 refuted, 5 supported; worst *int2 refuted*",
+            "quantizable: 6 verdicts: 1 refuted, 5 supported; worst *int2 refuted*",
         ]
     )
     rows = {row["id"]: row for row in json.loads((project.path / "rows.json").read_text())["rows"]}

@@ -1,5 +1,8 @@
 """The page in a real Chromium: sorted, filtered, a case opened, printed, exported; at both widths, light and dark."""
 
+import shutil
+import subprocess
+
 import pytest
 
 from quarl_bench.report.documents import Document
@@ -9,6 +12,7 @@ from tests.support.browser import open_chromium, open_file
 from tests.support.rows import CHECK, CLAIM, make_row
 
 pytestmark = pytest.mark.needs("report", "chromium", "playwright")
+A4 = 794  # CSS pixels between the edges of a sheet
 CELLS = [
     ("ppo", "cartpole", "w8", 0.99, "supported"),
     ("ppo", "cartpole", "int4", 0.64, "refuted"),
@@ -114,6 +118,37 @@ def test_it_prints_without_what_needs_a_hand(page, chromium):
         assert not shown.get_by_role("navigation").is_visible()
         assert shown.evaluate("getComputedStyle(document.body).getPropertyValue('--page')") == "#ffffff"
         assert shown.get_by_text("3 policies x 100 episodes").first.is_visible()  # what rests in details
+
+
+@pytest.mark.parametrize("schemes", [1, 3, 10])
+def test_on_paper_neither_the_matrix_nor_a_table_is_cut(schemes, tmp_path, chromium):
+    rows = [
+        make_row(scheme, 0.64, "refuted", id=f"{algo}-{env}-{scheme}", nodeid=f"{algo}-{scheme}", algo=algo, env=env)
+        for algo in ("a2c", "ddpg", "dqn", "ppo", "sac")
+        for scheme in ["int8repaired", *(f"w{bits}" for bits in range(2, 1 + schemes))]
+        for env in ("cartpole", "mountaincarcontinuous")
+    ]
+    write_report(tmp_path / "page.html", [Document("results.json", {"schema_version": 1, "rows": rows})])
+    with open_file(chromium, tmp_path / "page.html", A4) as shown:
+        shown.emulate_media(media="print")
+        assert shown.locator("#matrix tbody td a").count() == len(rows)
+        matrix, whole = (shown.locator(name).bounding_box() for name in ("#matrix", "main"))
+        assert matrix["x"] + matrix["width"] <= whole["x"] + whole["width"]
+        assert shown.evaluate("document.documentElement.scrollWidth") <= A4  # else the printer shrinks all of it
+
+
+@pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext (poppler) reads what was printed")
+def test_no_head_of_a_table_stands_alone_at_the_foot_of_a_sheet(page, tmp_path, chromium):
+    feet = []
+    with open_file(chromium, page) as shown:
+        for height in range(0, 300, 50):  # so that the foot falls on every part of the first table
+            shown.evaluate(f"document.querySelector('header').style.paddingBottom = '{height}px'")
+            shown.pdf(format="A4", path=tmp_path / "page.pdf")
+            command = ["pdftotext", "-layout", tmp_path / "page.pdf", "-"]
+            sheets = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\f")
+            feet += [sheet.strip().splitlines()[-1] for sheet in sheets if sheet.strip()]
+    assert len(feet) > 6
+    assert not [foot for foot in feet if "\u2195" in foot]  # the mark of a head that sorts
 
 
 def test_exported_figures_are_pictures(results, tmp_path, chromium):

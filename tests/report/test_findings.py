@@ -30,6 +30,9 @@ def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
     count, single = list_findings(to_rows(rows))
     assert count.endswith("3 cells, 1 supported, 1 inconclusive, 1 refuted (dqn-x-w8)")
     assert single.endswith("(paper: 36% kept, Table 2): 3 policies, 94% [89%, 99%] kept: inconclusive")
+    none = make_row("w8", 0.94, "supported", id="dqn-breakout-w8", interval=[-0.004, 1.0])
+    _, line = list_findings(to_rows([none]))
+    assert "94% [0%, 100%]" in line  # never "-0%"
     (line,) = list_findings(to_rows(ROWS[:1]))
     assert line.endswith("of the return (paper: 2 to 5% on average, Table 2): 1 cell, 1 supported")
 
@@ -41,6 +44,8 @@ def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_to
     assert line.endswith(f"{told}is not stored yet")
     (line,) = list_findings([replace(bare, estimate=1.4, interval=(1.2, 1.6))])
     assert "1.40x [1.20x, 1.60x] as fast a step: supported on a CPU" in line
+    (line,) = list_findings([replace(bare, kind="timing", estimate=None, needed="void: a busy machine")])
+    assert line.endswith("; our times are void, because the machine was busy")
     assert not [*list_findings([])]
 
 

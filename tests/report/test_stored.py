@@ -4,7 +4,7 @@ from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.matrix import view_matrix
-from quarl_bench.report.stored import list_outcomes, merge_stored, read_rows, reduce_row
+from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows, reduce_row
 from tests.support.rows import CLAIM, make_row
 
 NOTHING = {"runs": [], "verdicts": {}}
@@ -32,6 +32,28 @@ def test_a_part_of_a_nightly_replaces_what_it_ran():
     assert [run["commit"] for run in rest["runs"]] == ["2", "3"]
     empty = merge_stored(rest, make_results("4"), "2026-01-04", {})
     assert (empty["runs"], empty["rows"], empty["verdicts"]) == ([], [], {})
+
+
+def test_a_void_timing_replaces_nothing_and_is_named():
+    timing = {"kind": "timing", "claim": "table4-speed", "id": "ppo-quadx2-int8-local"}
+    good = make_row("int8", 2.25, "supported", **timing)
+    busy = "void: other processes used 1.90 cores beside the timing (limit 0.1). Run again on an idle board"
+    void = make_row("int8", 2.25, "inconclusive", **timing, needed=busy) | {"estimate": None, "interval": None}
+    key, ids = ("table4-speed", timing["id"]), {"table4-speed": {timing["id"]}}
+    first, late = (make_results(commit) | {"rows": [row]} for commit, row in (("1", good), ("2", void)))
+
+    stored = merge_stored(NOTHING, first, "2026-01-01", ids)
+    assert find_void(stored, late) == {key: busy}
+    assert merge_stored(stored, late, "2026-01-02", ids) == stored
+    words = {"runs": [{"commit": "0"}], "verdicts": {"table4-speed": {timing["id"]: ["supported", 0]}}}
+    assert list_outcomes(merge_stored(words, late, "2026-01-02", ids))["table4-speed"][timing["id"]][0] == "supported"
+
+    alone = merge_stored(NOTHING, late, "2026-01-01", ids)
+    assert not find_void(NOTHING, late)
+    assert alone["rows"][0]["needed"] == busy
+    assert not find_void(alone, first)
+    assert merge_stored(alone, first, "2026-01-02", ids)["rows"][0]["estimate"] == 2.25
+    assert not find_void(stored, make_results("3") | {"rows": [void | {"kind": "case"}]})
 
 
 def test_words_of_older_runs_stay_until_a_row_takes_their_place():

@@ -24,7 +24,10 @@ def make_row(name, verdict="supported", p_values=(0.5, 0.5), **changes):
 def test_one_line_per_claim_and_more_on_request():
     found = [make_row("a"), make_row("b", "refuted", known="why"), make_row("d", claim="e")]
     short = list(list_lines(found, verbose=False))
-    assert short[1:] == ["c: 2 cases: 1 refuted, 1 supported; worst b (known) l", "e: 1 case: 1 supported; worst d l"]
+    assert short[1:] == [
+        "c: 2 verdicts: 1 refuted, 1 supported; worst b (known) l",
+        "e: 1 verdict: 1 supported; worst d l",
+    ]
     long = "\n".join(list_lines(found, verbose=True))
     assert "known: why" in long
     assert "return 2 -> 1 (measured)" in long

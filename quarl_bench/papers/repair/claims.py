@@ -75,7 +75,7 @@ CLAIMS = (
     Claim(
         "rewritten-zoo",
         where="ours: Table 2, on rl-baselines3-zoo agents, rewritten",
-        says="rewritten without a search, 8 bits cost this agent, which plain int8 breaks, at most 5% of its return",
+        says="plain int8 breaks this agent; rewritten without a search, 8 bits cost at most 5% of its return",
         judgement=Keeps(0.05),
         schemes=(REWRITTEN,),
         cells=(*over("dqn", "cartpole lunarlander"), ("sac", "halfcheetahv4")),
@@ -84,7 +84,7 @@ CLAIMS = (
     Claim(
         "repaired-few",
         where="ours: Figure 2 (QAT), repaired",
-        says="so few bits for weights and activations, repaired, cost this cell at most 5% of its return",
+        says="repaired to so few bits for weights and activations, this cell loses at most 5% of its return",
         judgement=Keeps(0.05),
         schemes=FEW,
         cells=TRAINED,
@@ -92,7 +92,7 @@ CLAIMS = (
     Claim(
         "trained-beats-repaired",
         where="ours: Figure 2 (QAT), against repair",
-        says="training with the quantizer loses less than repair behind the training, to as many bits",
+        says="training with the quantizer loses less than repairing to the same bits after training",
         judgement=Gains(0.0, "repaired"),
         schemes=("qat8", "qat6", "qat4"),
         cells=TRAINED,

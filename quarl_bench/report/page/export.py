@@ -35,7 +35,7 @@ def write_figures(
     matrix, view = view_matrix(rows), view_kept(rows)
     small = view_matrix(rows, pick_schemes(rows))
     if matrix is None or view is None or small is None:
-        raise StoreError("no case here says what is kept of a return; name a file of pytest's --quarl-json")
+        raise StoreError("no row here says what is kept of a return; name a file of pytest's --quarl-json")
     told = (describe_matrix(matrix), describe_kept(view))
     drawings = {
         "verdicts": (partial(draw_matrix, matrix), MATRIX, told[0]),

@@ -82,7 +82,7 @@ def _name_page(documents: Sequence[Document], *, own: bool) -> str:
     if own:
         return "May these policies run in fewer bits?"
     kinds = sorted({document.kind for document in documents})
-    return "quarl claims" if "results" in kinds else f"quarl {' and '.join(kinds)}"
+    return "Do the sentences of the papers hold?" if "results" in kinds else f"quarl {' and '.join(kinds)}"
 
 
 def _tell(rows: Sequence[Row], *, own: bool) -> str:
