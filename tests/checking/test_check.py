@@ -57,7 +57,7 @@ class Configured(Target):
         self.settings = settings
 
 class Named(Target):
-    observation_space = gymnasium.spaces.Dict({"x": Target.observation_space})
+    observation_space = gymnasium.spaces.Sequence(Target.observation_space)
 
 class Endless(Target):
     max_episode_steps = None
@@ -66,7 +66,7 @@ class Backwards(Target):
     max_episode_steps = -3
 
 class Started(Target):
-    action_space = gymnasium.spaces.Discrete(2, start=1)
+    action_space = gymnasium.spaces.Discrete(3, start=1)
 
 class Whole(Target):
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.int64)
@@ -266,7 +266,7 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
     ("policy", "environment", "message"),
     [
         ("{}:Odd", "{}:Target", "not the chain of its modules"),
-        ("{}:actor", "{}:Named", "observations Dict('x': Box("),
+        ("{}:actor", "{}:Named", "observations Sequence(Box("),
         ("{}:number", "{}:Target", "is no torch module"),
         ("{}:actor", None, "pass --environment"),
         ("{0}:Actor", "{0}:Target", "{0}:Actor': making one failed (TypeError: "),
@@ -275,7 +275,7 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
         ("{}:actor", "{}:Endless", "no step limit"),
         ("{}:actor", "{}:Backwards", "max_episode_steps -3; give its class a whole number above 0"),
         ("{}:actor", "{}:Whole", "are whole numbers; use Discrete, or a Box of real ones"),
-        ("{}:chooser", "{}:Started", "outputs for the actions Discrete(2, start=1)"),
+        ("{}:chooser", "{}:Started", "2 outputs for the actions Discrete(3)"),
         ("{}:actor", "{}:Unseeded", "reset(seed=...) does not give the same start twice"),
         ("{}:actor", "nowhere:Env", "importing 'nowhere' failed"),
         ("no_such_module:actor", "{}:Target", "importing 'no_such_module' failed"),

@@ -60,7 +60,7 @@ def places(tmp_path, monkeypatch):
 
 
 @pytest.mark.needs("cc", "report", "sb3", "video")
-@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split(" --")[0])
+@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.replace(f"{ROOT}/", ""))
 def test_a_long_command_shows_what_is_left(line, tmp_path, monkeypatch):
     arguments = line.replace("OUT", str(tmp_path)).split()
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
