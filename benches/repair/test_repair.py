@@ -10,6 +10,6 @@ def test_the_repaired_form_keeps_the_return(case, policy, quantized_policy, eval
     verdict.check(measured, reference=evaluate(policy), policies=policy)
 
 
-@pytest.mark.claim("repaired-mean", "exception-plain", "exception-repaired", "repaired-gains", "trained-beats-repaired")
+@pytest.mark.claim("repaired-mean", "exception-plain", "exception-repaired", "repaired-gains", "repaired-beats-trained")
 def test_sentences_over_cells(claim, cells, verdict):
     verdict.check_cells(cells)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Measured = Mapping[str, tuple[Measurement, ...]]  # by cell: fp32, the scheme, and what it is compared with
 
 # As `against`: the scheme of that family with as many bits as the judged one.
-FAMILIES = {"w": "w{}", "int": "int{}", "repaired": "int{}repaired"}
+FAMILIES = {"w": "w{}", "int": "int{}", "qat": "qat{}"}
 
 
 @dataclass(frozen=True)
