@@ -9,7 +9,7 @@ import pytest
 from quarl_bench.environments.registry import identify_environment
 from quarl_bench.evaluation.measurement_key import runtime_versions
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.experiments.cells import MOST
+from quarl_bench.experiments.cells import MOST, NEEDLESS
 from quarl_bench.judging.claim import expand_cases
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.policies.storage.folder import load_stored
@@ -92,20 +92,24 @@ STORED = sorted(BENCHES.glob("*/*/*.csv"))
 def test_stored_numbers_are_of_these_policies_and_versions():
     """Where they are not, nothing is compared, and no case fails for it."""
     cases = {item.id: item.case for claim in read_catalog() if claim.judgement.each for item in expand_cases(claim)}
-    hashes, repaired = defaultdict(list), defaultdict(list)
+    hashes, repaired = defaultdict(list), defaultdict(list)  # these by cell and bits
     for folder in sorted(FOLDERS, key=lambda folder: int(folder.name.rpartition("seed")[2])):
-        cell, form = folder.name.rpartition("-")[0], POLICIES.parent / "repaired" / f"{folder.name}-int8"
+        cell = folder.name.rpartition("-")[0]
         hashes[cell].append(load_stored(folder).sha256[:16])
-        repaired[cell].append(load_stored(form).sha256[:16] if form.exists() else hashes[cell][-1])
+        for bits in (8, 6, 4):
+            form = POLICIES.parent / "repaired" / f"{folder.name}-int{bits}"
+            if form.exists() or bits == NEEDLESS:
+                repaired[cell, bits].append(load_stored(form).sha256[:16] if form.exists() else hashes[cell][-1])
     others = {}
     for path in STORED:
         case, frame = cases.get(path.name.split(".")[0]), pd.read_csv(path, dtype=str)
         if case is None or "policy" not in frame or case.origin == ZOO or case.environment in MIXED:
             continue  # boards, other people's agents, and what was trained in another precision
         scheme = Scheme.parse(case.scheme)
-        learned, known = scheme.trained, repaired if scheme.repaired else hashes
+        learned = scheme.trained
         cell = "-".join(part for part in (case.algo, case.environment, learned and case.scheme, case.origin) if part)
+        known = repaired[cell, scheme.bit_width] if scheme.repaired else hashes[cell]
         absent = runtime_versions(case).keys() - set(frame)
-        if absent or list(dict.fromkeys(frame["policy"])) != known[cell][:MOST]:
+        if absent or list(dict.fromkeys(frame["policy"])) != known[:MOST]:
             others[path.name] = f"without {', '.join(absent)}" if absent else "other policies"
     assert not others, "measure again with --force-regen"

@@ -321,4 +321,4 @@ def test_a_verdict_in_a_fixture_s_teardown_is_not_lost(project, workers):
     assert result.ret == 0
     rows = [(row["id"], row["nodeid"], row["outcome"]) for row in read(project, "1.json")["rows"]]
     assert rows == [("early", "test_bench.py::test_late", "passed"), ("late", "test_bench.py::test_late", "passed")]
-    result.stdout.fnmatch_lines(["c: 2 claims: 2 supported; *"])
+    result.stdout.fnmatch_lines(["c: 2 verdicts: 2 supported; *"])
