@@ -53,6 +53,9 @@ def show_episodes(
     delay: float = 0.0,
 ) -> Iterator[AnyPolicy]:
     """The policy, and a bar of its episodes while it plays on environment `seeds`; `delay` seconds are silent."""
+    if shown is False:
+        yield policy
+        return
     played, _ = find_distinct(None if sampled else name_starts(environment, seeds), seeds)
     episodes = len(played)
     with open_bar(episodes, "episode", name, shown=shown, delay=delay) as bar:

@@ -31,6 +31,8 @@ class BatchNorm:
     def of(cls, numbers: Mapping[str, Any], names: tuple[str, ...], epsilon: float) -> "BatchNorm":
         """That of scale, bias, mean and variance (n,) under `names`; scale and bias may be missing."""
         mean, variance = (np.asarray(numbers[name], np.float64) for name in names[2:])
+        if mean.size == 0 or not (np.isfinite(mean) & np.isfinite(variance) & (variance + epsilon > 0)).all():
+            raise PolicyError("a batch normalization is empty, or its mean or variance is none; restore the file")
         scale = np.asarray(numbers.get(names[0], np.ones_like(mean)), np.float64)
         factor = scale / np.sqrt(variance + epsilon)
         return cls(factor, np.asarray(numbers.get(names[1], np.zeros_like(mean)), np.float64) - mean * factor)

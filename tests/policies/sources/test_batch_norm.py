@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.sources.batch_norm import RENORM, BatchNorm
 from quarl_bench.policies.sources.torch_layers import read_net
 
 CHAINS = {
@@ -43,6 +44,13 @@ def test_outputs_are_those_of_torch(name: str) -> None:
     with torch.no_grad():
         expected = chain(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(read_net(shape, chain).forward(x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mean", "variance"), [([], []), ([0.0], [-1.0]), ([float("nan")], [1.0])])
+def test_statistics_that_are_none_are_refused(mean: list[float], variance: list[float]) -> None:
+    numbers = {"ra_mean": np.array(mean), "ra_var": np.array(variance)}
+    with pytest.raises(PolicyError, match="is empty, or its mean or variance is none"):
+        BatchNorm.of(numbers, RENORM, 1e-3)
 
 
 @pytest.mark.parametrize(
