@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.mark.claim("table2-cell")
+@pytest.mark.claim("table2-cell", "memory-cell")
 def test_quantization_keeps_the_return(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
     measured = evaluate(quantized_policy)
     metrics_regression.check(measured)

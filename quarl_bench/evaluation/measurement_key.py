@@ -42,6 +42,7 @@ EVALUATION_LOOP = (
     "environments/catch.py",
     "environments/classic_control.py",
     "environments/encoding.py",
+    "environments/hidden_velocities.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
     "evaluation/calibration.py",

@@ -53,6 +53,7 @@ class Algorithm:
     half: Mapping[str, str] = field(default_factory=dict)  # with hidden layers in half precision
     normed: str = ""  # with normalized hidden layers
     saved: SavedForm | None = None
+    extra: str = "sb3"  # which brings its class
 
     def list_networks(self, policy: Any) -> list[Any]:
         """The networks of a model's policy that act, and their targets."""
@@ -68,7 +69,10 @@ ALGORITHMS = Registry(
     "algorithm",
     "quarl_bench.algorithms",
     Algorithm,
-    {name: f"quarl_bench.training.algorithms:{name.upper()}" for name in ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")},
+    {
+        name: f"quarl_bench.training.algorithms:{name.upper()}"
+        for name in ("a2c", "ddpg", "dqn", "ppo", "recurrentppo", "sac", "td3")
+    },
 )
 
 

@@ -50,6 +50,22 @@ PPO = replace(
     recipes=f"{RECIPES}:ppo.toml",
     saved=replace(_ACTOR_CRITIC, is_own=lambda settings: {"clip_range", "n_epochs"} <= settings.keys()),
 )
+RECURRENTPPO = Algorithm(
+    name="recurrentppo",
+    model="sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
+    recipes=f"{RECIPES}:recurrentppo.toml",
+    network=f"{READERS}:read_recurrent_actor",
+    actor_critic=True,
+    extra="contrib",
+    saved=replace(
+        _ACTOR_CRITIC,
+        module="sb3_contrib.common.recurrent.policies",
+        parts=(*_ACTOR_CRITIC.parts, "lstm_actor", "lstm_critic", "critic"),
+        hidden=("mlp_extractor.policy_net",),
+        recurrent="lstm_actor",
+        is_own=lambda _: True,
+    ),
+)
 DQN = Algorithm(
     name="dqn",
     model="stable_baselines3:DQN",

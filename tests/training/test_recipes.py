@@ -1,5 +1,6 @@
 """Recipes: what the TOML files hold, and what changes a recipe's hash."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from quarl_bench.environments.registry import find_environment, make_environment
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.evaluation.protocol import TEST_SEEDS
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.cells import environment_for
@@ -27,7 +28,15 @@ RECIPE = Recipe("ppo", "cartpole", "a page", 1000, 8, {"gamma": 0.9, "n_steps": 
 
 def test_there_are_recipes() -> None:
     assert ("ppo", "cartpole") in KNOWN
-    assert all(issubclass(load_class(name), BaseAlgorithm) for name in ALGORITHMS)
+    assert all(issubclass(load_class(name), BaseAlgorithm) for name in ALGORITHMS if name != "recurrentppo")
+
+
+def test_a_class_of_another_library_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sb3_contrib", None)
+    monkeypatch.delitem(sys.modules, "sb3_contrib.ppo_recurrent.ppo_recurrent", raising=False)
+    monkeypatch.delitem(sys.modules, "sb3_contrib.ppo_recurrent", raising=False)
+    with pytest.raises(MissingExtra, match=r"training recurrentppo needs an extra: .*contrib"):
+        load_class("recurrentppo")
 
 
 @pytest.mark.parametrize("algo, environment", KNOWN)
@@ -45,7 +54,8 @@ def test_every_recipe_reads(algo: str, environment: str) -> None:
 
 def test_unknown_recipes_name_the_known_ones() -> None:
     with pytest.raises(
-        SpecError, match="unknown algorithm 'pp0'; did you mean 'ppo'\\? known are a2c, ddpg, dqn, ppo, sac, td3"
+        SpecError,
+        match="unknown algorithm 'pp0'; did you mean 'ppo'\\? known are a2c, ddpg, dqn, ppo, recurrentppo, sac, td3",
     ):
         find_recipe("pp0", "cartpole")
     with pytest.raises(SpecError, match=r"no ppo recipe for environment 'pong5'; known are .*cartpole"):

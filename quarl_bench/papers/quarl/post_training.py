@@ -71,6 +71,14 @@ CLAIMS = (
         origin="zoo",
     ),
     Claim(
+        "memory-cell",
+        where="ours: Table 2, on a policy with an LSTM",
+        says="post-training quantization to so many bits costs a policy with a memory at most 5% of its return",
+        judgement=Keeps(0.05),
+        schemes=("w8", "int8", "int6", "int4"),
+        cells=over("recurrentppo", "cartpolenovel"),
+    ),
+    Claim(
         "table2-mean",
         where="Table 2, last row; section 4",
         says="the mean relative error over the table's tasks is at most 5%",

@@ -81,7 +81,7 @@ class Checkpoints(BaseCallback):
         """
         run, quantized = self.run, bool(self.run.recipe.scheme) and is_frozen(self.model)
         policy = extract_quantized(self.model).to_integer() if quantized else extract(self.model)
-        explores = is_actor_critic(run.spec.algo)
+        explores = is_actor_critic(run.spec.algo) and not policy.recurrent  # which would take whole episodes
         keep_every = state_interval(run.environment) if explores else 0
         seeds, sampled, shown = run.validation_seeds, run.sampled, run.options.progress
         with show_episodes(

@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from quarl_bench.errors import MissingExtra, SpecError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
+from quarl_bench.system.extras import needing
 from quarl_bench.system.registry import load
 from quarl_bench.training.recipes import FP16, FP32, Recipe, schedule
 from quarl_bench.training.sb3 import aware
@@ -55,8 +56,10 @@ def make_model(recipe: Recipe, vector: VecEnv, seed: int, device: str = "") -> B
 
 
 def load_class(algo: str) -> type[BaseAlgorithm]:
-    """The class of an algorithm's models."""
-    found: type[BaseAlgorithm] = load(find_algorithm(algo).model)
+    """The class of an algorithm's models; MissingExtra where its library is not installed."""
+    algorithm = find_algorithm(algo)
+    with needing(algorithm.extra, f"training {algo}"):
+        found: type[BaseAlgorithm] = load(algorithm.model)
     return found
 
 

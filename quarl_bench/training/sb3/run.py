@@ -27,12 +27,13 @@ from quarl_bench.evaluation.episode_bars import show_episodes
 from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.policies.algorithm import is_sampled
+from quarl_bench.policies.algorithm import find_algorithm, is_sampled
 from quarl_bench.policies.policy import Policy, PolicyNet
 from quarl_bench.policies.sources.sb3.model import install
 from quarl_bench.policies.storage.folder import load_stored, save_stored
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import new_folder
+from quarl_bench.system.extras import list_requirements
 from quarl_bench.system.interruption import Interrupted
 from quarl_bench.system.machine import describe_run, describe_versions
 from quarl_bench.training.recipes import Recipe
@@ -168,6 +169,7 @@ class TrainingRun:
     def describe(self, best: Best, curve: Curve) -> dict[str, Any]:
         """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
         published = self.recipe.published
+        libraries = {*LIBRARIES, *(one.name for one in list_requirements(find_algorithm(self.spec.algo).extra))}
         modes = {"return": False} | ({"sampled_return": True} if self.sampled else {})
         return {
             "algo": self.spec.algo,
@@ -197,7 +199,7 @@ class TrainingRun:
                 name: score_policy(best.policy, self.environment, sampled=sampled, shown=self.options.progress)
                 for name, sampled in modes.items()
             },
-            "versions": describe_versions(*LIBRARIES),
+            "versions": describe_versions(*sorted(libraries)),
             "run": describe_run(time.monotonic() - self.began),
         }
 

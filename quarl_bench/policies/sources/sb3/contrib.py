@@ -55,14 +55,6 @@ def list_contrib() -> tuple[Algorithm, ...]:
         recipes={},
         saved=replace(actor_critic, is_own=lambda settings: "cg_max_steps" in settings),
     )
-    recurrent = replace(
-        actor_critic,
-        module="sb3_contrib.common.recurrent.policies",
-        parts=(*actor_critic.parts, "lstm_actor", "lstm_critic", "critic"),
-        hidden=("mlp_extractor.policy_net",),
-        recurrent="lstm_actor",
-        is_own=lambda _: True,
-    )
     return (
         ARS,
         replace(
@@ -74,14 +66,6 @@ def list_contrib() -> tuple[Algorithm, ...]:
             saved=replace(actor, module="sb3_contrib.crossq.policies", parts=("actor", "critic"), normed=True),
         ),
         QRDQN,
-        Algorithm(
-            name="recurrentppo",
-            model="sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
-            recipes={},
-            network=f"{READERS}:read_recurrent_actor",
-            actor_critic=True,
-            saved=recurrent,
-        ),
         replace(
             sac,
             name="tqc",
