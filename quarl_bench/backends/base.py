@@ -98,7 +98,7 @@ class Backend:
         """The files of `policy`; DeploymentError, with the reason, where the backend has no form for it."""
         if policy.net.recurrent and not self.recurrent:
             raise DeploymentError(
-                f"{self.name}: a recurrent policy has a state, which its files have no ports for; use c or dump"
+                f"{self.name}: a recurrent policy has a state, which its files have no ports for; use c, onnx or dump"
             )
         self.refuse(policy)
         if isinstance(policy, IntegerPolicy):

@@ -26,7 +26,7 @@ def pack_state(net: Net | IntegerNet, state: State, dtype: np.dtype[Any]) -> NDA
     """A state as rows (n, count) of a port: float32, or the bytes of integers, of the type `dtype` of a byte."""
     if isinstance(net, Net):
         return np.concatenate(state, axis=1)
-    kinds = (HIDDEN, CELL) * len(net.cells)
+    kinds = (HIDDEN, CELL) * len(net.cells)  # of integers from 0 to 255 the same bytes
     parts = [part.astype(kind).view(np.uint8).reshape(len(part), -1) for part, kind in zip(state, kinds, strict=True)]
     return np.asarray(np.concatenate(parts, axis=1).view(dtype))
 
@@ -36,7 +36,7 @@ def unpack_state(net: IntegerNet, rows: NDArray[Any]) -> State:
     found: list[Integers] = []
     begin, content = 0, np.ascontiguousarray(rows).view(np.uint8)
     for cell in net.cells:
-        for kind in (HIDDEN, CELL):
+        for kind in (HIDDEN if cell.hidden.format.signed else np.dtype(np.uint8), CELL):
             size = find_width(net.layers, cell) * kind.itemsize
             part = np.ascontiguousarray(content[:, begin : begin + size])
             found.append(part.view(kind).astype(np.int64))

@@ -29,6 +29,7 @@ from tests.support.sizes import choose
 from tests.support.strategies import make_recurrent, wander
 
 KINDS = list(CellKind)
+NEEDS = {"c": ("cc",), "onnx": ("onnx",)}
 CANDIDATES = 64  # of a cell state, of which the one nearest to a tie is taken
 
 
@@ -68,10 +69,14 @@ def run_backend(policy: IntegerPolicy, q: Any, state: State, name: str, kernel: 
 @pytest.mark.parametrize("scheme", ["int8pc", "int4"])
 @pytest.mark.parametrize(
     "backend, kernel",
-    [("dump", "numpy"), *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in INTEGER_KERNELS)],
+    [
+        ("dump", "numpy"),
+        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in INTEGER_KERNELS),
+        pytest.param("onnx", "cpu", marks=pytest.mark.needs("onnx")),
+    ],
 )
 def test_it_is_the_golden_model_bit_for_bit(kind: CellKind, scheme: str, backend: str, kernel: str) -> None:
-    policy, _ = quantize(kind, scheme, inputs=5, width=12, before=7)
+    policy = find_backend(backend).renumber(quantize(kind, scheme, inputs=5, width=12, before=7)[0])
     q, state = draw_rows(policy.net, choose(2_000, 100_000), seed=1)
     expected, behind = policy.net.run_step(q, state)
     found, other = run_backend(policy, q, state, backend, kernel)
@@ -80,15 +85,20 @@ def test_it_is_the_golden_model_bit_for_bit(kind: CellKind, scheme: str, backend
     assert len(np.unique(behind[1])) > 100
 
 
-@pytest.mark.needs("cc")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
-def test_floats_in_c_are_those_of_the_net(kind: CellKind, kernel: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "backend, kernel",
+    [
+        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in FLOAT_KERNELS),
+        pytest.param("onnx", "cpu", marks=pytest.mark.needs("onnx")),
+    ],
+)
+def test_floats_are_those_of_the_net(kind: CellKind, backend: str, kernel: str, tmp_path: Path) -> None:
     policy = make_recurrent(kind, width=12, before=7)
     rounded = policy.quantize(Scheme.parse("w4"))
     visited = wander(policy, 100)
-    export_policy(rounded, tmp_path / "c", visited, scheme="w4", source_sha256="0" * 64, backend="c")
-    deployed = load_artefact(tmp_path / "c", kernel)
+    export_policy(rounded, tmp_path / "made", visited, scheme="w4", source_sha256="0" * 64, backend=backend)
+    deployed = load_artefact(tmp_path / "made", kernel)
     assert verify(deployed) == 256
     state, other = rounded.initial_state(1), deployed.initial_state(1)
     for row in visited.observations[:200]:
@@ -98,7 +108,9 @@ def test_floats_in_c_are_those_of_the_net(kind: CellKind, kernel: str, tmp_path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("backend", ["dump", pytest.param("c", marks=pytest.mark.needs("cc"))])
+@pytest.mark.parametrize(
+    "backend", ["dump", *(pytest.param(name, marks=pytest.mark.needs(*needs)) for name, needs in NEEDS.items())]
+)
 def test_an_artefact_plays_whole_sequences(kind: CellKind, backend: str, tmp_path: Path) -> None:
     policy, visited = quantize(kind, "int8", width=12)
     export_policy(policy, tmp_path / "made", visited, scheme="int8", source_sha256="0" * 64, backend=backend)
@@ -175,12 +187,13 @@ def test_it_runs_on_an_emulated_microcontroller(kind: CellKind, tmp_path: Path) 
     assert 4_000 < measure_flash(tmp_path / "c") < 20_000
 
 
-@pytest.mark.parametrize("backend", ["litert", "litert-dynamic", "onnx"])
+@pytest.mark.parametrize("backend", ["litert", "litert-dynamic"])
 @pytest.mark.parametrize("scheme", ["fp32", "int8"])
 def test_backends_without_ports_for_a_state_say_so(backend: str, scheme: str) -> None:
     policy = make_recurrent(CellKind.LSTM)
     quantized = policy if scheme == "fp32" else quantize(CellKind.LSTM, scheme)[0]
-    with pytest.raises(DeploymentError, match=f"{backend}: a recurrent policy has a state.*use c or dump") as caught:
+    message = f"{backend}: a recurrent policy has a state.*use c, onnx or dump"
+    with pytest.raises(DeploymentError, match=message) as caught:
         find_backend(backend).make_files(quantized)
     assert "\n" not in str(caught.value)
 

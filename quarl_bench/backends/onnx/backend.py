@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import Backend, Files, Port, check_input
-from quarl_bench.backends.onnx.qdq import load_onnx, write_float_model, write_integer_model
+from quarl_bench.backends.onnx.cells import ELEMENTWISE
+from quarl_bench.backends.onnx.qdq import NEXT, load_onnx, write_float_model, write_integer_model
+from quarl_bench.backends.state import CELL
 from quarl_bench.errors import DeploymentError, MissingExtra
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.quantization.affine import IntegerFormat
@@ -26,6 +28,11 @@ LARGEST_BATCH = 1024  # longer batches are cut, which bounds the memory of image
 # What may remain of an integer policy: integer sums, and operators that only move or select integers.
 INTEGER_OPERATORS = {"QGemm", "QLinearConv", "MatMulInteger", "Add", "Transpose", "Flatten", "Reshape", "Clip", "Cast",
                      "Gather"}  # fmt: skip
+STATE_TYPES: dict[str, np.dtype[Any]] = {
+    "tensor(uint8)": np.dtype(np.uint8),
+    "tensor(int16)": CELL,
+    "tensor(float)": np.dtype(np.float32),
+}
 
 
 def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
@@ -38,11 +45,15 @@ def write_model(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
 def to_unsigned(policy: IntegerPolicy) -> IntegerPolicy:
     """The same policy with every activation's integers moved up to bytes from 0: equal sums, equal actions."""
     net = policy.net
+    summed = {cell.place + part for cell in net.cells for part in (0, 1)}  # whose outputs are sums of 16 bits
     layers = tuple(
-        replace(layer, output=_move(layer.output), tabled=None if layer.tabled is None else _move(layer.tabled))
-        for layer in net.layers
+        layer
+        if index in summed
+        else replace(layer, output=_move(layer.output), tabled=None if layer.tabled is None else _move(layer.tabled))
+        for index, layer in enumerate(net.layers)
     )
-    return replace(policy, net=replace(net, input=_move(net.input), layers=layers))
+    cells = tuple(replace(cell, hidden=_move(cell.hidden)) for cell in net.cells)
+    return replace(policy, net=replace(net, input=_move(net.input), layers=layers, cells=cells))
 
 
 def _move(format: ActivationFormat) -> ActivationFormat:
@@ -70,16 +81,21 @@ class OnnxRunner:
             options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
             self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             self.operators = _list_operators(Path(options.optimized_model_filepath).read_bytes())
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        if len(inputs) != 1 or len(outputs) != 1:
+        (first, *inputs), (last, *outputs) = self._session.get_inputs(), self._session.get_outputs()
+        if [f"{one.name}.{NEXT}" for one in inputs] != [one.name for one in outputs]:
             raise DeploymentError(
-                f"onnx: a policy has one input and one output, this file {len(inputs)} and {len(outputs)}; export again"
+                "onnx: a policy has one input and one output, and each part of its state before and behind the step; "
+                f"this file has {1 + len(inputs)} inputs and {1 + len(outputs)} outputs; export again"
             )
         with _one_line_errors():
             quantization = _read_quantization(model)
-        self.input = _read_port(inputs[0], quantization[0])
-        self.output = _read_port(outputs[0], quantization[1])
-        floats = sorted(set(self.operators) - INTEGER_OPERATORS)
+        self.input, self.output = (
+            _read_port(details, numbers, [_read_state(one) for one in parts])
+            for details, numbers, parts in ((first, quantization[0], inputs), (last, quantization[1], outputs))
+        )
+        self._states = {one.name: _read_state(one) for one in inputs}
+        known = INTEGER_OPERATORS | (ELEMENTWISE if self._states else set())
+        floats = sorted(set(self.operators) - known)
         if self.input.dtype == np.uint8 and floats:
             raise DeploymentError(
                 f"onnx: {PACKAGE} leaves part of the policy in floats ({', '.join(floats)}), so it would not compute "
@@ -92,10 +108,21 @@ class OnnxRunner:
         if len(x) == 0:
             return np.empty((0, *self.output.shape), dtype=self.output.dtype)
         with _one_line_errors():
-            parts = [
-                self._session.run(None, {"input": x[i : i + LARGEST_BATCH]}) for i in range(0, len(x), LARGEST_BATCH)
-            ]
-        return np.concatenate([part[0] for part in parts]) if len(parts) > 1 else np.asarray(parts[0][0])
+            parts = [self._run(x[i : i + LARGEST_BATCH]) for i in range(0, len(x), LARGEST_BATCH)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _run(self, x: NDArray[Any]) -> NDArray[Any]:
+        """A batch that is not too large; a state stands behind inputs and outputs, as `backends/state.py` packs it."""
+        if not self._states:
+            return np.asarray(self._session.run(None, {"input": x})[0])
+        sizes = [width * dtype.itemsize // x.itemsize for dtype, width in self._states.values()]
+        own, *parts = np.split(x, np.cumsum([x.shape[1] - sum(sizes), *sizes[:-1]]), axis=1)
+        state = {
+            name: np.ascontiguousarray(part).view(dtype)
+            for part, (name, (dtype, _)) in zip(parts, self._states.items(), strict=True)
+        }
+        found = self._session.run(None, {"input": own} | state)
+        return np.concatenate([np.ascontiguousarray(part).view(self.output.dtype) for part in found], axis=1)
 
 
 def load_runtime() -> Any:
@@ -141,11 +168,23 @@ def _read_quantization(model: bytes) -> tuple[tuple[np.float32 | None, int], tup
     return first, second
 
 
-def _read_port(details: Any, quantization: tuple[np.float32 | None, int]) -> Port:
+def _read_port(
+    details: Any, quantization: tuple[np.float32 | None, int], state: list[tuple[np.dtype[Any], int]]
+) -> Port:
+    """A port with its part of the state behind it."""
     dtype = {"tensor(uint8)": np.uint8, "tensor(int32)": np.int32, "tensor(float)": np.float32}.get(details.type)
     if dtype is None:
         raise DeploymentError(f"onnx: a {details.type} port, and policies have uint8, int32 or float; export again")
-    return Port(np.dtype(dtype), tuple(int(n) for n in details.shape[1:]), *quantization)
+    size = sum(width * kind.itemsize for kind, width in state) // np.dtype(dtype).itemsize
+    *others, width = (int(n) for n in details.shape[1:])
+    return Port(np.dtype(dtype), (*others, width + size), *quantization)
+
+
+def _read_state(details: Any) -> tuple[np.dtype[Any], int]:
+    """Type and width of a part of the state."""
+    if details.type not in STATE_TYPES or len(details.shape) != 2:
+        raise DeploymentError(f"onnx: a {details.type} state, and states have uint8, int16 or float; export again")
+    return STATE_TYPES[details.type], int(details.shape[1])
 
 
 @contextlib.contextmanager
@@ -170,4 +209,5 @@ ONNX = Backend(
     start=lambda files, _: OnnxRunner(files[MODEL]),
     list_weight_types=_list_weight_types,
     renumber=to_unsigned,
+    recurrent=True,
 )

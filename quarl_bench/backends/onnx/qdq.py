@@ -11,15 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends.base import channel_last, list_shapes
+from quarl_bench.backends.onnx.cells import IntegerCell, add_float_cell
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.recurrent.cells import list_steps
+from quarl_bench.quantization.recurrent.quantized import QuantizedCell
 from quarl_bench.system.extras import require
 
 IR_VERSION = 10  # what onnxruntime since 1.18 reads
 OPSET = 21
+NEXT = "next"  # ends the name of a part of the state behind the step
 OPERATORS: dict[Activation, tuple[str, dict[str, str]]] = {  # of one node, with its attributes
     Activation.RELU: ("Relu", {}),
     Activation.TANH: ("Tanh", {}),
@@ -45,11 +49,16 @@ def write_integer_model(net: IntegerNet) -> bytes:
     """The QDQ file of a net whose activations are unsigned; DeploymentError for what the form cannot express."""
     shapes, source = list_shapes(net), net.input
     graph = _OnnxGraph(shapes, integer=True)
-    for index, layer in enumerate(net.layers):
+    for index, cell in list_steps(net.layers, net.cells):
+        if isinstance(cell, QuantizedCell):
+            IntegerCell(graph, net, cell, f"cells.{net.cells.index(cell)}").build()
+            source = cell.hidden
+            continue
+        layer = net.layers[index]
         add = graph.add_wide_layer if layer.output.wide else graph.add_integer_layer
         add(f"layers.{index}", layer, source, shapes[index])
         source = layer.result
-    if net.output.wide:
+    if net.output.wide or net.recurrent:
         graph.describe_ports(net.input, net.output)
     return graph.finish()
 
@@ -58,8 +67,11 @@ def write_float_model(net: Net) -> bytes:
     """A float32 net as the bytes of an ONNX file, one operator a step, batch size left open."""
     shapes = list_shapes(net)
     graph = _OnnxGraph(shapes, integer=False)
-    for index, layer in enumerate(net.layers):
-        name = f"layers.{index}"
+    for index, cell in list_steps(net.layers, net.cells):
+        if cell is not None:
+            add_float_cell(graph, net, cell, f"cells.{net.cells.index(cell)}")
+            continue
+        name, layer = f"layers.{index}", net.layers[index]
         graph.flatten(layer.weight, shapes[index])
         parameters = [
             graph.add_constant(f"{name}.weight", layer.weight),
@@ -83,6 +95,8 @@ class _OnnxGraph:
         self._input, self._output = channel_last(shapes[0]), channel_last(shapes[-1])
         self.last = "input"
         self._ports: dict[str, ActivationFormat] = {}  # formats that no operator says
+        self._states: list[tuple[str, int, int]] = []  # inputs for the state: name, type and width
+        self._behind: dict[str, str] = {}  # what each becomes
         if len(self._input) == 3:
             self.add("Transpose", ["input"], "input.channel_first", perm=[0, 3, 1, 2])
 
@@ -91,6 +105,24 @@ class _OnnxGraph:
         self._nodes.append(self._onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
         self.last = output
         return output
+
+    def add_all(self, operator: str, inputs: list[str], outputs: list[str], **attributes: Any) -> list[str]:
+        """One node of several outputs, which it is named after; `last` stays what it was."""
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, outputs, name=outputs[0], **attributes))
+        return outputs
+
+    def add_state(self, name: str, dtype: type[np.generic], width: int) -> str:
+        """An input (n, width) for a part of the state, beside `input`."""
+        self._states.append((name, self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), width))
+        return name
+
+    def return_state(self, name: str, value: str) -> None:
+        """What a part of the state becomes: an output beside `output`."""
+        self._behind[name] = value
+
+    def cast(self, value: str, dtype: type[np.generic], name: str) -> str:
+        """The same numbers in another type."""
+        return self.add("Cast", [value], name, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def add_constant(self, name: str, values: NDArray[Any] | np.generic) -> str:
         """Add an initializer; its name is returned."""
@@ -173,14 +205,18 @@ class _OnnxGraph:
     ) -> None:
         """A last layer whose 32-bit sums are the output."""
         self.flatten(layer.weight, shape)
+        self.add_products(name, layer, source)
+        self._result = self._onnx.TensorProto.INT32
+
+    def add_products(self, name: str, layer: QuantizedLayer, source: ActivationFormat) -> str:
+        """Sums of 32 bits of a fully connected layer, bias included."""
         weight = self.add_constant(f"{name}.weight", layer.weight.T)
         zero_points = [
             self.add_constant(f"{name}.{part}.zero_point", value)
             for part, value in (("x", np.uint8(source.zero_point)), ("weight", np.int8(0)))
         ]
         self.add("MatMulInteger", [self.last, weight, *zero_points], f"{name}.products")
-        self.add("Add", [self.last, self.add_constant(f"{name}.bias", layer.bias)], f"{name}.sum")
-        self._result = self._onnx.TensorProto.INT32
+        return self.add("Add", [self.last, self.add_constant(f"{name}.bias", layer.bias)], f"{name}.sum")
 
     def describe_ports(self, source: ActivationFormat, output: ActivationFormat) -> None:
         """Write down what the integers of the input and of wide outputs mean."""
@@ -191,13 +227,19 @@ class _OnnxGraph:
         helper = self._onnx.helper
         if len(self._output) == 3:
             self.add("Transpose", [self.last], "output", perm=[0, 2, 3, 1])
+        elif self._states:
+            for name, value in {"output": self.last, **self._behind}.items():
+                self.add("Identity", [value], name if name == "output" else f"{name}.{NEXT}")
         else:
             self._nodes[-1].output[0] = "output"
-        ports = [
-            helper.make_tensor_value_info(name, kind, ["n", *shape])
-            for name, kind, shape in (("input", self._type, self._input), ("output", self._result, self._output))
-        ]
-        graph = helper.make_graph(self._nodes, "policy", ports[:1], ports[1:], self._constants)
+        ends = [("input", self._type, self._input), *((name, kind, (width,)) for name, kind, width in self._states)]
+        results = [("output", self._result, self._output)]
+        results += [(f"{name}.{NEXT}", kind, (width,)) for name, kind, width in self._states]
+        inputs, outputs = (
+            [helper.make_tensor_value_info(name, kind, ["n", *shape]) for name, kind, shape in ports]
+            for ports in (ends, results)
+        )
+        graph = helper.make_graph(self._nodes, "policy", inputs, outputs, self._constants)
         opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="quarl_bench")
         helper.set_model_props(
