@@ -20,9 +20,14 @@ TOOLS = {  # and the Debian package that has it
     "cc": "gcc",
     "chromium": "chromium",
     "make": "make",
+    "mount": "mount",
+    "nice": "coreutils",
     "qemu-aarch64-static": "qemu-user-static",
     "qemu-system-arm": "qemu-system-arm",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "touch": "coreutils",
     "verilator": "verilator",
 }
 EXTRAS = {  # and the modules that it brings

@@ -38,6 +38,7 @@ def build(kind, folder, *names):
     """A distribution of the project, made of a copy of these folders."""
     if find_spec("setuptools") is None or int(version("setuptools").partition(".")[0]) < 77:
         pytest.skip("needs setuptools 77")
+    pytest.importorskip("packaging.licenses", reason="needs packaging 24.2, by which setuptools reads the licence")
     for name in names:
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:

@@ -22,7 +22,7 @@ from quarl_bench.errors import BoardError
 from tests.support.artefacts import export_pair
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
-pytestmark = pytest.mark.needs("sshd", "litert")
+pytestmark = pytest.mark.needs("sshd", "ssh", "ssh-keygen", "litert")
 
 QUICK = TimingPlan(blocks=2, calls=50, seconds=0.2, warmup=0.05, insist=True)
 PRIVILEGE_SEPARATION = Path("/run/sshd")  # root's sshd wants it; the service makes it where there is one

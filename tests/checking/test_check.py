@@ -1,6 +1,7 @@
 """`quarl check`: verdicts, exit codes, policies of other frameworks, environments of one's own."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -147,8 +148,9 @@ def test_the_exit_code_is_the_verdict(scheme, code, tmp_path, monkeypatch, capsy
     assert all(target["unit"] or target["reason"] for target in found["targets"])
     assert {target["scheme"] for target in found["targets"]} >= {"fp32", "int6"}
     assert "Ship int" in page.read_text()
-    for name in {scheme, "int6"}:
-        assert (tmp_path / "out" / f"{name}-c" / "manifest.json").exists()
+    if shutil.which("cc") or shutil.which("gcc"):
+        for name in {scheme, "int6"}:
+            assert (tmp_path / "out" / f"{name}-c" / "manifest.json").exists()
 
 
 def make_check(outcomes, costs):

@@ -18,6 +18,7 @@ def subject():
     return open_subject(str(POLICIES / "ppo-cartpole-seed0"))
 
 
+@pytest.mark.needs("cc")
 def test_bytes_of_c_are_those_of_its_machine_code(subject):
     full, integer = benchmark_artefacts(subject, ["fp32", "int8"], ["c"])
     assert full.counted == integer.counted == CODE

@@ -17,6 +17,7 @@ def subject():
     return open_subject(str(POLICIES / "ppo-cartpole-seed0"))
 
 
+@pytest.mark.needs("cc")
 def test_targets_say_what_they_cost_or_lack(subject, monkeypatch):
     monkeypatch.setattr(microcontroller, "PROGRAMS", (Program("no-such-compiler", "gcc-arm-none-eabi"),))
     found = list(estimate_targets(subject, ["fp32", "int8", "int2"]))

@@ -77,7 +77,7 @@ def test_a_backend_is_checked_proven_and_played(project):
     assert refused.stderr.startswith("quarl deploy: plain: perceptrons in integers only")
 
 
-@pytest.mark.needs("litert")
+@pytest.mark.needs("litert", "nice")
 def test_a_transport_reaches_a_board(project):
     (state,) = run_commands(project("board"), ("board", "quiet", "--boards", "quiet.toml", "--json"))
     assert (state.result["board"], state.result["source"]) == ("quiet", "measured")

@@ -87,6 +87,7 @@ def test_sentences_over_policies_are_of_every_board_of_the_file_too(project):
     assert names == ["ppo-growth-int8-local]", "ppo-growth-int8-desk]"]
 
 
+@pytest.mark.needs("ssh")
 def test_a_listed_board_that_is_silent_fails(project):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

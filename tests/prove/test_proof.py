@@ -56,6 +56,7 @@ def list_present() -> list[str]:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("cc")
 @pytest.mark.parametrize("bits", choose([2], [8, 2]))
 def test_all_hashes_are_equal(bits: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"ppo-cartpole-qat{bits}-seed0"
@@ -123,6 +124,7 @@ def test_the_sign_of_zero_is_no_other_action() -> None:
     assert golden.sha256 == other.sha256 != less.sha256
 
 
+@pytest.mark.needs("cc")  # which is asked for before a microcontroller's compiler
 def test_what_is_not_here_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subject = open_subject("ppo-cartpole-qat8-seed0", tmp_path)
     which, absent = shutil.which, ("arm-none-eabi-gcc", "verilator")

@@ -38,6 +38,7 @@ def tiny_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.needs("mount")
 def test_a_full_disk_is_one_line_and_leaves_nothing(tiny_disk):
     from quarl_bench.policies.storage.fp32 import save_policy
 

@@ -42,7 +42,7 @@ def test_integers_have_their_own_scheme(command, folder, quarl, quarl_json):
         assert (code, message in err, err.count("\n")) == (2, True, 1), err
 
 
-@pytest.mark.parametrize("backend", ["c", "dump"])
+@pytest.mark.parametrize("backend", [pytest.param("c", marks=pytest.mark.needs("cc")), "dump"])
 def test_integers_deploy_as_they_are(backend, folder, quarl, quarl_json):
     save_policy(make_policy(HeadKind.ARGMAX, normalized=True), folder / "policy", ABOUT)
     made = quarl_json("quantize", "policy", "--scheme", "int8", "--output", "integers")
