@@ -12,6 +12,7 @@ from quarl_bench.backends.artefact import Artefact, Golden, read_artefact
 from quarl_bench.backends.base import Port, Runner, storage_type, to_channel_last
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
+from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Observations, Policy
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.net import Floats, refuse_state
@@ -157,18 +158,21 @@ def verify(deployed: DeployedPolicy) -> int:
     else:
         actions = deployed.act(golden.observations)
     if net.output is None and deployed.head.discrete:
-        actions = _settle_ties(golden, outputs, actions, unit)
+        actions = _settle_ties(deployed.head, golden, outputs, actions, unit)
     head = deployed.head
     span = ONE if head.low is None or head.high is None else head.high - head.low
     _require_equal(f"{where}, action", golden.actions, actions, np.maximum(span, 1))
     return len(golden.actions)
 
 
-def _settle_ties(golden: Golden, outputs: Floats, actions: NDArray[Any], unit: np.float32) -> NDArray[Any]:
+def _settle_ties(
+    head: ActionHead, golden: Golden, outputs: Floats, actions: NDArray[Any], unit: np.float32
+) -> NDArray[Any]:
     """Take the golden index where float outputs leave no winner beyond the tolerance."""
-    rows = np.arange(len(outputs))
-    top, expected = outputs[rows, actions], outputs[rows, golden.actions]
-    return np.where(top - expected <= 2 * TOLERANCE * unit, golden.actions, actions)
+    logits = head.weigh(outputs)
+    top, expected = (head.read_chosen(logits, each) for each in (actions, golden.actions))
+    settled = (top - expected <= 2 * TOLERANCE * unit).reshape(actions.shape)
+    return np.where(settled, golden.actions, actions)
 
 
 def _require_equal(what: str, expected: NDArray[Any], got: NDArray[Any], unit: Floats | np.float32 = ONE) -> None:

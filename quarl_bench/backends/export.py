@@ -22,6 +22,7 @@ from quarl_bench.backends.registry import find_backend
 from quarl_bench.backends.state import pack_state
 from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.masks import drop_masks
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet, States, Visited, deployable
 from quarl_bench.quantization.affine import Integers
@@ -54,6 +55,7 @@ def export_policy(
     """
     found, policy = find_backend(backend), deployable(policy)
     backend = found.name  # of an alias
+    observations = drop_masks(observations)  # golden pairs are of all actions: masks are the caller's
     if not isinstance(policy, IntegerPolicy | PolicyNet):
         raise DeploymentError(
             f"{backend}: a {type(policy).__name__} cannot be exported; export the policy it came from"

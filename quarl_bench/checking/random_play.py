@@ -11,6 +11,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.judging.outcomes import PROVES_NOTHING
 from quarl_bench.judging.statistics import find_t_quantile
+from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.policy import Actions, Policy, States
 from quarl_bench.quantization.net import Floats
 from quarl_bench.spec import Measurement
@@ -35,10 +36,12 @@ class RandomPolicy(Policy):
         return np.zeros((len(observations), self.net.outputs), dtype=np.float32)
 
     def act(self, observations: States) -> Actions:  # type: ignore[override]
-        """Uniform values (n, actions) within the bounds."""
+        """Uniform values (n, actions) within the bounds, or uniform indices."""
         low, high = self.head.low, self.head.high
         if low is None or high is None:
-            return self.draws.integers(self.net.outputs, size=len(observations))
+            shape = len(observations), sum(self.head.list_choices(self.net.outputs))
+            logits = self.head.weigh(self.outputs(observations), read_masks(observations))
+            return self.head.pick(logits + self.draws.gumbel(size=shape))
         return self.draws.uniform(low, high, size=(len(observations), len(low))).astype(np.float32)
 
 

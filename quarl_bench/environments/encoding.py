@@ -1,7 +1,8 @@
 """Observations and actions of other spaces than a vector or an image, as a policy has them.
 
 Discrete and MultiDiscrete observations become ones and zeros, a Dict or a Tuple the parts behind one another, as
-Gymnasium flattens them. stable-baselines3 gives its networks the same numbers. Actions count from 0 and are one vector.
+Gymnasium flattens them. stable-baselines3 gives its networks the same numbers. Actions count from 0 and are one index
+or one vector.
 """
 
 from typing import Any
@@ -27,9 +28,24 @@ def encode_actions(space: AnySpace) -> AnySpace:
     """The space that a policy acts in: indices from 0, or one vector; `space` itself where that is so already."""
     if isinstance(space, spaces.Discrete) and space.start != 0:
         return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete) and (len(space.shape) != 1 or space.start.any()):
+        return spaces.MultiDiscrete(space.nvec.reshape(-1))
+    if isinstance(space, spaces.MultiBinary) and len(space.shape) != 1:
+        return spaces.MultiBinary(int(np.prod(space.shape)))
     if isinstance(space, spaces.Box) and len(space.shape) != 1:
         return spaces.Box(space.low.reshape(-1), space.high.reshape(-1), dtype=space.dtype.type)
     return space
+
+
+def list_choices(space: AnySpace) -> tuple[int, ...] | None:
+    """Among how many actions each choice of a policy's space is, a bit being one among two; None of real numbers."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(map(int, space.nvec.reshape(-1)))
+    if isinstance(space, spaces.MultiBinary):
+        return (2,) * int(np.prod(space.shape))
+    return None
 
 
 def encode(bare: Bare) -> Bare:
@@ -40,7 +56,7 @@ def encode(bare: Bare) -> Bare:
 
 
 class PlainActions(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Takes indices from 0 where the environment's begin elsewhere, and vectors where it wants a matrix."""
+    """Takes indices from 0 where the environment's begin elsewhere, and vectors where it wants another shape."""
 
     def __init__(self, environment: Bare) -> None:
         super().__init__(environment)
@@ -51,4 +67,6 @@ class PlainActions(gymnasium.ActionWrapper[Any, Any, Any]):
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):
             return int(action) + int(space.start)
+        if isinstance(space, spaces.MultiDiscrete):
+            return np.reshape(action, space.shape) + space.start
         return np.reshape(action, space.shape or ())

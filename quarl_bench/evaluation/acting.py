@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.noise import GumbelNoise, InputNoise
+from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.policy import Policy
 from quarl_bench.quantization.recurrent.cells import State, take
 
@@ -41,7 +42,7 @@ def begin_acting(
     if sampled and sigma:
         raise PolicyError("noise on the inputs is for deterministic actions; leave out one of the two")
     if sampled:
-        return Sampled(GumbelNoise(seeds, policy.net.outputs))
+        return Sampled(GumbelNoise(seeds, sum(policy.head.list_choices(policy.net.outputs))))
     if sigma:
         shape = policy.net.input_shape
         if len(shape) != 1:
@@ -68,7 +69,7 @@ class Deterministic:
 
 @dataclass(frozen=True)
 class Remembered(Deterministic):
-    """The same, looked up by the hash of the image.
+    """The same, looked up by the hash of the image and of its mask, if there is one.
 
     Argmax on Breakout ends in a circle of some twenty images, until the game is cut off after 27,000 steps: no policy
     looks at an image twice.
@@ -113,18 +114,18 @@ class Recurrent:
 
 @dataclass(frozen=True)
 class Sampled:
-    """A draw from the softmax of the outputs, with the same random numbers for every policy."""
+    """A draw from the softmax of each choice's logits, with the same random numbers for every policy."""
 
     stepwise: ClassVar = False
     noise: GumbelNoise
 
     def draw(self, active: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Gumbel noise (n, actions)."""
+        """Gumbel noise (n, sum of choices)."""
         return self.noise.draw(active)
 
     def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
         """What the policy draws."""
-        return np.asarray((policy.outputs(observations) + drawn).argmax(axis=1))
+        return policy.head.pick(policy.head.weigh(policy.outputs(observations), read_masks(observations)) + drawn)
 
 
 @dataclass(frozen=True)
@@ -140,4 +141,5 @@ class Disturbed:
 
     def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
         """What the policy does where it sees the noise."""
-        return policy.head.act(policy.net.forward(policy.transform.apply(observations) + drawn))
+        outputs = policy.net.forward(policy.transform.apply(observations) + drawn)
+        return policy.head.act(outputs, read_masks(observations))

@@ -45,5 +45,6 @@ class Witness:
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
     """In how many states the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
     if head.low is None or head.high is None:
-        return int((actions == expected).sum())
+        equal = actions == expected
+        return int((equal if head.single else equal.all(axis=1)).sum())
     return int((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1).sum())

@@ -26,6 +26,8 @@ from quarl_bench.environments.registry import (
     make_environment,
 )
 from quarl_bench.errors import QuarlError, SpecError, first_line
+from quarl_bench.evaluation.masks import MaskReader, draw_allowed
+from quarl_bench.policies.masks import read_masks
 from quarl_bench.spec import name_seeds
 
 COMPARED_STARTS = 16  # episodes of equal starts that are compared
@@ -58,13 +60,15 @@ def name_starts(environment: Environment, seeds: Sequence[int]) -> tuple[str, ..
     return tuple(f"noops-{count_noops(int(seed))}" for seed in seeds) if environment.atari else None
 
 
-def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[str, ...]) -> tuple[str, ...]:
+def name_episodes(
+    environment: Environment, seeds: Sequence[int], starts: tuple[str, ...], *, masked: bool = False
+) -> tuple[str, ...]:
     """What distinguishes the episodes of `seeds`, of which `starts` name the first observations.
 
     Episodes that begin alike are the same to a deterministic policy, unless chance goes on during play, or the
     observation does not show everything: then equal actions lead them apart, and every seed is an episode. That is
-    tried with random actions on episodes of the most frequent start, before any policy plays, so that the names are the
-    same for all policies of a cell.
+    tried with random actions, if `masked` with allowed ones, on episodes of the most frequent start, before any policy
+    plays, so that the names are the same for all policies of a cell.
     """
     start, count = Counter(starts).most_common(1)[0]
     if environment.atari or count == 1:
@@ -72,7 +76,7 @@ def name_episodes(environment: Environment, seeds: Sequence[int], starts: tuple[
     alike = tuple(seed for seed, name in zip(seeds, starts, strict=True) if name == start)
     spec = gymnasium.registry.get(environment.id)
     maker: Any = spec and spec.entry_point
-    apart = _part(environment, maker, alike[: environment.side_by_side or COMPARED_STARTS])
+    apart = _part(environment, maker, alike[: environment.side_by_side or COMPARED_STARTS], masked=masked)
     return name_seeds(seeds) if apart else starts
 
 
@@ -86,25 +90,29 @@ def find_distinct(names: Sequence[str] | None, seeds: Sequence[int]) -> tuple[li
 
 
 @cache
-def _part(environment: Environment, maker: Any, seeds: tuple[int, ...]) -> bool:  # noqa: ARG001 (a key of the cache)
+def _part(environment: Environment, maker: Any, seeds: tuple[int, ...], *, masked: bool) -> bool:  # noqa: ARG001
     """Whether the episodes of `seeds` show different things when all of them get the same random actions.
 
-    Asked once: a simulator may be slow. `maker` tells a user's class from an earlier one of its name.
+    These are allowed ones where actions are `masked`. Asked once: a simulator may be slow. `maker`, a key of the cache,
+    tells a user's class from an earlier one of its name.
     """
     bare, _ = make_environment(environment)
     space = bare.action_space
     bare.close()
     space.seed(PROBE_SEED)
+    draws = np.random.default_rng(PROBE_SEED)
     traces = [hashlib.sha256() for _ in seeds]
-    episodes = start_episodes(environment, seeds)
+    episodes = start_episodes(environment, seeds, masked=masked)
     try:
-        episodes.reset()
+        observations = episodes.reset()
         active = np.arange(len(seeds))
         for _ in range(PROBE_STEPS):
-            observations, rewards, done = episodes.step(active, np.stack([space.sample()] * len(active)))
+            masks = read_masks(observations)
+            alike = np.stack([space.sample()] * len(active)) if masks is None else draw_allowed(space, masks, draws)
+            observations, rewards, done = episodes.step(active, alike)
             for place, observation, reward in zip(active, observations, rewards, strict=True):
                 traces[place].update(np.ascontiguousarray(observation).tobytes() + reward.tobytes())
-            active = active[~done]
+            active, observations = active[~done], observations[~done]
             if not len(active):
                 break
     finally:
@@ -112,40 +120,54 @@ def _part(environment: Environment, maker: Any, seeds: tuple[int, ...]) -> bool:
     return len({trace.digest() for trace in traces}) > 1
 
 
-def start_episodes(environment: Environment, seeds: Sequence[int]) -> Episodes:
-    """Vectorised where the dynamics are our own, else one by one."""
+def start_episodes(environment: Environment, seeds: Sequence[int], *, masked: bool = False) -> Episodes:
+    """Vectorised where the dynamics are our own, else one by one; `masked`: observations have masks of actions beside.
+
+    Only environments that are stepped one by one may give masks; where one gives none there are none.
+    """
     if environment.atari:
         return GameEpisodes(environment, seeds)
     ours = environment.id in DYNAMICS and not environment.time_feature
-    kind = VectorEpisodes if ours else SteppedEpisodes
-    return kind(environment, seeds)
+    return VectorEpisodes(environment, seeds) if ours else SteppedEpisodes(environment, seeds, masked=masked)
 
 
 class SteppedEpisodes:
     """Episodes in one gymnasium environment per seed, stepped one after the other.
 
-    Environments are borrowed, or those that are `made` for these episodes alone.
+    Environments are borrowed, or those that are `made` for these episodes alone. If `masked`, observations come with
+    the masks that the environments give (`policies/masks.py`).
     """
 
-    def __init__(self, environment: Environment, seeds: Sequence[int], made: list[Made] | None = None) -> None:
+    def __init__(
+        self, environment: Environment, seeds: Sequence[int], made: list[Made] | None = None, *, masked: bool = False
+    ) -> None:
         self._environment, self._seeds = environment, seeds
         self._borrowed = made is None
         self._made = ENVIRONMENTS.borrow(environment, len(seeds)) if made is None else made
         self._environments = [bare for bare, _ in self._made]
         self._limit = self._made[0][1]
+        self._masks = MaskReader(self._environments, self._refuse) if masked else None
 
     def reset(self) -> NDArray[Any]:
         self._steps = np.zeros(len(self._seeds), dtype=np.int64)
         everyone = np.arange(len(self._seeds))
-        return self._read_observations(everyone, [self._ask(i, "reset", seed=int(self._seeds[i]))[0] for i in everyone])
+        found, infos = zip(*[self._ask(i, "reset", seed=int(self._seeds[i])) for i in everyone], strict=True)
+        observations = self._read_observations(everyone, found)
+        if self._masks is None:
+            return observations
+        self._masks.begin()
+        return self._masks.add(everyone, observations, infos)
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
         self._steps[active] += 1
         results = [self._ask(i, "step", action) for i, action in zip(active, actions, strict=True)]
-        observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
+        found, rewards, terminated, truncated, infos = zip(*results, strict=True)
         ended = np.array(terminated, dtype=np.bool_) | np.array(truncated, dtype=np.bool_)
         done = ended | (self._steps[active] >= self._limit)
-        return self._read_observations(active, observations, done), self._read_rewards(active, rewards), done
+        observations = self._read_observations(active, found, done)
+        if self._masks is not None:
+            observations = self._masks.add(active, observations, infos, done)
+        return observations, self._read_rewards(active, rewards), done
 
     def close(self) -> None:
         if self._borrowed:

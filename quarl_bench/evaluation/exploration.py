@@ -15,6 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.policy import Policy, PolicyNet
 from quarl_bench.quantization.net import Linear, Net
 
@@ -39,9 +40,13 @@ def measure_width(model: BaseAlgorithm, policy: Policy, observations: NDArray[An
 
 
 def measure_variance(policy: Policy, observations: NDArray[Any]) -> float:
-    """Mean over states (n, ...) of the variance of A action probabilities: 0 if uniform, (A - 1) / A^2 if sure."""
-    probabilities = scipy.special.softmax(policy.outputs(observations).astype(np.float64), axis=1)
-    return float(probabilities.var(axis=1).mean())
+    """Mean over states (n, ...) of the variance of A action probabilities: 0 if uniform, (A - 1) / A^2 if sure.
+
+    Of an action of several parts the mean over these.
+    """
+    logits = policy.head.weigh(policy.outputs(observations).astype(np.float64), read_masks(observations))
+    parts = [scipy.special.softmax(part, axis=1).var(axis=1).mean() for part in policy.head.split(logits)]
+    return float(np.mean(parts))
 
 
 def state_interval(environment: Environment) -> int:

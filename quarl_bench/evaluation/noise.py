@@ -14,13 +14,13 @@ GUMBEL, INPUT = 7919, 6287  # keep a stream apart from whatever else an environm
 class GumbelNoise:
     """What turns logits into sampled actions: argmax(logits + Gumbel noise) is a draw from their softmax."""
 
-    def __init__(self, seeds: Sequence[int], actions: int) -> None:
+    def __init__(self, seeds: Sequence[int], logits: int) -> None:
         self._streams = [np.random.default_rng([GUMBEL, int(seed)]) for seed in seeds]
-        self._actions = actions
+        self._logits = logits
 
     def draw(self, active: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Gumbel noise (n, actions) for the next step of the episodes `active` (n,)."""
-        return np.stack([self._streams[index].gumbel(size=self._actions) for index in active])
+        """Gumbel noise (n, logits) for the next step of the episodes `active` (n,)."""
+        return np.stack([self._streams[index].gumbel(size=self._logits) for index in active])
 
 
 class InputNoise:

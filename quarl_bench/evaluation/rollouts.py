@@ -1,5 +1,7 @@
 """Playing a policy: one process, a batch of episodes, every episode counted once.
 
+A policy that was trained within masks of actions plays within them, where its environment gives some.
+
 Policies act deterministically, or, where their outputs are logits, by sampling; the noise of it, and that on a net's
 inputs, depends on the environment seed and the step alone, so that every scheme of a cell sees the same.
 
@@ -107,11 +109,12 @@ def measure(
         )
         for index, (_, policy) in enumerate(policies)
     ]
+    masked = any(policy.head.masked for _, policy in policies)
     starts = agree_on_episodes(seeds, [name_seeds(seeds) if r.led_apart else r.starts for r in rollouts])
     return Measurement(
         policies=tuple(name for name, _ in policies),
         environment_seeds=tuple(seeds),
-        episodes=name_seeds(seeds) if sampled or sigma else name_episodes(environment, seeds, starts),
+        episodes=name_seeds(seeds) if sampled or sigma else name_episodes(environment, seeds, starts, masked=masked),
         returns=tuple(tuple(r.returns.tolist()) for r in rollouts),
         lengths=tuple(tuple(r.lengths.tolist()) for r in rollouts),
         agreement=None if references is None else tuple(float(r.agreement or 0.0) for r in rollouts),
@@ -122,7 +125,7 @@ def measure(
 
 def visit(policy: Policy, environment: Environment, seeds: Sequence[int]) -> Generator[States]:
     """The states (running, ...) that `policy` visits, a batch per step; `Visited` where it is recurrent."""
-    episodes = start_episodes(environment, seeds)
+    episodes = start_episodes(environment, seeds, masked=policy.head.masked)
     memory = Recurrent(len(seeds)) if policy.recurrent else None
     try:
         observations, active = episodes.reset(), np.arange(len(seeds))
@@ -150,7 +153,7 @@ def _play(
 ) -> Rollouts:
     acting = begin_acting(policy, environment, seeds, sampled=sampled, sigma=sigma)
     witness = None if reference is None else Witness(reference, acting)
-    episodes = start_episodes(environment, seeds)
+    episodes = start_episodes(environment, seeds, masked=policy.head.masked)
     try:
         return _play_out(policy, acting, episodes, seeds, keep_every, witness)
     finally:

@@ -9,6 +9,7 @@ import gymnasium
 import torch
 
 from quarl_bench.backends.artefact import GOLDEN
+from quarl_bench.environments.masking import find_masks
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.experiments.environment_source import HARMLESS, list_changes
@@ -96,7 +97,8 @@ def _open_graph(named: PolicySource, read: Callable[[bytes, str, str | None], Gr
     output = None if named.arch == MEANS else named.arch
     chain = read_chain(read(read_file(named.policy, FILE_LIMIT, follow=True), where, output))
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
-    policy = adopt_chain(chain, *_find_ends(environment), statistics, where, means=named.arch == MEANS)
+    observations, actions, masked = _find_ends(environment)
+    policy = adopt_chain(chain, observations, actions, statistics, where, means=named.arch == MEANS, masked=masked)
     about = {"algo": None, "environment": environment.id, "origin": "an exported graph"}
     return StoredPolicy(policy, hash_policy(policy), about), environment
 
@@ -113,9 +115,9 @@ def _open_script(named: PolicySource) -> Opened:
         raise SpecError(f"{where}: {ALONE}; pass --environment")
     script = read_script(read_file(named.policy, FILE_LIMIT, follow=True), where)
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
-    observations, actions = _find_ends(environment)
+    observations, actions, masked = _find_ends(environment)
     chain = read_chain(follow_script(script, foreign.read_shape(observations, where)))
-    policy = adopt_chain(chain, observations, actions, statistics, where, means=named.arch == MEANS)
+    policy = adopt_chain(chain, observations, actions, statistics, where, means=named.arch == MEANS, masked=masked)
     about = {"algo": None, "environment": environment.id, "origin": "a program of TorchScript"}
     return StoredPolicy(policy, hash_policy(policy), about), environment
 
@@ -123,7 +125,7 @@ def _open_script(named: PolicySource) -> Opened:
 def _adopt_module(
     module: torch.nn.Module, environment: Environment, statistics: Normalization | None, where: str
 ) -> tuple[StoredPolicy, Environment]:
-    observations, _ = _find_ends(environment)
+    observations, *_ = _find_ends(environment)
     shape = foreign.read_shape(observations, where)
     layers = foreign.read_chain(module, shape, where, image=is_image_space(observations))
     return _adopt(layers, environment, statistics, where)
@@ -132,15 +134,16 @@ def _adopt_module(
 def _adopt(
     layers: Sequence[Layer], environment: Environment, statistics: Normalization | None, where: str
 ) -> tuple[StoredPolicy, Environment]:
-    policy = foreign.adopt(layers, *_find_ends(environment), statistics, where)
+    observations, actions, masked = _find_ends(environment)
+    policy = foreign.adopt(layers, observations, actions, statistics, where, masked=masked)
     about = {"algo": None, "environment": environment.id, "origin": "a network of another framework"}
     return StoredPolicy(policy, hash_policy(policy), about), environment
 
 
-def _find_ends(environment: Environment) -> tuple[AnySpace, AnySpace]:
-    """Observations and actions of an environment, which is made and closed."""
+def _find_ends(environment: Environment) -> tuple[AnySpace, AnySpace, bool]:
+    """Observations and actions of an environment, which is made and closed, and whether it is one of masked actions."""
     bare, _ = make_environment(environment)
-    ends = bare.observation_space, bare.action_space
+    ends = bare.observation_space, bare.action_space, find_masks(bare) is not None
     bare.close()
     return ends
 

@@ -3,11 +3,13 @@
 import contextlib
 from pathlib import Path
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
+from quarl_bench.environments.encoding import list_choices
 from quarl_bench.environments.registry import Environment, identify_environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.sources.sb3.spaces import Bounds
@@ -36,7 +38,7 @@ def find_bounds(name: str) -> Bounds:
     bare, _ = make_environment(environment)
     space = bare.action_space
     bare.close()
-    if not isinstance(space, gymnasium.spaces.Box):
+    if not isinstance(space, spaces.Box):
         raise PolicyError(f"environment {environment.id} has no bounded actions, so the zip is of another one")
     return space.low.astype(np.float32), space.high.astype(np.float32)
 
@@ -61,11 +63,12 @@ def check_fit(policy: PolicyNet | IntegerPolicy, environment: Environment) -> No
         gives = observations.shape or observations
         raise PolicyError(f"an agent of {shape} observations cannot play {environment.id}, which gives {gives}")
     if head.low is None or head.high is None:
-        outputs = policy.net.outputs
-        fits = isinstance(actions, gymnasium.spaces.Discrete) and (actions.start, actions.n) == (0, outputs)
+        kinds = {HeadKind.ARGMAX: spaces.Discrete, HeadKind.BITS: spaces.MultiBinary}
+        kind = kinds.get(head.kind, (spaces.MultiDiscrete, spaces.MultiBinary))
+        fits = isinstance(actions, kind) and list_choices(actions) == head.list_choices(policy.net.outputs)
     else:
         fits = (
-            isinstance(actions, gymnasium.spaces.Box)
+            isinstance(actions, spaces.Box)
             and actions.dtype.kind == "f"
             and all(
                 np.array_equal(bound.astype(np.float32), own)

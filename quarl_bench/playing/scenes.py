@@ -40,17 +40,22 @@ def check_mode(environment: Environment, mode: str) -> None:
         raise SpecError(f"environment {environment.id}: a game has no window here; write a file: --video play.gif")
 
 
-def open_scenes(environment: Environment, seeds: Sequence[int], mode: str = ARRAY) -> Scenes:
-    """Scenes of these environment seeds; SpecError where they cannot be rendered in this Gymnasium mode."""
+def open_scenes(environment: Environment, seeds: Sequence[int], mode: str = ARRAY, *, masked: bool = False) -> Scenes:
+    """Scenes of these environment seeds, with masks of actions if `masked`.
+
+    SpecError where they cannot be rendered in this Gymnasium mode.
+    """
     check_mode(environment, mode)
-    return RenderedGames(environment, seeds) if environment.atari else RenderedEpisodes(environment, seeds, mode)
+    if environment.atari:
+        return RenderedGames(environment, seeds)
+    return RenderedEpisodes(environment, seeds, mode, masked=masked)
 
 
 class RenderedEpisodes(SteppedEpisodes):
     """In environments of their own, made for this mode."""
 
-    def __init__(self, environment: Environment, seeds: Sequence[int], mode: str) -> None:
-        super().__init__(environment, seeds, [_make_rendered(environment, mode) for _ in seeds])
+    def __init__(self, environment: Environment, seeds: Sequence[int], mode: str, *, masked: bool) -> None:
+        super().__init__(environment, seeds, [_make_rendered(environment, mode) for _ in seeds], masked=masked)
         metadata: dict[str, Any] = self._environments[0].unwrapped.metadata
         modes = metadata.get("render_modes", ())
         if mode not in modes:

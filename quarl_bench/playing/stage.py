@@ -41,12 +41,12 @@ def play_side_by_side(
     step = 0
     while len(active) and step != most:
         actions = []
-        for index, row in zip(active, observations, strict=True):
-            policy = policies[index][1]
+        for place, index in enumerate(active):
+            policy, one = policies[index][1], observations[place : place + 1]
             if policy.recurrent:
-                action, memory[index] = policy.act(row[None], memory[index])
+                action, memory[index] = policy.act(one, memory[index])
             else:
-                action = policy.act(row[None])
+                action = policy.act(one)
             actions.append(action[0])
         observations, rewards, done = scenes.step(active, np.stack(actions))
         step += 1

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from quarl_bench.system.registry import Registry
+from quarl_bench.system.registry import Registry, load
 
 Settings = Mapping[str, Any]  # of a model, as a .zip prints them
+CONTRIB = "quarl_bench.policies.sources.sb3.contrib:list_contrib"  # algorithms that are read, and not trained here
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ class Algorithm:
     discrete: bool = True  # which actions it has
     continuous: bool = True
     actor_critic: bool = False  # on-policy; its outputs are those of a distribution that it draws from
+    masked: bool = False  # its policies choose within the masks of their environment
     aware: Mapping[str, str] = field(default_factory=dict)  # with quantizers
     half: Mapping[str, str] = field(default_factory=dict)  # with hidden layers in half precision
     normed: str = ""  # with normalized hidden layers
@@ -86,9 +88,22 @@ def find_class(made: type) -> Algorithm | None:
     return next((algorithm for algorithm in ALGORITHMS.values() if algorithm.is_model(made)), None)
 
 
+def list_contrib() -> tuple[Algorithm, ...]:
+    """Those of sb3-contrib that are read."""
+    found: tuple[Algorithm, ...] = load(CONTRIB)()
+    return found
+
+
+def list_readable() -> list[Algorithm]:
+    """Every algorithm whose models and zips are read: those of the registry, and those of sb3-contrib."""
+    return [*ALGORITHMS.values(), *list_contrib()]
+
+
 def is_actor_critic(name: object) -> bool:
     """Whether it is an algorithm whose outputs are those of a distribution that it draws from."""
-    return isinstance(name, str) and name in ALGORITHMS and find_algorithm(name).actor_critic
+    if isinstance(name, str) and name in ALGORITHMS:
+        return find_algorithm(name).actor_critic
+    return any(algorithm.name == name and algorithm.actor_critic for algorithm in list_contrib())
 
 
 def is_sampled(name: str, *, atari: bool) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.masks import drop_masks
 from quarl_bench.quantization.net import Floats
 
 TINY = 1e-300  # an epsilon that changes no variance
@@ -60,7 +61,8 @@ class ObservationTransform:
         return self.shape if self.image else (int(np.prod(self.shape)),)
 
     def apply(self, observations: NDArray[Any]) -> Floats:
-        """Transform a batch; PolicyError for a wrong shape or dtype."""
+        """Transform a batch, without masks; PolicyError for a wrong shape or dtype."""
+        observations = drop_masks(observations)
         self.check(observations)
         if self.image:
             if observations.shape[1:] != self.shape:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError, QuantizationError
 from quarl_bench.policies.head import ActionHead
+from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.quantization.equalization import find_input_ranges, scale_inputs
 from quarl_bench.quantization.fake_quantized import QuantizedNet
@@ -20,7 +21,7 @@ from quarl_bench.quantization.recurrent.cells import NO_STATE, State, take
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 
-Observations = NDArray[Any]
+Observations = NDArray[Any]  # (n, *shape), or with the masks of their actions (`masks`)
 Actions = NDArray[np.int64] | Floats
 
 
@@ -90,6 +91,8 @@ class Policy:
         if self.transform.input_shape != self.net.input_shape:
             raise PolicyError(f"a net of input {self.net.input_shape} for observations of {self.transform.input_shape}")
         self.head.check_outputs(self.net.outputs)
+        if self.head.masked and self.recurrent:
+            raise PolicyError("masks of actions are not for policies with a state; play it without masks")
 
     @cached_property
     def recurrent(self) -> bool:
@@ -114,12 +117,14 @@ class Policy:
     def act(self, observations: Observations, state: State) -> tuple[Actions, State]: ...
 
     def act(self, observations: States, state: State | None = None) -> Actions | tuple[Actions, State]:
-        """Deterministic actions: indices (n,) or values (n, actions). PolicyError for a wrong shape or dtype.
+        """Deterministic actions: indices (n,) or (n, parts), or values (n, actions), within the observations' masks.
+
+        PolicyError for a wrong shape or dtype.
 
         Given the state of a recurrent policy, arrays (n, width), also the next state.
         """
         if state is None:
-            return self.head.act(self.outputs(observations))
+            return self.head.act(self.outputs(observations), read_masks(observations))
         assert not isinstance(observations, Visited)  # noqa: S101 (for the type checker: overloads say so)
         outputs, state = self._stateful.step(self.transform.apply(observations), state)
         return self.head.act(outputs), state

@@ -10,6 +10,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.agreement import count_agreement
 from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS
+from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.policy import IntegerPolicy, Observations, Policy, PolicyNet, require_integer
 from quarl_bench.policies.storage.integers import StoredIntegers, hash_integers
 from quarl_bench.quantization.net import Outputs
@@ -81,14 +82,16 @@ def compare_decisions(
 ) -> tuple[float, float]:
     """Agreement and regret of `candidate` in `states` (n, ...); `outputs` are `policy`'s there, where they are known.
 
-    Regret is how much worse its actions are by fp32's own outputs, on average: values or logits for indices, squared
-    distance as a share of the action's range for numbers.
+    Regret is how much worse its actions are by fp32's own outputs, on average: values or logits for indices, the sum
+    over the parts of an action, and squared distance as a share of the action's range for numbers.
     """
     outputs, actions = policy.outputs(states) if outputs is None else outputs, candidate.act(states)
-    values, expected = outputs.astype(np.float64), policy.head.act(outputs)
-    agreement = count_agreement(actions, expected, policy.head) / len(states)
-    if policy.head.discrete:
-        rows = np.arange(len(states))
-        return agreement, float((values.max(axis=1) - values[rows, np.asarray(actions, dtype=np.int64)]).mean())
+    head, masks = policy.head, read_masks(states)
+    expected = head.act(outputs, masks)
+    agreement = count_agreement(actions, expected, head) / len(states)
+    if head.discrete:
+        values = head.weigh(outputs.astype(np.float64), masks)
+        best, chosen = (head.read_chosen(values, np.asarray(each, dtype=np.int64)) for each in (expected, actions))
+        return agreement, float((best - chosen).sum(axis=1).mean())
     span = 1.0 if policy.head.low is None or policy.head.high is None else policy.head.high - policy.head.low
     return agreement, float((((actions - expected) / np.where(span > 0, span, 1.0)) ** 2).mean())

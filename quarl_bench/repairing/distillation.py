@@ -19,6 +19,7 @@ from torch import nn
 from quarl_bench.checking.subject import Subject
 from quarl_bench.evaluation.protocol import VALIDATION_SEEDS, list_validation_seeds
 from quarl_bench.policies.algorithm import is_actor_critic
+from quarl_bench.policies.masks import add_masks, drop_masks, read_masks
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
 from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.fake_quantized import QuantizedNet
@@ -122,7 +123,8 @@ class _Student:
         self._states = subject.observations
         self._wanted = self._ask(self._states)
         sampled = is_actor_critic(str(subject.stored.metadata.get("algo", "")))
-        self._loss = Loss.of(name_outputs(self._teacher.head, sampled=sampled), self._teacher.head, self._wanted)
+        kind = name_outputs(self._teacher.head, sampled=sampled)
+        self._loss = Loss.of(kind, self._teacher.head, self._wanted, _read_masks(self._states))
         self._adopt()
         self._optimizer = torch.optim.Adam(self._group_parameters())
         own = visit(self.policy, self._environment, STATES // self._few, VALIDATION_SEEDS)
@@ -144,8 +146,9 @@ class _Student:
         batch, count = BATCH // self._few, len(self._states)
         for _ in range(STEPS // self._few):
             rows = self._draws.integers(count, size=batch)
-            x = torch.from_numpy(self._form.transform.apply(self._states[rows]))
-            loss = self._loss(self._modules(x), self._wanted[torch.from_numpy(rows)])
+            states = self._states[rows]
+            x = torch.from_numpy(self._form.transform.apply(states))
+            loss = self._loss(self._modules(x), self._wanted[torch.from_numpy(rows)], _read_masks(states))
             self._optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             self._optimizer.step()
@@ -168,7 +171,8 @@ class _Student:
             "kept": self._kept,
             "optimizer": self._optimizer.state_dict(),
             "draws": json.dumps(self._draws.bit_generator.state),
-            "states": torch.from_numpy(self._states),
+            "states": torch.from_numpy(drop_masks(self._states)),
+            "masks": _read_masks(self._states),
             "wanted": self._wanted,
             "loss": self.loss,
         }
@@ -179,6 +183,8 @@ class _Student:
         self._optimizer.load_state_dict(state["optimizer"])
         self._draws.bit_generator.state = json.loads(state["draws"])
         self._kept, self._states, self._wanted = state["kept"], state["states"].numpy(), state["wanted"]
+        if state["masks"] is not None:
+            self._states = add_masks(self._states, state["masks"].numpy())
         self.loss = state["loss"]
 
     def slow_down(self) -> None:
@@ -224,6 +230,12 @@ class _Student:
     def _ask(self, states: Observations) -> torch.Tensor:
         parts = [self._teacher.outputs(states[i : i + 1024]) for i in range(0, len(states), 1024)]
         return torch.from_numpy(np.concatenate(parts).astype(np.float32))
+
+
+def _read_masks(states: Observations) -> torch.Tensor | None:
+    """Masks of states (n, choices), if they have some."""
+    masks = read_masks(states)
+    return None if masks is None else torch.from_numpy(np.ascontiguousarray(masks))
 
 
 def make_modules(net: Net, scheme: Scheme) -> tuple[nn.Sequential, AwarePath]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet
 from quarl_bench.quantization.activations import ELEMENTWISE
 from quarl_bench.quantization.net import Layer
@@ -63,8 +64,9 @@ def learn_rounding(form: PolicyNet, rounded: IntegerPolicy, states: Observations
             sums = layer.affine(values, weight, bias)
             values = ELEMENTWISE[layer.activation].apply(sums)
         inputs = torch.from_numpy(net.sources[index].dequantize(q).astype(np.float32))
-        decides = form.head.discrete and index == len(net.layers) - 1
-        sample = Sample(inputs, sums.clone(), compare_outputs if decides else compare_sums(layer))
+        decides = form.head.kind in (HeadKind.ARGMAX, HeadKind.PARTS) and index == len(net.layers) - 1
+        measure = compare_outputs(form.head.list_choices(len(layer.bias))) if decides else compare_sums(layer)
+        sample = Sample(inputs, sums.clone(), measure)
         integers = Rounding(layer, net.layers[index]).learn(sample, size, draws)
         net = exchange_layer(net, index, replace(net.layers[index], weight=integers))
         net = correct_layer(net, index, q, sums.numpy())
@@ -78,10 +80,14 @@ def compare_sums(layer: Layer) -> Measure:
     return lambda found, wanted: (apply(found) - apply(wanted)).square().mean()
 
 
-def compare_outputs(found: Tensor, wanted: Tensor) -> Tensor:
-    """Mean squared error of outputs of which the largest decides: what all of them share changes nothing."""
-    error = found - wanted
-    return (error - error.mean(dim=1, keepdim=True)).square().mean()
+def compare_outputs(sizes: tuple[int, ...]) -> Measure:
+    """Mean squared error of outputs of which the largest of each part decides: what a part shares changes nothing."""
+
+    def compare(found: Tensor, wanted: Tensor) -> Tensor:
+        parts = torch.split(found - wanted, list(sizes), dim=1)
+        return torch.cat([error - error.mean(dim=1, keepdim=True) for error in parts], dim=1).square().mean()
+
+    return compare
 
 
 class Rounding:

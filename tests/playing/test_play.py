@@ -1,6 +1,8 @@
 """What is watched is what is measured: the same episodes, step for step, with pictures."""
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from typing import ClassVar
 
 import gymnasium
@@ -11,6 +13,7 @@ from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment, identify_environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.experiments.environment_source import resolve_environment
 from quarl_bench.playing.frame import BAR, GAP, compose, describe
 from quarl_bench.playing.scenes import WINDOW, open_scenes
 from quarl_bench.playing.stage import Panel, play_side_by_side
@@ -20,8 +23,10 @@ from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.choices import ByMethod
 from tests.support.fragile import make_fragile
 from tests.support.places import POLICIES
+from tests.support.strategies import make_policy
 
 CARTPOLE = find_environment("cartpole")
 SEED = 10_000
@@ -93,6 +98,28 @@ def test_returns_are_those_of_the_evaluation():
         measured = roll_out(form, CARTPOLE, [SEED])
         assert (panel.name, panel.gained, panel.steps) == (name, measured.returns[0], measured.lengths[0])
         assert panel.ended
+
+
+class Fenced(ByMethod):
+    """Refuses what its masks forbid; its picture is black."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode=None):
+        super().__init__(gymnasium.spaces.MultiDiscrete([2, 3]))
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.zeros((20, 30, 3), np.uint8)
+
+
+def test_masks_are_those_of_the_evaluation():
+    plain, environment = make_policy(HeadKind.PARTS), resolve_environment(Fenced)
+    policy = replace(plain, head=replace(plain.head, masked=True))
+    with closing(open_scenes(environment, [SEED] * 2, masked=True)) as scenes:
+        *_, last = play_side_by_side([("one", policy), ("w2", policy.quantize(Scheme.parse("w2")))], scenes)
+    assert last[0].gained == roll_out(policy, environment, [SEED]).returns[0]
+    assert [panel.steps for panel in last] == [20, 20]
 
 
 @pytest.mark.needs("atari")

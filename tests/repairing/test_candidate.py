@@ -7,6 +7,7 @@ import pytest
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.masks import add_masks
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, require_integer
 from quarl_bench.quantization.equalization import scale_inputs
@@ -25,6 +26,21 @@ def test_a_policy_regrets_nothing_of_its_own():
     outputs = policy.outputs(states)
     assert agreement == 0
     assert regret == pytest.approx(np.abs(outputs[:, 0] - outputs[:, 1]).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [HeadKind.PARTS, HeadKind.BITS])
+def test_regret_of_parts_is_added_within_masks(kind):
+    policy, states = make_policy(kind), np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
+    first, last = policy.net.layers
+    contrary = replace(policy, net=Net((4,), (first, replace(last, weight=-last.weight, bias=-last.bias))))
+    outputs, head = policy.outputs(states), policy.head
+    agreement, regret = compare_decisions(policy, contrary, states)
+    assert agreement < 0.05
+    logits = head.split(head.weigh(outputs))
+    assert regret == pytest.approx(sum((part.max(axis=1) - part.min(axis=1)).mean() for part in logits), rel=1e-5)
+    one = np.zeros((100, sum(head.list_choices(policy.net.outputs))), np.bool_)
+    one[:, [0, 2]] = True  # a single action is left: nothing can be regretted
+    assert compare_decisions(policy, contrary, add_masks(states, one)) == (1.0, 0.0)
 
 
 def test_numbers_are_compared_over_their_range():

@@ -1,17 +1,21 @@
 """Distillation: modules that compute what integers do, a loss that falls, the same result twice, no test seed."""
 
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import MultiDiscrete
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
+from quarl_bench.evaluation.calibration import collect_states
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
+from quarl_bench.experiments.environment_source import resolve_environment
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
@@ -23,6 +27,8 @@ from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing import distillation
 from quarl_bench.repairing.distillation import distill, make_modules, refill
+from quarl_bench.repairing.journal import Journal
+from tests.support.choices import ByMethod
 from tests.support.sizes import draw_examples
 from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
@@ -111,3 +117,21 @@ def test_convolutions_learn_from_images(monkeypatch):
     subject = Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "dqn"}), find_environment("catcha"))
     found = distill(subject, Scheme.parse("int3acc"), 0, time.monotonic() + 100)
     assert min(found.losses) < 0.7 * found.losses[0]
+
+
+def test_it_learns_within_masks_and_goes_on_where_it_stopped(monkeypatch, tmp_path):
+    for name, value in {"STATES": 200, "VISITED": 200, "STEPS": 40, "LONGEST": 3}.items():
+        monkeypatch.setattr(distillation, name, value)
+    plain = make_policy(HeadKind.PARTS)
+    policy = replace(plain, head=replace(plain.head, masked=True))
+    task = resolve_environment(lambda: ByMethod(MultiDiscrete([2, 3])))
+    subject = Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "maskableppo"}), task)
+    subject._calibration = collect_states(policy, task, 400, 0)
+    scheme = Scheme.parse("int3acc")
+    whole = distill(subject, scheme, 0, time.monotonic() + 100)
+    assert min(whole.losses[1:]) < whole.losses[0]
+    for rounds in (1, 3):
+        monkeypatch.setattr(distillation, "LONGEST", rounds)
+        again = distill(subject, scheme, 0, time.monotonic() + 100, Journal(tmp_path))
+    assert again.losses == whole.losses
+    assert hash_integers(again.policy) == hash_integers(whole.policy)

@@ -42,6 +42,40 @@ def test_logits_are_compared_by_their_distribution():
     assert float(Loss.of(OutputKind.LOGITS, ARGMAX, teacher)(student, teacher)) == pytest.approx(wanted, rel=1e-5)
 
 
+def test_parts_of_an_action_are_compared_apart():
+    """What a part shares costs nothing; the divergences of parts are added, a bit being a choice between 0 and it."""
+    parts, bits = ActionHead(HeadKind.PARTS, sizes=(2, 3)), ActionHead(HeadKind.BITS)
+    teacher, student = draw(0, 5), draw(1, 5)
+    shared = teacher + torch.tensor([5.0, 5.0, -1.0, -1.0, -1.0])
+    for kind in (OutputKind.VALUES, OutputKind.LOGITS):
+        loss = Loss.of(kind, parts, teacher)
+        assert float(loss(shared, teacher)) == pytest.approx(0, abs=1e-5)
+        assert float(loss(student, teacher)) > 0
+    single = [Loss.of(OutputKind.LOGITS, ARGMAX, part) for part in (teacher[:, :2], teacher[:, 2:])]
+    wanted = single[0](student[:, :2], teacher[:, :2]) + single[1](student[:, 2:], teacher[:, 2:])
+    found = Loss.of(OutputKind.LOGITS, parts, teacher)(student, teacher)
+    assert float(found) == pytest.approx(float(wanted), rel=1e-5)
+    one, other = (torch.tensor([[value]]) for value in (0.3, -1.0))
+    pairs = [torch.tensor([[0.0, value]]) for value in (0.3, -1.0)]
+    assert float(Loss.of(OutputKind.LOGITS, bits, one)(other, one)) == pytest.approx(
+        float(Loss.of(OutputKind.LOGITS, ARGMAX, pairs[0])(pairs[1], pairs[0])), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("kind", [OutputKind.VALUES, OutputKind.LOGITS])
+def test_what_a_mask_forbids_costs_nothing_and_moves_nothing(kind):
+    teacher, masks = draw(0, 4), torch.tensor([[True, True, False, True]]).expand(20, 4)
+    student = teacher.clone()
+    student[:, 2] += 100
+    loss = Loss.of(kind, ARGMAX, teacher, masks)
+    assert float(loss(student, teacher, masks)) == pytest.approx(0, abs=1e-6)
+    assert float(loss(student, teacher)) > 0.1
+    student.requires_grad_()
+    loss(student + draw(2, 4), teacher, masks).backward()
+    assert (student.grad[:, 2] == 0).all()
+    assert (student.grad[:, :2] != 0).any()
+
+
 @pytest.mark.parametrize("head", [CLIP, TANH], ids=["clip", "tanh"])
 def test_numbers_are_compared_as_actions(head):
     teacher, student = 3 * draw(0), 3 * draw(1)

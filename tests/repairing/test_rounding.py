@@ -71,5 +71,7 @@ def test_a_layer_without_error_stays():
 
 def test_what_all_outputs_share_is_no_error():
     wanted = torch.from_numpy(normal(np.random.default_rng(1), 20, 3))
-    assert float(compare_outputs(wanted + 5.0, wanted)) < 1e-9
-    assert float(compare_outputs(wanted + torch.tensor([0.0, 0.0, 1.0]), wanted)) > 0.1
+    shifted = wanted + torch.tensor([0.0, 0.0, 1.0])
+    assert float(compare_outputs((3,))(wanted + 5.0, wanted)) < 1e-9
+    assert float(compare_outputs((3,))(shifted, wanted)) > 0.1
+    assert float(compare_outputs((2, 1))(shifted, wanted)) < 1e-9

@@ -81,11 +81,14 @@ def inputs_of(net: Net, count: int, seed: int = 0, spread: float = 1.0) -> Float
 
 
 def make_policy(kind: HeadKind = HeadKind.ARGMAX, *, normalized: bool = False, seed: int = 0) -> PolicyNet:
-    """Four observations to two actions."""
-    bounds = {} if kind is HeadKind.ARGMAX else {"low": np.float32([-1, -2]), "high": np.float32([1, 3])}
+    """Four observations to two actions, of parts to a choice of two and one of three."""
+    bounds = {"low": np.float32([-1, -2]), "high": np.float32([1, 3])}
+    continuous = kind in (HeadKind.CLIP, HeadKind.TANH)
+    head = ActionHead(kind, **(bounds if continuous else {}), sizes=(2, 3) if kind is HeadKind.PARTS else ())
     statistics = Normalization(np.arange(4.0), np.arange(1.0, 5.0)) if normalized else None
     transform = ObservationTransform((4,), normalization=statistics)
-    return PolicyNet(transform, make_net(4, 8, 2, activation=Activation.TANH, seed=seed), ActionHead(kind, **bounds))
+    outputs = sum(head.sizes) or 2
+    return PolicyNet(transform, make_net(4, 8, outputs, activation=Activation.TANH, seed=seed), head)
 
 
 def make_linear_policy(weight: NDArray[Any], bounds: tuple[float, float] | None = None) -> PolicyNet:

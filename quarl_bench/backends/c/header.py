@@ -3,6 +3,7 @@
 import math
 
 from quarl_bench.backends.base import channel_last, storage_type
+from quarl_bench.backends.c.choice import count_actions, declare_head, describe_action, is_plain
 from quarl_bench.backends.template import fill, fill_part
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.quantization.parameters import ActivationFormat
@@ -22,12 +23,6 @@ def write_header(
     integer = source is not None
     inputs, outputs = (_widen(channel_last(shape), state) for shape in (shapes[0], shapes[-1]))
     tabled = output is not None and not output.wide
-    count = f"POLICY_OUTPUTS{' - POLICY_STATE' * bool(state)}"
-    action = f"{count} numbers, {'by table, ' * tabled}one for each output (head: {head.kind})"
-    declaration = "void policy_action(const policy_output_t *output, float *action)"
-    if head.discrete:
-        action = "index of the largest output; the lowest index wins ties"
-        declaration = "int policy_argmax(const policy_output_t *output)"
     return fill(
         "policy.h",
         arithmetic="in integers from input to output" if integer else "in float32",
@@ -43,8 +38,9 @@ def write_header(
         output_type=_c_type(output),
         output_port=_define_port("OUTPUT", output, outputs),
         state=fill_part("state.h", state=state) if state else "#define POLICY_STATE 0",
-        action=action,
-        declaration=f"{declaration};",
+        actions=1 if is_plain(head) else count_actions(head, math.prod(shapes[-1])),
+        action=describe_action(head, tabled),
+        declaration=f"{declare_head(head)};",
     )
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from quarl_bench.backends.c.arrays import Arrays
+from quarl_bench.backends.c.choice import call_head, is_plain, list_arguments
 from quarl_bench.backends.template import fill
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.observation import ObservationTransform
@@ -38,20 +39,18 @@ def write_observe_header(policy: Policy) -> str:
 
 def write_act(policy: Policy) -> str:
     """The function that goes all the way from a raw observation to an action."""
-    action = "policy_argmax(output)" if policy.head.discrete else "(policy_action(output, action), 0)"
     name = "act_recurrent.c" if policy.recurrent else "act.c"
-    return fill(name, parameters=_list_parameters(policy), action=action)
+    return fill(name, parameters=_list_parameters(policy), action=call_head(policy.head))
 
 
 def _describe_act(head: ActionHead) -> str:
-    if head.discrete:
+    if is_plain(head):
         return "the index of its action; -1 for a NaN"
-    return "numbers, one for each output. Returns 0, or -1 for a NaN"
+    return f"{'indices' if head.discrete else 'numbers'}, POLICY_ACTIONS of them. Returns 0, or -1 for a NaN"
 
 
 def _list_parameters(policy: Policy) -> str:
-    action = "" if policy.head.discrete else ", float *action"
-    return f"const {_pixel_type(policy.transform)} *observation{action}"
+    return ", ".join((f"const {_pixel_type(policy.transform)} *observation", *list_arguments(policy.head)))
 
 
 def _pixel_type(transform: ObservationTransform) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from quarl_bench.backends.base import list_shapes, storage_type
 from quarl_bench.backends.c.arrays import Arrays
 from quarl_bench.backends.c.cells import count_part, write_float_cell, write_integer_cell
+from quarl_bench.backends.c.choice import write_choice
 from quarl_bench.backends.c.header import write_header
 from quarl_bench.backends.c.layers import write_float_layer, write_integer_layer, write_offset
 from quarl_bench.backends.c.observation import write_act, write_observe, write_observe_header
@@ -70,7 +71,11 @@ def write_float_source(policy: PolicyNet) -> dict[str, bytes]:
     parts = [_FLOAT_TOP + '\n#include "cells_float.h"' * net.recurrent]
     parts += [write_float_layer(arrays, index, layer, read[index]) for index, layer in enumerate(net.layers)]
     parts += [write_float_cell(net, cell, f"cell_{number}") for number, cell in enumerate(net.cells)]
-    parts += [_write_float_run(net, shapes), *_write_state(arrays, policy), _write_float_head(arrays, policy.head)]
+    parts += [
+        _write_float_run(net, shapes),
+        *_write_state(arrays, policy),
+        _write_float_head(arrays, policy.head, net.outputs),
+    ]
     body = "\n\n".join(parts) + "\n"
     observing = Arrays(f"{PREFIX}_observe", text=True)  # a file that stands alone
     return {
@@ -137,7 +142,7 @@ def _write_head(arrays: Arrays, policy: IntegerPolicy) -> str:
     """The head: argmax over integers, or a table of the action for every output integer, so no float arithmetic."""
     output = policy.net.output
     if policy.head.discrete:
-        return fill_part("argmax.c")
+        return write_choice(policy.head, policy.net.outputs)
     if output.wide:
         return ""  # observe.c has it: it computes with floats
     integers = np.arange(output.format.minimum, output.format.maximum + 1)
@@ -165,14 +170,16 @@ def _write_act(arrays: Arrays, policy: IntegerPolicy) -> str:
     act = write_act(policy)
     if not policy.net.output.wide or policy.head.discrete:
         return act
-    head = _write_float_head(arrays, policy.head, "(float)(output[i] * (double)POLICY_OUTPUT_SCALE)")
+    head = _write_float_head(
+        arrays, policy.head, policy.net.outputs, "(float)(output[i] * (double)POLICY_OUTPUT_SCALE)"
+    )
     return f"\n#include <math.h>\n{head}\n{act}"
 
 
-def _write_float_head(arrays: Arrays, head: ActionHead, value: str = "output[i]") -> str:
+def _write_float_head(arrays: Arrays, head: ActionHead, outputs: int, value: str = "output[i]") -> str:
     """The head in float32: argmax, clipping, or a rescaled tanh of `value`, an output in C."""
     if head.low is None or head.high is None:
-        return fill_part("argmax.c")
+        return write_choice(head, outputs)
     bounds = [
         arrays.declare(name, values.astype(np.float32)) for name, values in (("low", head.low), ("high", head.high))
     ]

@@ -17,6 +17,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_channels_first, is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.policies.sources.choices import KNOWN_ACTIONS, find_last, read_choices
 from quarl_bench.policies.sources.sb3.state_dict import Weights, read_affine
 from quarl_bench.policies.sources.torch_layers import read_modules
 from quarl_bench.quantization.activations import Activation
@@ -114,24 +115,27 @@ def adopt(
     actions: spaces.Space[object],
     normalization: Normalization | None,
     where: str,
+    *,
+    masked: bool = False,
 ) -> PolicyNet:
-    """A policy of these layers between the environment's spaces; PolicyError when they do not fit."""
+    """A policy of these layers between the environment's spaces; PolicyError when they do not fit.
+
+    `masked` where the environment says which actions it allows.
+    """
     shape = read_shape(observations, where)
     transform = ObservationTransform(shape, is_image_space(observations), normalization)
     *hidden, last = layers
-    squashed = last.activation is Activation.TANH
-    if last.activation not in (Activation.NONE, Activation.TANH) or (squashed and isinstance(actions, spaces.Discrete)):
-        raise PolicyError(f"{where}: outputs behind a {last.activation} are no logits, values or means; leave it out")
     net = Net(transform.input_shape, (*hidden, replace(last, activation=Activation.NONE)))
-    if isinstance(actions, spaces.Discrete):
-        if actions.start != 0 or actions.n != net.outputs:
-            raise PolicyError(f"{where}: {net.outputs} outputs for the actions {actions}")
-        return PolicyNet(transform, net, ActionHead(HeadKind.ARGMAX))
+    head = read_choices(actions, net.outputs, where, masked=masked)
+    if last.activation is not Activation.NONE and last.activation is not find_last(head):
+        raise PolicyError(f"{where}: outputs behind a {last.activation} are no logits, values or means; leave it out")
+    if head is not None:
+        return PolicyNet(transform, net, head)
     if not isinstance(actions, spaces.Box) or len(actions.shape) != 1:
-        raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or Box")
+        raise PolicyError(f"{where}: actions {actions} have no portable form; {KNOWN_ACTIONS}")
     if actions.dtype.kind != "f":
         raise PolicyError(f"{where}: actions {actions} are whole numbers; use Discrete, or a Box of real ones")
-    kind = HeadKind.TANH if squashed else HeadKind.CLIP
+    kind = HeadKind.TANH if last.activation is Activation.TANH else HeadKind.CLIP
     head = ActionHead(kind, actions.low.astype(np.float32), actions.high.astype(np.float32))
     return PolicyNet(transform, net, head)
 

@@ -154,7 +154,8 @@ def _describe_normalization(statistics: Normalization) -> dict[str, Any]:
 
 def describe_head(head: ActionHead) -> dict[str, Any]:
     """What `build_head` needs beside `end_tensors`; JSON types."""
-    return {"kind": str(head.kind), "mean_limit": head.mean_limit}
+    parts = {"sizes": list(head.sizes)} if head.sizes else {}
+    return {"kind": str(head.kind), "mean_limit": head.mean_limit} | parts | ({"masked": True} if head.masked else {})
 
 
 def _describe(layer: Layer) -> dict[str, Any]:
@@ -187,7 +188,9 @@ def build_transform(observation: dict[str, Any], tensors: Tensors) -> Observatio
 def build_head(head: dict[str, Any], tensors: Tensors) -> ActionHead:
     """Inverse of `describe_head`; KeyError, TypeError, ValueError or PolicyError when ill-formed."""
     limit = None if head["mean_limit"] is None else float(head["mean_limit"])
-    return ActionHead(HeadKind(head["kind"]), tensors.get("action.low"), tensors.get("action.high"), limit)
+    sizes = tuple(int(size) for size in head.get("sizes", ()))
+    bounds = tensors.get("action.low"), tensors.get("action.high")
+    return ActionHead(HeadKind(head["kind"]), *bounds, limit, sizes, masked=bool(head.get("masked", False)))
 
 
 def _read_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Layer:

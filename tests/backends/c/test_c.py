@@ -19,14 +19,16 @@ from quarl_bench.backends.export import export_policy, find_divergence, run_inte
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.head import ActionHead, HeadKind
+from quarl_bench.policies.masks import add_masks
 from quarl_bench.policies.observation import Normalization, ObservationTransform
-from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, require_integer
+from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet, require_integer
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.parameters import ActivationFormat
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.choices import draw_masks
 from tests.support.images import make_image_policy
 from tests.support.layers import draw_integers, make_layer
 from tests.support.sizes import draw_examples
@@ -192,6 +194,11 @@ def test_pixels_become_the_golden_inputs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, np.moveaxis(expected, 0, -1))
 
 
+def make_place(policy: Policy) -> Any:
+    """Where C writes an action of two numbers."""
+    return np.empty(2, np.int32 if policy.head.discrete else np.float32)
+
+
 @pytest.mark.parametrize("kind", HeadKind)
 def test_one_call_is_the_whole_policy(kind: HeadKind, tmp_path: Path) -> None:
     policy = quantize(make_policy(kind, normalized=True))
@@ -200,7 +207,7 @@ def test_one_call_is_the_whole_policy(kind: HeadKind, tmp_path: Path) -> None:
         if kind is HeadKind.ARGMAX:
             assert library.policy_act(row.ctypes.data_as(ctypes.c_void_p)) == expected
             continue
-        action = np.empty(2, np.float32)
+        action = make_place(policy)
         pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (row, action))
         assert library.policy_act(*pointers) == 0
         np.testing.assert_array_equal(action, expected)
@@ -240,10 +247,10 @@ def test_one_call_is_the_whole_policy_in_floats_too(kind: str, kernel: str, tmp_
     files = write_model(policy)
     library = ctypes.CDLL(str(compile_library(files, FLOAT_KERNELS[kernel], tmp_path)))
     for row, expected in zip(rows, policy.act(states), strict=True):
-        action = np.empty(2, np.float32)
+        action = make_place(policy)
         pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (row, action)]
-        code = library.policy_act(*pointers[: 1 if policy.head.discrete else 2])
-        if policy.head.discrete:
+        code = library.policy_act(*pointers[: 1 if policy.head.single else 2])
+        if policy.head.single:
             assert code == expected
         else:
             assert code == 0
@@ -257,16 +264,36 @@ def test_one_call_is_the_whole_policy_in_floats_too(kind: str, kernel: str, tmp_
 def test_actions_are_those_of_the_head(kind: HeadKind, tmp_path: Path) -> None:
     policy = quantize(make_policy(kind))
     library = load(policy, tmp_path)
-    outputs = np.random.default_rng(2).integers(-128, 128, (500, 2)).astype(np.int8)
+    outputs = np.random.default_rng(2).integers(-128, 128, (500, policy.net.outputs)).astype(np.int8)
     expected = policy.head.act(policy.net.output.dequantize(outputs.astype(np.int64)))
     for row, action in zip(outputs, expected, strict=True):
         pointer = row.ctypes.data_as(ctypes.c_void_p)
         if kind is HeadKind.ARGMAX:
             assert library.policy_argmax(pointer) == action
             continue
-        got = np.empty(2, np.float32)
-        library.policy_action(pointer, got.ctypes.data_as(ctypes.c_void_p))
+        got = make_place(policy)
+        choose = library.policy_choose if policy.head.discrete else library.policy_action
+        choose(pointer, got.ctypes.data_as(ctypes.c_void_p))
         np.testing.assert_array_equal(got, action)
+
+
+@pytest.mark.parametrize("kind", [HeadKind.ARGMAX, HeadKind.PARTS, HeadKind.BITS])
+@pytest.mark.parametrize("scheme", ["int8", "int4acc", None], ids=["integers", "wide", "floats"])
+def test_a_mask_is_obeyed_and_no_mask_allows_everything(kind: HeadKind, scheme: str | None, tmp_path: Path) -> None:
+    free = make_policy(kind)
+    policy = replace(free, head=replace(free.head, masked=True))
+    played: Any = quantize(policy, scheme) if scheme else policy
+    library = ctypes.CDLL(str(compile_library(write_model(played), (), tmp_path)))
+    sizes = policy.head.list_choices(policy.net.outputs)
+    masks = draw_masks(np.random.default_rng(3), 200, sizes)
+    for masked in (True, False):
+        expected = played.act(add_masks(STATES[:200], masks) if masked else STATES[:200]).reshape(200, -1)
+        for row, mask, action in zip(STATES[:200], masks, expected, strict=True):
+            got = np.full(len(sizes), -1, np.int32)
+            arrays = (row, mask.astype(np.uint8), got)
+            pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
+            assert library.policy_act(pointers[0], pointers[1] if masked else None, pointers[2]) == 0
+            np.testing.assert_array_equal(got, action)
 
 
 # --- what the program is made of ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,15 @@ def make_limited_policy() -> PolicyNet:
     return PolicyNet(base.transform, base.net, ActionHead(HeadKind.TANH, base.head.low, base.head.high, 2.0))
 
 
+def wear_masks(policy: PolicyNet) -> PolicyNet:
+    """The same, trained within masks."""
+    return replace(policy, head=replace(policy.head, masked=True))
+
+
 POLICIES: dict[str, Callable[[], PolicyNet]] = {
     "argmax": make_policy,
+    "parts": lambda: make_policy(HeadKind.PARTS),
+    "masked bits": lambda: wear_masks(make_policy(HeadKind.BITS)),
     "clip": lambda: make_policy(HeadKind.CLIP),
     "limited": make_limited_policy,
     "image": make_image_policy,
@@ -89,7 +97,9 @@ def test_round_trip(tmp_path: Path, kind: str) -> None:
     loaded = load_policy(tmp_path / "policy")
     assert (loaded.sha256, loaded.metadata) == (stored.sha256, ABOUT)
     assert loaded.policy.transform.shape == policy.transform.shape
-    assert loaded.policy.head.mean_limit == policy.head.mean_limit
+    before, after = policy.head, loaded.policy.head
+    for name in ("kind", "mean_limit", "sizes", "masked"):
+        assert getattr(after, name) == getattr(before, name)
     for old, new in zip(policy.net.layers, loaded.policy.net.layers, strict=True):
         assert (type(old), old.activation, getattr(old, "stride", 0)) == (
             type(new),

@@ -86,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
     seeds = range(first, first + options.episodes)
     frames, ends = [], []
     for seed in seeds:
-        with closing(open_scenes(environment, [seed] * len(policies), mode)) as scenes:
+        masked = any(policy.head.masked for _, policy in policies)
+        with closing(open_scenes(environment, [seed] * len(policies), mode, masked=masked)) as scenes:
             every = max(1, round(scenes.rate / FRAMES_A_SECOND))
             rate = scenes.rate / every
             shown = play_side_by_side(policies, scenes, every=every, most=options.steps)

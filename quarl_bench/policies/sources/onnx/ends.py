@@ -10,6 +10,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
+from quarl_bench.policies.sources.choices import KNOWN_ACTIONS, find_last, read_choices
 from quarl_bench.policies.sources.onnx.chain import Chain
 from quarl_bench.policies.sources.torch_module import PIXELS, read_shape
 from quarl_bench.quantization.activations import Activation
@@ -26,11 +27,12 @@ def adopt_chain(
     where: str,
     *,
     means: bool = False,
+    masked: bool = False,
 ) -> PolicyNet:
     """The policy whose actions are the graph's outputs; PolicyError where they do not fit the spaces.
 
     `statistics` normalize observations in front of a graph that does not do it itself. Of `means` the first half of the
-    outputs is taken.
+    outputs is taken. `masked` where the environment says which actions it allows.
     """
     shape = read_shape(observations, where)
     image = is_image_space(observations)
@@ -47,20 +49,18 @@ def adopt_chain(
     if means:
         layers[-1] = _take_first_half(layers[-1], where)
     net = Net(transform.input_shape, tuple(layers), chain.cells)
-    head, last = _choose_head(chain, net, actions, where)
+    choices = read_choices(actions, net.outputs, where, masked=masked)
+    head, last = (
+        _choose_head(chain, net, actions, where) if choices is None else _take_choices(chain, net, choices, where)
+    )
     return PolicyNet(transform, replace(net, layers=(*layers[:-1], last)), head)
 
 
 def _choose_head(chain: Chain, net: Net, actions: spaces.Space[object], where: str) -> tuple[ActionHead, Layer]:
     """How the net's outputs become actions, and the last layer without what the head does."""
     last = net.layers[-1]
-    if isinstance(actions, spaces.Discrete):
-        plain = actions.start == 0 and last.activation is Activation.NONE and chain.bounds is None
-        if actions.n != net.outputs or not plain:
-            raise PolicyError(f"{where}: {net.outputs} outputs for the actions {actions}; they are one value for each")
-        return ActionHead(HeadKind.ARGMAX), last
     if not isinstance(actions, spaces.Box) or len(actions.shape) != 1 or actions.dtype.kind != "f" or chain.indices:
-        raise PolicyError(f"{where}: actions {actions} have no portable form; use Discrete or a Box of one axis")
+        raise PolicyError(f"{where}: actions {actions} have no portable form; {KNOWN_ACTIONS} of one axis")
     width = actions.shape[0]
     if net.outputs == 2 * width:
         raise PolicyError(
@@ -74,6 +74,16 @@ def _choose_head(chain: Chain, net: Net, actions: spaces.Space[object], where: s
     if last.activation is Activation.TANH and unit:
         return ActionHead(HeadKind.TANH, low, high), replace(last, activation=Activation.NONE)
     return ActionHead(HeadKind.CLIP, low, high), last
+
+
+def _take_choices(chain: Chain, net: Net, head: ActionHead, where: str) -> tuple[ActionHead, Layer]:
+    """The same where actions are indices."""
+    last = net.layers[-1]
+    if last.activation not in (Activation.NONE, find_last(head)) or chain.bounds is not None:
+        raise PolicyError(f"{where}: its outputs are no logits or values, one for each action; end it in a layer")
+    if chain.indices and not head.single:
+        raise PolicyError(f"{where}: ends in one choice among all outputs, and actions are several; end it in a layer")
+    return head, replace(last, activation=Activation.NONE)
 
 
 def _spread(statistics: Normalization, shape: tuple[int, ...], where: str) -> Normalization:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
-from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, find_algorithm
+from quarl_bench.policies.algorithm import Algorithm, SavedForm, find_algorithm
 
 READERS = "quarl_bench.policies.sources.sb3.model"
 ARS = Algorithm(
@@ -65,6 +65,16 @@ def list_contrib() -> tuple[Algorithm, ...]:
             network=f"{READERS}:read_contrib_actor",
             saved=replace(actor, module="sb3_contrib.crossq.policies", parts=("actor", "critic"), normed=True),
         ),
+        Algorithm(
+            name="maskableppo",
+            model="sb3_contrib.ppo_mask.ppo_mask:MaskablePPO",
+            recipes={},
+            network=f"{READERS}:read_masked_actor",
+            continuous=False,
+            actor_critic=True,
+            masked=True,
+            saved=replace(actor_critic, module="sb3_contrib.common.maskable.policies", is_own=lambda _: True),
+        ),
         QRDQN,
         replace(
             sac,
@@ -76,8 +86,3 @@ def list_contrib() -> tuple[Algorithm, ...]:
         ),
         trpo,
     )
-
-
-def list_readable() -> list[Algorithm]:
-    """Every algorithm whose models and zips are read: those of the registry, and these."""
-    return [*ALGORITHMS.values(), *list_contrib()]

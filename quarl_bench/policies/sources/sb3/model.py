@@ -21,14 +21,13 @@ from stable_baselines3.dqn.policies import QNetwork
 from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
-from quarl_bench.environments.encoding import encode_actions, encode_observations
+from quarl_bench.environments.encoding import encode_actions, encode_observations, list_choices
 from quarl_bench.errors import PolicyError
-from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm, list_readable
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, QuantizedPolicy
-from quarl_bench.policies.sources.sb3.contrib import list_readable
 from quarl_bench.policies.sources.torch_layers import read_net
 from quarl_bench.quantization.training.aware_net import find_path
 from quarl_bench.system.registry import load
@@ -159,6 +158,12 @@ def read_recurrent_actor(network: Any) -> ActingNetwork:
     return replace(found, modules=(extractor, network.lstm_actor, *rest))
 
 
+def read_masked_actor(network: Any) -> ActingNetwork:
+    """Of an actor-critic of sb3-contrib whose actions may be masked."""
+    parts = _require_parts(network, "pi_features_extractor", "mlp_extractor", "action_net")
+    return ActingNetwork((parts.pi_features_extractor, parts.mlp_extractor.policy_net, parts.action_net), HeadKind.CLIP)
+
+
 def read_q_network(network: Any) -> ActingNetwork:
     """Of a network of values, one an action."""
     _require(network, QNetwork)
@@ -222,19 +227,24 @@ def _split(model: BaseAlgorithm) -> tuple[tuple[torch.nn.Module, ...], ActionHea
     """The modules on the way from observation to outputs, and the head behind them."""
     algorithm = find_for(model)
     found = read_network(algorithm, algorithm.list_networks(model.policy)[0])
-    return found.modules, _head(model, found.head, found.mean_limit)
+    return found.modules, _head(model.action_space, algorithm, found)
 
 
-def _head(model: BaseAlgorithm, continuous: HeadKind, mean_limit: float | None = None) -> ActionHead:
-    own: Any = model.action_space
+def _head(own: Any, algorithm: Algorithm, found: ActingNetwork) -> ActionHead:
     space = encode_actions(own)
+    if isinstance(space, spaces.Box):
+        low, high = (bound.astype(np.float32) for bound in (space.low, space.high))
+        return ActionHead(found.head, low, high, found.mean_limit)
+    choices = list_choices(space)
+    if choices is None:
+        raise PolicyError(f"action space {space} has no portable form; use Discrete, MultiDiscrete, MultiBinary or Box")
+    if np.any(getattr(own, "start", 0)):
+        raise PolicyError(f"action space {own}: stable-baselines3 counts actions from 0 alone")
     if isinstance(space, spaces.Discrete):
-        if own.start != 0:
-            raise PolicyError(f"action space {own}: stable-baselines3 counts actions from 0 alone")
-        return ActionHead(HeadKind.ARGMAX)
-    if not isinstance(space, spaces.Box):
-        raise PolicyError(f"action space {space} has no portable form; use Discrete or Box")
-    return ActionHead(continuous, space.low.astype(np.float32), space.high.astype(np.float32), mean_limit)
+        return ActionHead(HeadKind.ARGMAX, masked=algorithm.masked)
+    if isinstance(space, spaces.MultiBinary) and not algorithm.masked:  # whose bits have two logits
+        return ActionHead(HeadKind.BITS)
+    return ActionHead(HeadKind.PARTS, sizes=choices, masked=algorithm.masked)
 
 
 def _flatten(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:

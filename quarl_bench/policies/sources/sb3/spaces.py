@@ -32,11 +32,16 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class Actions:
-    """`count` indices, or a Box of `count` values; `bounds` are None where the text may have rounded them."""
+    """`count` indices, or a Box of `count` values; `bounds` are None where the text may have rounded them.
+
+    Of a MultiDiscrete `sizes` are how many indices each part has, and `count` is their sum. A MultiBinary has `bits`.
+    """
 
     count: int
     discrete: bool
     bounds: Bounds | None = None
+    sizes: tuple[int, ...] = ()
+    bits: bool = False
 
 
 def read_observations(entry: Any, where: str) -> Observations:
@@ -53,12 +58,19 @@ def read_observations(entry: Any, where: str) -> Observations:
 def read_actions(entry: Any, where: str) -> Actions:
     """The action space of a zip; PolicyError when it has no portable form."""
     where = f"{where}: action_space"
-    fields = _read_class(entry, ("Discrete", "Box"), where)
+    fields = _read_class(entry, ("Discrete", "MultiDiscrete", "MultiBinary", "Box"), where)
     if fields["class"] == "Discrete":
         count, start = (_read_integer(fields.get(key, 0), where) for key in ("n", "start"))
         if start != 0:
             raise PolicyError(f"{where} starts at {start}; stable-baselines3 counts actions from 0 alone")
         return Actions(count, discrete=True)
+    if fields["class"] == "MultiDiscrete":
+        sizes, starts = (_read_counts(str(value), where) for value in (fields.get("nvec"), fields.get("start", 0)))
+        if any(starts):
+            raise PolicyError(f"{where} starts at {starts[:8]}; stable-baselines3 counts actions from 0 alone")
+        return Actions(sum(sizes), discrete=True, sizes=sizes)
+    if fields["class"] == "MultiBinary":
+        return Actions(_read_integer(fields.get("n"), where), discrete=True, bits=True)
     count, double = math.prod(_read_shape(fields, where)), fields.get("dtype") != "float32"
     low, high = (_read_bound(fields.get(key), count, double) for key in ("low", "high"))
     return Actions(count, discrete=False, bounds=None if low is None or high is None else (low, high))
@@ -69,7 +81,7 @@ def _count_flat(fields: dict[str, Any], where: str) -> int:
     if fields["class"] in ("Discrete", "MultiBinary"):
         count = _read_integer(fields.get("n"), where)
     elif fields["class"] == "MultiDiscrete":
-        count = _add_counts(str(fields.get("nvec"))[:TEXT].strip("[]"), where)
+        count = sum(_read_counts(str(fields.get("nvec")), where))
     else:
         count = _count_parts(fields.get("spaces"), where)
     if not 0 < count <= SIZE:
@@ -90,18 +102,19 @@ def _count_parts(text: Any, where: str) -> int:
         if found["shape"]:
             count += math.prod(map(int, found["shape"].split(", ")))
         elif found["counts"]:
-            count += _add_counts(found["counts"], where)
+            count += sum(_read_counts(found["counts"], where))
         else:
             count += int(found["count"] or found["bits"])
         place = found.end() + (2 if text.startswith(", ", found.end()) else 0)
     return count
 
 
-def _add_counts(text: str, where: str) -> int:
-    words = text.split()
+def _read_counts(text: str, where: str) -> tuple[int, ...]:
+    """Whole numbers from 0, as NumPy prints a vector of them, with or without its brackets."""
+    words = text[:TEXT].strip("[]").split()
     if not words or not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) for word in words):
         raise PolicyError(f"{where} has no counts that can be read; pass the live model")
-    return sum(map(int, words))
+    return tuple(map(int, words))
 
 
 def _read_class(entry: Any, allowed: tuple[str, ...], where: str) -> dict[str, Any]:

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm
+from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, list_readable
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
-from quarl_bench.policies.sources.sb3.contrib import list_readable
 from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observations, read_actions, read_observations
 from quarl_bench.policies.sources.sb3.state_dict import (
     average_outputs,
@@ -152,7 +151,8 @@ def _build(
     image = observations.image and options.get("normalize_images", True)
     transform = ObservationTransform(observations.shape, image, statistics)
     net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)))
-    if net.outputs != actions.count:
+    expected = actions.count * (2 if actions.bits and algo.masked else 1)  # a bit that can be masked has two logits
+    if net.outputs != expected:
         raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
     squashed = _is_squashed(algo, settings, options)
     head = _build_head(algo, actions, options, squashed=squashed, limited=form.limited in weights)
@@ -184,11 +184,20 @@ def _build_head(
     if actions.discrete:
         if not algo.discrete:
             raise PolicyError(f"{algo.name} has no discrete actions; restore the zip")
-        return ActionHead(HeadKind.ARGMAX)
+        return _build_choices(algo, actions)
     if not algo.continuous or actions.bounds is None:
         raise PolicyError(f"{algo.name} has no continuous actions; restore the zip")
     limit = float(options.get("clip_mean", MEAN_LIMIT)) if limited else None
     return ActionHead(HeadKind.TANH if squashed else HeadKind.CLIP, *actions.bounds, limit)
+
+
+def _build_choices(algo: Algorithm, actions: Actions) -> ActionHead:
+    if (actions.sizes or actions.bits) and not algo.actor_critic:
+        raise PolicyError(f"{algo.name} has no actions of several parts; restore the zip")
+    if actions.bits and not algo.masked:
+        return ActionHead(HeadKind.BITS)
+    sizes = (2,) * actions.count if actions.bits else actions.sizes
+    return ActionHead(HeadKind.PARTS if sizes else HeadKind.ARGMAX, sizes=sizes, masked=algo.masked)
 
 
 def _read_settings(archive: Archive, where: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.sb3.model import extract, name_algorithm
 from quarl_bench.policies.sources.sb3.zip import read_zip
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.choices import ACTIONS, Chooser
 
 contrib = pytest.importorskip("sb3_contrib", reason="needs the extra contrib")
 KINDS: dict[str, dict[str, Any]] = {
@@ -81,6 +82,22 @@ def test_it_plays_as_integers_and_weights_of_others_are_refused(tmp_path: Path) 
     model.policy.lstm_actor = torch.nn.LSTM(2, 8, proj_size=4)
     with pytest.raises(PolicyError, match="no projection"):
         extract(model)
+
+
+@pytest.mark.parametrize("name", ["indices", "bits"])
+def test_a_memory_chooses_several_things_at_once(name: str) -> None:
+    options = {"n_steps": 64, "batch_size": 64, "seed": 0, "device": "cpu", "policy_kwargs": KINDS["plain"]}
+    model = contrib.RecurrentPPO("MlpLstmPolicy", Chooser(ACTIONS[name]), **options)
+    with torch.no_grad():
+        model.policy.action_net.weight.mul_(100)  # an untrained policy's logits are all but equal
+    policy, alike = extract(model), 0
+    state, other, start = None, policy.initial_state(1), np.ones(1, np.bool_)
+    for row in np.random.default_rng(0).uniform(-2, 2, (300, 1, 4)).astype(np.float32):
+        expected, state = model.predict(row, state, start, deterministic=True)
+        action, other = policy.act(row, other)
+        alike += bool((action == expected).all())
+        start = np.zeros(1, np.bool_)
+    assert alike >= 298  # sums of another order
 
 
 AGENTS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # class, policy, environment, options

@@ -234,12 +234,8 @@ REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
     ),
     "mish": (lambda: make_model("sac", policy_kwargs={"activation_fn": torch.nn.Mish}), "module Mish"),
     "multi_discrete": (
-        lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.MultiDiscrete([2, 3]))),
-        "no portable form; use Discrete",
-    ),
-    "multi_binary": (
-        lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.MultiBinary(3))),
-        "no portable form; use Discrete",
+        lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.MultiDiscrete([2, 3], start=[1, 0]))),
+        "counts actions from 0 alone",
     ),
     "padding": (
         lambda: make_model("dqn", PIXELS, "CnnPolicy", policy_kwargs={"features_extractor_class": Padded}),

@@ -269,12 +269,25 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown_option": ({"policy_kwargs": {"dropout": 0.5}}, "'dropout' = '0.5' has no portable form"),
     "own_policy": ({"policy_class": {"__module__": "__main__"}}, "policy class comes from '__main__'"),
     "contrib": (
-        {"policy_class": {"__module__": "sb3_contrib.common.maskable.policies"}},
-        "from 'sb3_contrib.common.maskable",
+        {"policy_class": {"__module__": "sb3_contrib.common.torch_layers"}},
+        "from 'sb3_contrib.common.torch_layers",
     ),
     "no_policy": ({"policy_class": None}, "policy class comes from 'None'"),
     "dictionary": ({"observation_space": {":type:": "<class 'gym.spaces.dict.Dict'>"}}, "no parts that can be read"),
-    "multi_discrete": ({"action_space": {":type:": "<class 'gym.spaces.x.MultiDiscrete'>"}}, "has Discrete or Box"),
+    "tuple": ({"action_space": {":type:": "<class 'gym.spaces.x.Tuple'>"}}, "has Discrete or MultiDiscrete or"),
+    "multi_discrete": ({"action_space": {":type:": "<class 'gym.spaces.x.MultiDiscrete'>"}}, "no counts that can"),
+    "started_parts": (
+        {"action_space": {":type:": "<class 'gym.spaces.x.MultiDiscrete'>", "nvec": "[2 3]", "start": "[0 1]"}},
+        "counts actions from 0",
+    ),
+    "parts": (
+        {"action_space": {":type:": "<class 'gym.spaces.x.MultiDiscrete'>", "nvec": "[2 3]"}},
+        "a net of 2 outputs for 5 actions",
+    ),
+    "bits": (
+        {"action_space": {":type:": "<class 'gym.spaces.x.MultiBinary'>", "n": "999999999"}},
+        "a net of 2 outputs for 999999999 actions",
+    ),
     "start": ({"action_space": {"start": "1"}}, "counts actions from 0"),
     "actions": ({"action_space": {"n": 3}}, "a net of 2 outputs for 3 actions"),
     "no_actions": ({"action_space": {"n": None}}, "no number of actions"),
