@@ -19,6 +19,7 @@ TOOLS = {  # and the Debian package that has it
     "arm-none-eabi-gcc": "gcc-arm-none-eabi",
     "cc": "gcc",
     "chromium": "chromium",
+    "git": "git",
     "make": "make",
     "mount": "mount",
     "nice": "coreutils",

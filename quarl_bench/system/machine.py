@@ -9,7 +9,7 @@ from typing import Any
 from quarl_bench.system.extras import read_version
 from quarl_bench.system.processor import read_processor
 
-CHECKOUT = Path(__file__).parents[1]  # where the package is, if it is not installed elsewhere
+CHECKOUT = Path(__file__).parents[2]  # that the package lies in, if it is not installed elsewhere
 
 
 def describe_machine() -> dict[str, Any]:

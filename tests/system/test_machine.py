@@ -1,0 +1,24 @@
+"""A training's account of itself: from a checkout with its commit, from anywhere else without."""
+
+import subprocess
+
+import pytest
+
+from quarl_bench.system import machine
+from quarl_bench.system.machine import describe_run, read_commit
+from tests.support.places import ROOT
+
+
+@pytest.mark.needs("git")
+def test_a_run_from_a_checkout_names_its_commit():
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a checkout with its history")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = describe_run(61.4)
+    assert found["commit"].removesuffix("+") == commit.stdout.strip()
+    assert (found["seconds"], bool(found["processor"])) == (61, True)
+
+
+def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "CHECKOUT", tmp_path)
+    assert describe_run(1)["commit"] == read_commit(tmp_path) == ""
