@@ -132,7 +132,6 @@ def _describe_item(judged: JudgedCase | JudgedClaim) -> Shown:
         "rule": claim.judgement.name,
         "sentence": claim.says,
         "locus": claim.where,
-        "known": judged.known,
         "env": cell.pop("environment"),
         **cell,
     }
