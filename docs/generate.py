@@ -224,6 +224,8 @@ def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
         f"- `{claim.judgement}`; {schemes}",
         f"- {_count(claim)}: {_tell(claim, verdicts)}",
     ]
+    if claim.replay:
+        lines.append("- replay: it follows from the paper's own data, and counts with no measurement")
     known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
     return [*lines, *known, ""]
 

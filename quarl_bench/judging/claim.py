@@ -48,6 +48,7 @@ class Claim:
     slug: str = ""
     origin: str = ""  # of the cells
     pooled: bool = False  # one item over all algorithms instead of one for each
+    replay: bool = False  # circular: a rule on the data that it was chosen from, or arithmetic on what is printed
     table: str = ""
     paper: str = "ours"
     known: dict[str, str] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def is_void(row: Mapping[str, Any]) -> bool:
 def reduce_row(row: dict[str, Any]) -> dict[str, Any]:
     """What an audit needs: verdict, estimate, interval, both returns with their counts, and the policies' hashes."""
     kept = {name: row[name] for name in KEPT if row.get(name) not in (None, "", [])}
-    kept |= {name: row.get(name) for name in ("estimate", "interval")}
+    kept |= {name: row.get(name) for name in ("estimate", "interval")} | ({"replay": True} if row.get("replay") else {})
     if row["kind"] == "case":
         kept |= {side: {name: row[side][name] for name in (*COUNTS, *SIDE) if name in row[side]} for side in SIDES}
     return kept | {"policy_sha256": [sha256[:HASH] for sha256 in row.get("policy_sha256", ())]}

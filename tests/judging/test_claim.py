@@ -30,6 +30,12 @@ def test_a_reason_is_of_every_profile_of_one_or_of_one_processor():
     assert sizes.find_known("a", "quick", "Xeon") == "always"
 
 
+def test_replays_are_on_published_numbers_alone():
+    replays = {claim.id for claim in read_catalog() if claim.replay}
+    assert {"lqcc-table1", "lqcc-sensitivity", "lqcc-parity", "lqcc-normalization"} == replays
+    assert all(claim.origin == "authors" for claim in read_catalog() if claim.replay)
+
+
 def test_no_reason_restates_the_verdict():
     """A reason says more than the returns that were refuted: it has words for what makes them."""
     for claim in read_catalog():

@@ -231,6 +231,8 @@ PROBES = {
     "NormalizationCosts": Probe(0.5, own({"t": (Summary(100, 1, 6), Summary(120, 1, 6))})),
     "ActsAlike": Probe(0.9, own([AGREEMENT])),
     "ModelLatency": Probe(0.9, cycles(1.5)),
+    "ModelTables": Probe(0.9, lambda item: Evidence(own={
+        task: round(1.5 * row["luts"]) for (_, task), row in item.claim.values.items()})),
     "DesignLatency": Probe(2.0, cycles(1.5)),
     "DesignSpeedup": Probe(1e9, speedups),
     "DesignFits": Probe(2.0, own((Fit("LUT", 1.5), Fit("LUT", 0.5)))),
