@@ -224,6 +224,8 @@ def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:
         f"- `{claim.judgement}`; {schemes}",
         f"- {_count(claim)}: {_tell(claim, verdicts)}",
     ]
+    if claim.replay:
+        lines.append("- replay: it follows from the paper's own data, and counts with no measurement")
     known = [f"- `{name}` is known not to hold: {reason}" for name, reason in claim.known.items()]
     return [*lines, *known, ""]
 
@@ -306,10 +308,11 @@ A2C and PPO on Atari play in two ways, argmax and sampled. A case is refuted if 
 both at 5%. An item is refuted if either refutes it at 5%, which is wrong in up to 10%. A ratio to an fp32 return near
 0 means nothing: `Gains` and `Tracks` leave such cells out and name them, and other judgements give no interval.
 
-A claim that is known not to hold is an expected failure in pytest, with its reason; once it is supported again, it
-fails. A ratio of times or sizes on the wrong side is an expected failure too, with what explains it. These reasons
-are about the committed policies, not about those of `--quarl-baselines`. `ours` marks statements that the paper does
-not make.
+A claim that is known not to hold is an expected failure in pytest, with its reason; it fails when it is not refuted.
+Some reasons are about one profile (`in quick`). A time or a resident memory is a processor's own: a refuted one fails,
+unless it is known on that processor. On a processor of which no session is stored it is reported, and fails under
+`--quarl-strict`. These reasons are about the committed policies, not about those of `--quarl-baselines`. `ours` marks
+statements that the paper does not make.
 """
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.mark.claim("classic-mean", "classic-gains", "bits-suffice")
+@pytest.mark.claim("classic-mean", "classic-gains", "bits-suffice", "activations-cost", "calibration-helps")
 def test_sentences_over_cells(claim, cells, verdict):
     verdict.check_cells(cells)
 

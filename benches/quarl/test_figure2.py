@@ -20,6 +20,7 @@ def test_training_with_the_quantizer_keeps_the_return(
     "figure2-beats-ptq",
     "figure2-beats-weights",
     "figure2-beats-dqn",
+    "figure2-varies",
 )
 def test_sentences_over_cells(claim, cells, verdict):
     verdict.check_cells(cells)

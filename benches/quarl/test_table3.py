@@ -8,6 +8,8 @@ import pytest
     "table3-dqn-over-ppo",
     "table3-dqn-over-a2c",
     "table3-ppo-over-a2c",
+    "figure2-breakout-over-beamrider",
+    "figure2-beamrider-over-pong",
     "figure2-tracks",
     "figure2-tracks-error",
 )

@@ -25,8 +25,8 @@ def test_int8_takes_a_quarter_of_the_memory(case, board_run, board_verdict):
 
 
 @pytest.mark.claim("table4-growth")
-def test_larger_policies_gain_more(claim, board_runs, verdict):
-    verdict.check_result(claim.claim.judgement.decide_boards([run.compared for run in board_runs]))
+def test_larger_policies_gain_more(claim, board_runs, board_verdict):
+    board_verdict.check_policies(board_runs)
 
 
 @pytest.mark.claim("table4-success")

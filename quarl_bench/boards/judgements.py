@@ -20,6 +20,7 @@ class Faster(Judgement):
     domain = Domain.RATIO
     each = True
     boards = True
+    timed = True
 
     def decide_board(self, compared: "BoardComparison") -> "Verdict":
         """The verdict on one policy on one board."""
@@ -40,6 +41,7 @@ class Smaller(Faster):
 
     name = "smaller"
     meaning = "ratio of file sizes, fp32 over the scheme; supported from the threshold on"
+    timed = False
 
     def decide_board(self, compared: "BoardComparison") -> "Verdict":
         """The verdict on one policy, which no board changes."""
@@ -82,6 +84,7 @@ class Grows(Judgement):
     meaning = "smallest ratio of successive policies' speed-ups on one board, by size; supported above the threshold"
     domain = Domain.RATIO
     boards = True
+    timed = True
 
     def decide_boards(self, compared: "Sequence[BoardComparison]") -> "Verdict":
         """The verdict over policies on one board."""

@@ -113,6 +113,14 @@ def measure_gain(reference: Measurement, measured: Measurement, other: Measureme
     return TaskMean(found.estimate, max(found.upward, found.downward), found.policies - 1)
 
 
+def compare_spreads(measured: Measurement, other: Measurement) -> float | None:
+    """The SD over policies of mean returns, relative to that of another scheme; None where either is 0, or unknown."""
+    means = [returns.mean(axis=1) for returns in align(measured, other)]
+    if len(means[0]) < 2 or any(np.ptp(each) <= SPREADLESS * np.abs(each).max() for each in means):
+        return None
+    return float(means[0].std(ddof=1) / means[1].std(ddof=1))
+
+
 def _average(drops: Sequence[_Drop]) -> Interval | None:
     """Interval for the mean drop over cells; None when the data give none."""
     means = [d.estimate for d in drops]

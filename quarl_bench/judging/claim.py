@@ -34,7 +34,8 @@ class Claim:
     `schemes` are what is judged; the judgement says what these names are. `slug` is the middle part of an item's id,
     by default the first word of the claim's. `table` names the paper's own numbers for the cells. What a paper's files
     add is filled in when they are read: its title, its numbers in `values`, by cell and column, and in `known` the
-    items that do not reproduce, with the reason. SpecError, with claim and field, for a value that makes no sense.
+    items that do not reproduce, with the reason, as `find_known` names them. SpecError, with claim and field, for a
+    value that makes no sense.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Claim:
     slug: str = ""
     origin: str = ""  # of the cells
     pooled: bool = False  # one item over all algorithms instead of one for each
+    replay: bool = False  # circular: a rule on the data that it was chosen from, or arithmetic on what is printed
     table: str = ""
     paper: str = "ours"
     known: dict[str, str] = field(default_factory=dict)
@@ -86,6 +88,15 @@ class Claim:
         """What decides; it stands in the judgement alone."""
         return self.judgement.threshold
 
+    def find_known(self, name: str, profile: str, processor: str) -> str:
+        """The reason why item `name` does not reproduce; empty where there is none.
+
+        Of times and resident memory it is about one processor, `<item> on <processor>`; of anything else about every
+        profile, `<item>`, or about one, `<item> in <profile>`.
+        """
+        names = (f"{name} on {processor}",) if self.judgement.timed else (name, f"{name} in {profile}")
+        return next((self.known[each] for each in names if each in self.known), "")
+
     def require(self, kind: type[J]) -> J:
         """The judgement, which has to be of this kind; SpecError where a test asks for another one's verdict."""
         if not isinstance(self.judgement, kind):
@@ -117,10 +128,9 @@ class JudgedCase:
         """The pytest id, `<algo>-<env>-<scheme>[-<origin>][-<board>]`."""
         return self.case.id
 
-    @property
-    def known(self) -> str:
-        """Why this case is expected not to reproduce; empty when it is not."""
-        return self.claim.known.get(self.id, "")
+    def find_known(self, profile: str = "", processor: str = "") -> str:
+        """Why this case is expected not to reproduce, in a profile or on a processor; empty when it is not."""
+        return self.claim.find_known(self.id, profile, processor)
 
     @property
     def paper_values(self) -> dict[str, float] | None:
@@ -157,10 +167,9 @@ class JudgedClaim:
         """The scheme it is compared with; empty where that is none."""
         return self.claim.judgement.find_against(self.scheme)
 
-    @property
-    def known(self) -> str:
-        """Why this claim is expected not to reproduce; empty when it is not."""
-        return self.claim.known.get(self.id, "")
+    def find_known(self, profile: str = "", processor: str = "") -> str:
+        """Why this claim is expected not to reproduce, in a profile or on a processor; empty when it is not."""
+        return self.claim.find_known(self.id, profile, processor)
 
 
 def expand_cases(claim: Claim) -> Iterator[JudgedCase]:

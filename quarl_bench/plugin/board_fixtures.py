@@ -82,7 +82,7 @@ def times_regression(request: pytest.FixtureRequest, quarl_settings: "Settings")
 def board_verdict(
     request: pytest.FixtureRequest, quarl_record: Callable[["Row"], None], quarl_settings: "Settings"
 ) -> "BoardVerdict":
-    """Does the paper's sentence hold on this board? A ratio on the wrong side is an explained outcome, no failure."""
+    """Does the paper's sentence hold on this board? Refuted fails, unless it is known on this processor."""
     from quarl_bench.plugin.board_verdicts import BoardVerdict
 
     return BoardVerdict(request, quarl_record, strict=quarl_settings.strict)

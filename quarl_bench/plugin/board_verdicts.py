@@ -1,21 +1,24 @@
 """The `times_regression` and `board_verdict` fixtures: did our own time move, and does the sentence hold there?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from quarl_bench.boards.judgements import Faster
+from quarl_bench.boards.judgements import Faster, Grows
 from quarl_bench.boards.timing import BoardComparison, Timing
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.judging.modes import describe
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
 from quarl_bench.report.board_rows import show_board
-from quarl_bench.report.rows import build_row
+from quarl_bench.report.rows import build_row, show_cells
 from quarl_bench.spec import Verdict
 
 if TYPE_CHECKING:
-    from quarl_bench.judging.claim import JudgedCase
+    from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 
 TIME_TOLERANCE = 0.25  # relative, beside the stored standard error: that of blocks says nothing about another day
 IDENTITY = ("machine", "cores", "artefact", "scheme", "runtime", "kernel", "threads", "blocks")
@@ -51,14 +54,28 @@ class TimesRegression(StoredNumbers):
 
 
 class BoardVerdict(VerdictFixture):
-    """Judges the item's case on its board. Refuted is an xfail with the explanation: the ratio is what decides it."""
+    """Judges the item's case, or its policies, on a board; the row says what explains the ratio."""
 
     def check(self, run: BoardRun) -> Verdict:
         """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judged.claim.require(Faster).decide_board(run.compared)
         row = build_row(judged, verdict, **show_board(judged, run.compared, verdict, trained=run.trained))
-        return self._conclude(judged, row, verdict, row.line, excuse=row.known)
+        return self._conclude(judged, row, verdict, row.line, foreign=self._find_foreign([judged.id], run))
+
+    def check_policies(self, runs: Sequence[BoardRun]) -> Verdict:
+        """Judge how ratios grow over the policies of a claim."""
+        judged: JudgedClaim = self._request.getfixturevalue("claim")
+        verdict = judged.claim.require(Grows).decide_boards([run.compared for run in runs])
+        processor = runs[0].compared.after.processor
+        row = build_row(judged, verdict, **show_cells(Evidence()) | {"processor": processor})
+        foreign = self._find_foreign([case.id for case in judged.cases], runs[0])
+        return self._conclude(judged, row, verdict, describe(verdict), foreign=foreign)
+
+    def _find_foreign(self, names: Sequence[str], run: BoardRun) -> str:
+        """The machine, where some of these cases have no stored session on it."""
+        machine = name_machine(run.compared)
+        return "" if all(self._is_stored(name, machine) for name in names) else machine
 
 
 def tabulate(compared: BoardComparison) -> pd.DataFrame:
@@ -66,10 +83,15 @@ def tabulate(compared: BoardComparison) -> pd.DataFrame:
     return pd.DataFrame([_list_columns(compared, timing) for timing in (compared.first, compared.second)])
 
 
+def name_machine(compared: BoardComparison) -> str:
+    """The processor that was timed, as stored sessions name it."""
+    return f"{compared.after.processor} {compared.after.architecture}"
+
+
 def _list_columns(compared: BoardComparison, timing: Timing) -> dict[str, Any]:
     state = compared.after
     return {
-        "machine": f"{state.processor} {state.architecture}",
+        "machine": name_machine(compared),
         "cores": state.cores,
         "artefact": timing.check.golden_sha256[:16],
         "scheme": timing.check.scheme,

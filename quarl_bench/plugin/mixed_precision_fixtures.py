@@ -72,7 +72,7 @@ def step_time_regression(request: pytest.FixtureRequest, quarl_settings: "Settin
 def step_time_verdict(
     request: pytest.FixtureRequest, quarl_record: Callable[["Row"], None], quarl_settings: "Settings"
 ) -> "StepTimeVerdict":
-    """Does the paper's sentence hold on this machine? A ratio on the wrong side is an explained outcome, no failure."""
+    """Does the paper's sentence hold on this machine? Refuted fails, unless it is known on it."""
     from quarl_bench.plugin.mixed_precision_verdicts import StepTimeVerdict
 
     return StepTimeVerdict(request, quarl_record, strict=quarl_settings.strict)

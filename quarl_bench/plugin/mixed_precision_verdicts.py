@@ -45,7 +45,7 @@ class StepTimeRegression(StoredNumbers):
 
 
 class StepTimeVerdict(VerdictFixture):
-    """Judges the item's case or claim. Refuted is an xfail with the explanation: a ratio differs between machines."""
+    """Judges the item's case or claim; the row says what explains the ratio."""
 
     def check(self, times: StepTimes) -> Verdict:
         """Judge how much less time or memory one policy's training takes, and record the verdict for the case."""
@@ -69,7 +69,9 @@ class StepTimeVerdict(VerdictFixture):
         notes = explain_step_time(times, environments, precision)
         shown = show_step_times(judged, times, verdict, environments, precision, notes)
         row = build_row(judged, verdict, **shown)
-        return self._conclude(judged, row, verdict, row.line, excuse=row.known)
+        cases = [judged.case] if isinstance(judged, JudgedCase) else judged.cases
+        stored = all(self._is_stored(case.id, times.machine) for case in cases)
+        return self._conclude(judged, row, verdict, row.line, foreign="" if stored else times.machine)
 
 
 def tabulate(times: StepTimes, size: str, precision: str) -> pd.DataFrame:

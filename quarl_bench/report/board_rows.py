@@ -8,7 +8,7 @@ from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_t
 from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.claim import JudgedCase
 from quarl_bench.report.rows import Shown
-from quarl_bench.spec import Outcome, Verdict
+from quarl_bench.spec import Verdict
 
 RANDOM_WEIGHTS = "random weights: timing only"
 
@@ -19,13 +19,12 @@ def show_board(judged: JudgedCase, compared: BoardComparison, verdict: Verdict, 
         judged.claim.require(Faster),
         judged.claim.values.get((judged.case.algo, judged.case.environment)),
     )
-    explanation, refuted = judgement.explain(compared), verdict.outcome is Outcome.REFUTED
     notes = [] if trained else [RANDOM_WEIGHTS]
     notes += [str(timing.check) for timing in (compared.first, compared.second)]
     if compared.timed and not compared.faults:
         notes += [describe_timing(timing) for timing in (compared.first, compared.second)]
     notes += [f"on this board since its boot: {name}" for name in count_since_boot(compared.after)]
-    notes += [] if refuted else [explanation]
+    notes.append(judgement.explain(compared))
     if judgement.name == "faster" and paper is not None:
         ratio = paper["fp32"] / paper["int8"]
         notes += [f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x", *PAPER_CAVEATS]
@@ -39,7 +38,6 @@ def show_board(judged: JudgedCase, compared: BoardComparison, verdict: Verdict, 
         "paper": None if paper is None else {"reference": paper["fp32"], "value": paper["int8"], "unit": "ms"},
         "source": str(compared.board.source),
         "processor": compared.after.processor,
-        "known": explanation if refuted else "",
         "caveats": notes,
         "line": describe_ratio(compared, verdict),
     }

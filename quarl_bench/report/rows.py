@@ -129,10 +129,10 @@ def _describe_item(judged: JudgedCase | JudgedClaim) -> Shown:
     return {
         "id": judged.id,
         "claim": claim.id,
+        "replay": claim.replay,
         "rule": claim.judgement.name,
         "sentence": claim.says,
         "locus": claim.where,
-        "known": judged.known,
         "env": cell.pop("environment"),
         **cell,
     }

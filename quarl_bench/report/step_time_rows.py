@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
 from quarl_bench.report.rows import Shown
-from quarl_bench.spec import Outcome, Source, Verdict
+from quarl_bench.spec import Source, Verdict
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.step_times import LEAN, StepTimes
 
@@ -25,7 +25,6 @@ def show_step_times(
     paper = {name: values[cell.algo, name] for name in environments if (cell.algo, name) in values}
     minutes = [f"paper, {name}: {row['fp32']:g} -> {row['mixed']:g} min" for name, row in paper.items()]
     single = paper.get(environments[0]) if len(environments) == 1 else None
-    refuted = verdict.outcome is Outcome.REFUTED
     return {
         "kind": "timing",
         "algo": cell.algo,
@@ -49,8 +48,7 @@ def show_step_times(
         "paper": None if single is None else {"reference": single["fp32"], "value": single["mixed"], "unit": "min"},
         "paper_gains": {name: row["fp32"] / row["mixed"] for name, row in paper.items()},
         "source": str(Source.MEASURED),
-        "known": "; ".join(notes) if refuted else "",
-        "caveats": [*([] if refuted else notes), *minutes, *PAPER_CAVEATS],
+        "caveats": [*notes, *minutes, *PAPER_CAVEATS],
         "line": describe_step_time(verdict),
     }
 

@@ -41,8 +41,15 @@ def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:
         yield "* survives a false discovery rate of 5% over the verdicts of this run: may be quoted singly"
 
 
-def summarise(rows: list[Row]) -> str:
-    """One sentence for who sees this for the first time: what was asked, how often it holds, where to read on."""
+def summarise(found: list[Row]) -> str:
+    """One sentence for who sees this for the first time: what was asked, how often it holds, where to read on.
+
+    Replays are counted apart: they measure nothing.
+    """
+    rows = [row for row in found if not row.replay]
+    replays = f"; {len(found) - len(rows)} replays apart" if len(rows) < len(found) else ""
+    if not rows:
+        return f"{len(found)} replays, which measure nothing"
     own = [row.claim == QUANTIZABLE for row in rows]
     asked = OF_PROJECTS if all(own) else OF_PAPERS if not any(own) else f"{OF_PROJECTS} {OF_PAPERS}"
     counts = Counter(ANSWERS[row.verdict] for row in rows)
@@ -50,7 +57,7 @@ def summarise(rows: list[Row]) -> str:
     told = {"no": f"no ({known} of them known before)" if known else "no"}
     answers = ", ".join(f"{counts[word]} {told.get(word, word)}" for word in dict.fromkeys(ANSWERS.values()))
     times = "once" if len(rows) == 1 else f"{len(rows)} times"
-    return f"asked {times}: {asked} {answers}; -v lists each answer, --quarl-html=FILE makes a page of them"
+    return f"asked {times}: {asked} {answers}{replays}; -v lists each answer, --quarl-html=FILE makes a page of them"
 
 
 def list_skips(reasons: list[str], *, verbose: bool) -> Iterator[str]:

@@ -48,6 +48,7 @@ class Row:
     reference: dict[str, Any] = field(default_factory=dict)
     paper: dict[str, Any] | None = None
     source: str = ""
+    replay: bool = False  # of a claim that is circular: counted with no measurement
     regression: str = "none"
     estimate: float | None = None
     interval: list[float] | None = None

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from quarl_bench.boards.judgements import Faster, Smaller
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.claim import expand, over
 from quarl_bench.judging.rules.cells import Keeps
@@ -18,6 +19,31 @@ from tests.support.claims import make_claim
 from tests.support.places import ROOT
 
 
+def test_a_reason_is_of_every_profile_of_one_or_of_one_processor():
+    kept = make_claim(Keeps(0.05), known={"a": "always", "b in quick": "there", "c on EPYC": "not of times"})
+    assert [kept.find_known(name, "quick", "EPYC") for name in "abcd"] == ["always", "there", "", ""]
+    assert [kept.find_known(name, "nightly", "EPYC") for name in "abcd"] == ["always", "", "", ""]
+    timed = make_claim(Faster(2.0), known={"a": "always", "c on EPYC": "here"}, boards=("local",))
+    assert [timed.find_known(name, "quick", "EPYC") for name in "ac"] == ["", "here"]
+    assert timed.find_known("c", "quick", "Xeon") == ""
+    sizes = make_claim(Smaller(2.0), known={"a": "always"}, boards=("local",))
+    assert sizes.find_known("a", "quick", "Xeon") == "always"
+
+
+def test_replays_are_on_published_numbers_alone():
+    replays = {claim.id for claim in read_catalog() if claim.replay}
+    assert {"lqcc-table1", "lqcc-sensitivity", "lqcc-parity", "lqcc-normalization"} == replays
+    assert all(claim.origin == "authors" for claim in read_catalog() if claim.replay)
+
+
+def test_no_reason_restates_the_verdict():
+    """A reason says more than the returns that were refuted: it has words for what makes them."""
+    for claim in read_catalog():
+        for name, reason in claim.known.items():
+            words = re.findall(r"[a-z]{3,}", reason)
+            assert len(set(words)) >= 5, f"{claim.id} {name}: {reason}"
+
+
 def test_the_package_catalog_has_unique_ids_in_the_id_grammar():
     for claim in read_catalog():
         items = expand(claim)
@@ -25,7 +51,9 @@ def test_the_package_catalog_has_unique_ids_in_the_id_grammar():
         assert ids
         assert len(set(ids)) == len(ids)
         assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in ids)
-        assert set(claim.known) <= set(ids), "a known reason for an id that does not exist"
+        names = {re.sub(r" (in (quick|nightly|paper)|on .+)$", "", name) for name in claim.known}
+        assert names <= set(ids), "a known reason for an id that does not exist"
+        assert all((" on " in name) == claim.judgement.timed for name in claim.known), "times are of one processor"
 
 
 def test_table_2_errors_are_those_the_paper_prints():

@@ -9,7 +9,7 @@ from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.average import measure_gain
 from quarl_bench.judging.claim import over
 from quarl_bench.judging.evidence import Evidence
-from quarl_bench.judging.rules.returns import Gains
+from quarl_bench.judging.rules.returns import Gains, Varies
 from quarl_bench.judging.tasks import TaskMean, judge_gains, judge_order, judge_wider, pool_tasks
 from quarl_bench.spec import Outcome
 from tests.support.claims import make_item
@@ -157,3 +157,34 @@ def test_gains_on_few_tasks_are_judged_by_their_policies():
     assert (verdict.outcome, verdict.scope) == (Outcome.SUPPORTED, "these 2 tasks")
     assert verdict.low < 0.19 < verdict.high
     assert measure_gain(*(measure_all(base[:1]) for _ in range(3))) is None
+
+
+class TestVaries:
+    """Whether returns differ more between policies under one scheme than under another."""
+
+    ITEM = make_item(
+        Varies(1.0, "w8"), schemes=("qat8",), slug="varies", pooled=True,
+        cells=over("ppo", "cartpole acrobot lunarlander mountaincarcontinuous pendulum"),
+    )  # fmt: skip
+
+    def judge(self, sds, others):
+        """The verdict on policies whose means have these SDs, task by task."""
+        rng, pattern, measured = np.random.default_rng(5), np.array([[-1.0], [0.0], [1.0]]), {}
+        for case, sd, other in zip(self.ITEM.cases, sds, others, strict=True):
+            noise = rng.standard_normal((1, 20))
+            plain = [measure_all(-100.0 + each * pattern + noise) for each in (0.0, sd, other)]
+            measured[case.id] = tuple(plain)
+        return self.ITEM.claim.judgement.decide(self.ITEM, Evidence(measured, policies=3))
+
+    def test_the_ratio_is_that_of_the_spreads(self):
+        verdict = self.judge([6.0, 6.6, 5.4, 6.3, 5.7], [2.0] * 5)
+        assert verdict.outcome is Outcome.SUPPORTED
+        assert verdict.estimate == pytest.approx(np.exp(np.mean(np.log([3.0, 3.3, 2.7, 3.15, 2.85]))))
+        assert self.judge([2.0] * 5, [6.0, 6.6, 5.4, 6.3, 5.7]).outcome is Outcome.REFUTED
+
+    def test_policies_that_do_not_differ_are_left_out(self):
+        verdict = self.judge([6.0, 6.6, 5.4, 6.3, 0.0], [2.0] * 5)
+        assert verdict.outcome is Outcome.INCONCLUSIVE  # of four tasks
+        assert "left out: policies of ppo-pendulum-qat8 do not differ" in verdict.caveats
+        alike = self.judge([0.0] * 5, [2.0] * 5)
+        assert (alike.outcome, alike.estimate) == (Outcome.PARTIAL, None)

@@ -77,6 +77,16 @@ def ranked(_):
     return Evidence(cells, spreads={name: float(i) for i, name in enumerate(cells)}, policies=3)
 
 
+def apart(sd):
+    """Three policies whose returns lie `sd` apart."""
+    return replace(measure(100), returns=tuple((100.0 + sd * (place - 1),) * len(SEEDS) for place in range(3)))
+
+
+def varied(_):
+    cells = {f"ppo-{task}-w8": (measure(100), apart(6 + 0.1 * i), apart(2)) for i, task in enumerate(TASKS)}
+    return Evidence(cells, policies=3)
+
+
 def mixed(_):
     """Half of the cells return more."""
     return Evidence({f"ppo-{t}-w8": (measure(100, i), measure(120 - 40 * (i % 2), i)) for i, t in enumerate(TASKS)})
@@ -182,6 +192,7 @@ PROBES = {
     "Harder": Probe(0.6, named((measure(100), measure(70, 1)), (measure(100), measure(100, 1)))),
     "Tracks": Probe(0.001, ranked),
     "Gains": Probe(0.5, returns(100, 95, 80)),
+    "Varies": Probe(9.0, varied),
     "Count": Probe(1000.0, lambda _: Evidence()),
     "Wider": Probe(9.0, ratios),
     "Flatter": Probe(9.0, ratios),
@@ -220,6 +231,8 @@ PROBES = {
     "NormalizationCosts": Probe(0.5, own({"t": (Summary(100, 1, 6), Summary(120, 1, 6))})),
     "ActsAlike": Probe(0.9, own([AGREEMENT])),
     "ModelLatency": Probe(0.9, cycles(1.5)),
+    "ModelTables": Probe(0.9, lambda item: Evidence(own={
+        task: round(1.5 * row["luts"]) for (_, task), row in item.claim.values.items()})),
     "DesignLatency": Probe(2.0, cycles(1.5)),
     "DesignSpeedup": Probe(1e9, speedups),
     "DesignFits": Probe(2.0, own((Fit("LUT", 1.5), Fit("LUT", 0.5)))),

@@ -120,8 +120,14 @@ def test_a_bad_board_file_ends_the_run_before_it_starts(project, text, message):
 
 def test_a_board_gives_rows_regression_files_and_leaves_nothing(project):
     options = ("-m", "hardware", "--quarl-boards=boards.toml", "--quarl-json", "rows.json", "-k")
+    assert run(project, *options, "test_memory and quadx1").ret == 0  # refuted, on a machine without a stored session
+    (memory,) = read_rows(project)
+    assert (memory["verdict"], memory["outcome"], memory["known"]) == ("refuted", "passed", "")
+    assert memory["caveats"][-1].startswith("no session on ")
+    assert any("32-bit biases, scales and metadata" in caveat for caveat in memory["caveats"])
+    assert run(project, *options, "test_memory and quadx1", "--quarl-strict").ret == 1
     first = run(project, *options, "quadx1", "--regen-all", "--quarl-html", "page.html")
-    assert first.ret == 0, first.stdout.str()
+    assert first.parseoutcomes()["failed"] == 1, first.stdout.str()  # with a session stored the same is a failure
     speed, memory = sorted(read_rows(project), key=lambda row: row["rule"])
     assert (speed["id"], speed["board"], speed["source"]) == ("ppo-quadx1-int8-desk", "desk", "measured")
     assert speed["weights"] == "random weights: timing only"
@@ -130,8 +136,7 @@ def test_a_board_gives_rows_regression_files_and_leaves_nothing(project):
     assert speed["measured"]["golden"]["first"] is None
     assert speed["measured"]["ms"]["p50"] > 0
     assert len(speed["measured"]["memory"][0]) == 3
-    assert (memory["verdict"], memory["outcome"]) == ("refuted", "xfailed")
-    assert "32-bit biases, scales and metadata" in memory["known"]
+    assert (memory["verdict"], memory["outcome"], memory["known"]) == ("refuted", "failed", "")
     assert list((project.path / "board").iterdir()) == []
     assert "ppo-quadx1-int8-desk" in (project.path / "page.html").read_text()
 

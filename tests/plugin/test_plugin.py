@@ -226,12 +226,12 @@ def test_a_row_states_what_it_rests_on(project):
         (INCONCLUSIVE, False, ("--quarl-strict",), {"failed": 2}, 1),
         (REFUTED, True, (), {"xfailed": 2}, 0),
         (SUPPORTED, True, (), {"failed": 2}, 1),
-        (INCONCLUSIVE, True, (), {"inconclusive": 2}, 0),
+        (INCONCLUSIVE, True, (), {"failed": 2}, 1),
         (REFUTED | {"before": "1 / 0"}, True, (), {"failed": 2}, 1),
         (REFUTED | {"before": "assert False"}, True, (), {"failed": 2}, 1),
         (SUPPORTED | {"after": "1 / 0"}, True, (), {"failed": 2}, 1),
         *choose([], [(REFUTED, True, ("-n", "2"), {"xfailed": 2}, 0)]),
-        *choose([], [(INCONCLUSIVE, True, ("-n", "2"), {"inconclusive": 2}, 0)]),
+        *choose([], [(INCONCLUSIVE, False, ("-n", "2"), {"inconclusive": 2}, 0)]),
     ],
 )
 def test_verdicts_become_outcomes(project, numbers, known, options, outcomes, ret):
@@ -241,6 +241,20 @@ def test_verdicts_become_outcomes(project, numbers, known, options, outcomes, re
     result = run(project, *options)
     assert result.parseoutcomes() == outcomes
     assert result.ret == ret
+
+
+def test_a_reason_of_another_profile_is_none(project):
+    """These tests run in profile quick."""
+    write_synthetic(project, **REFUTED)
+    for profile, ret in (("quick", 0), ("nightly", 1)):
+        write_claims(project, repr({f"ppo-cartpole-w8 in {profile}": "too wide"}))
+        assert run(project, "-k", "w8").ret == ret
+    write_synthetic(project, **INCONCLUSIVE)
+    assert run(project, "-k", "w8").ret == 0
+    write_claims(project, repr({"ppo-cartpole-w8 in quick": "too wide"}))
+    told = run(project, "-k", "w8")
+    assert told.ret == 1
+    told.stdout.fnmatch_lines(["*it is known not to hold, and is not refuted in profile quick: drop the reason*"])
 
 
 def test_a_refuted_claim_says_what_where_and_by_how_much(project):

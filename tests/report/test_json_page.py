@@ -13,6 +13,7 @@ from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.views.rows import SCHEMA_VERSION
 from tests.support.inner import run_inside
 from tests.support.pages import DOCS
+from tests.support.rows import make_row
 from tests.support.strategies import make_linear_policy
 
 PAGE = (DOCS / "json.md").read_text(encoding="utf-8")
@@ -85,6 +86,14 @@ def test_the_page_has_the_version():
 )
 def test_what_a_command_prints(arguments, folder):
     compare(ask(*arguments), f"`quarl {arguments[0]} --json`")
+
+
+def test_what_a_plan_prints(folder):
+    (folder / "none").mkdir()
+    rows = [make_row("w8", 1.0, "inconclusive", interval=[0.9, 1.1]), make_row("int8", 0.99, "supported")]
+    (folder / "results.json").write_text(json.dumps({"schema_version": 2, "rows": rows}))
+    names = ("ppo-cartpole-w8", "ppo-cartpole-int8", "ppo-cartpole-fp16")
+    compare(ask("plan", *names, "--results", "results.json", "--baselines", "none"), "`quarl plan --json`")
 
 
 def test_what_pytest_writes(folder, pytester, monkeypatch):

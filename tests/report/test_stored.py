@@ -1,10 +1,13 @@
 """Stored results: the last row of every case, with what an audit of its number needs."""
 
+import json
+
 from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.matrix import view_matrix
 from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows, reduce_row
+from tests.support.pages import DOCS
 from tests.support.rows import CLAIM, make_row
 
 NOTHING = {"runs": [], "verdicts": {}}
@@ -89,3 +92,27 @@ def test_what_is_stored_is_a_results_file_that_can_be_audited():
     stored = merge_stored(NOTHING, make_results("1") | {"rows": [row, CLAIM]}, "2026-01-01", ids)
     matrix = view_matrix(Document("stored.json", stored).rows)
     assert matrix.counts == {"supported": 1}
+
+
+def test_what_is_known_not_to_hold_is_refuted_in_the_stored_nightly():
+    stored = json.loads((DOCS / "verdicts.json").read_text(encoding="utf-8"))
+    found, claims = list_outcomes(stored), read_catalog()
+    processors = {run["machine"]["processor"] for run in stored["runs"]}
+    for claim in claims:
+        for item in expand(claim):
+            reasons = [item.find_known("nightly", processor) for processor in processors]
+            if any(reasons) and item.id in found.get(claim.id, ()):
+                assert found[claim.id][item.id][0].startswith("refuted"), f"{claim.id} {item.id}: {reasons}"
+
+
+def test_what_is_refuted_in_the_stored_nightly_is_known():
+    """Times are an exception where they were stored on another processor."""
+    stored = json.loads((DOCS / "verdicts.json").read_text(encoding="utf-8"))
+    found, open_ = list_outcomes(stored), []
+    processors = {run["machine"]["processor"] for run in stored["runs"]}
+    for claim in read_catalog():
+        for item in expand(claim):
+            refuted = found.get(claim.id, {}).get(item.id, [""])[0].startswith("refuted")
+            if refuted and not any(item.find_known("nightly", processor) for processor in processors):
+                open_.append(f"{claim.id} {item.id}")
+    assert not open_

@@ -50,6 +50,13 @@ def test_it_begins_with_what_was_asked_and_how_often_it_holds():
     assert not list(list_lines([], verbose=True))
 
 
+def test_replays_are_counted_apart():
+    replay = make_row("b", replay=True)
+    found, *_ = list_lines([make_row("a"), replay], verbose=False)
+    assert "1 yes, 0 no, 0 not decided; 1 replays apart; -v" in found
+    assert next(list_lines([replay], verbose=False)) == "1 replays, which measure nothing"
+
+
 def test_unexpected_refutations_and_moved_numbers_are_always_told():
     found = [make_row("a", "refuted"), make_row("b", regression="moved")]
     assert any(line.startswith("  a:") for line in list_lines(found, verbose=False))

@@ -55,6 +55,10 @@ COMMANDS = {
         "results.compare",
         "Say what moved between two results files: verdicts, and numbers by more than a standard error.",
     ),
+    "plan": Command(
+        "results.plan",
+        "Say which policies would decide a claim that is undecided, and how many hours their training takes.",
+    ),
     "fetch": Command("fetch", "Fetch the agents of rl-baselines3-zoo that claims play, from the Hugging Face hub."),
     "list": Command("inventory", "List policies, environments, schemes, backends, boards and claims by name."),
 }

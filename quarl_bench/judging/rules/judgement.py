@@ -78,6 +78,7 @@ class Judgement:
     whole: ClassVar[bool] = False  # one item is about all cells and schemes
     pair: ClassVar[bool] = False  # one item is about two cells, the first against the second
     boards: ClassVar[bool] = False  # cells are measured on boards
+    timed: ClassVar[bool] = False  # times or memory of a process decide, which are a processor's own
 
     def check(self) -> None:
         """SpecError, with the field's name, for a threshold or a name that makes no sense."""

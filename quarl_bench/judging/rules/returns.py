@@ -1,7 +1,7 @@
 """Judgements on the returns of many cells: averages, censuses, and one scheme or cell against another."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from quarl_bench.errors import SpecError
@@ -120,6 +120,36 @@ class Gains(Against):
             average_tasks(gains), policies=evidence.policies, missing=evidence.missing, threshold=self.threshold,
             notes=notes, within=pool_tasks(within),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Varies(Against):
+    """On a typical task mean returns vary more than `threshold` times as much between policies as under the other."""
+
+    name = "varies"
+    meaning = (
+        "ratio of the SDs of policies' mean returns, this scheme over the other, over tasks; supported above the "
+        "threshold"
+    )
+    domain = Domain.RATIO
+
+    def judge(self, item: "JudgedClaim", measured: "Measured", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
+        """Sign flips over tasks, of logarithms; a cell counts where policies differ under both schemes."""
+        import math
+
+        from quarl_bench.judging.average import compare_spreads
+        from quarl_bench.judging.tasks import average_tasks, judge_wider
+
+        pairs = {name: compare_spreads(group[1], group[2]) for name, group in measured.items()}
+        logs = average_tasks({name: math.log(ratio) for name, ratio in pairs.items() if ratio is not None})
+        alike = tuple(name for name, ratio in pairs.items() if ratio is None)
+        verdict = judge_wider(
+            {task: math.exp(log) for task, log in logs.items()}, policies=evidence.policies,
+            missing=evidence.missing if logs else (*evidence.missing, *alike), threshold=self.threshold,
+            caveat="the SD of few policies is uncertain",
+        )  # fmt: skip
+        notes = (f"left out: policies of {name} do not differ" for name in alike)
+        return replace(verdict, caveats=(*verdict.caveats, *notes))
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,7 @@ class OnTimes(Judgement):
 
     domain = Domain.RATIO
     axis = Axis.PRECISIONS
+    timed = True
 
     def decide_times(self, environments: list[str], precision: str, times: "StepTimes") -> "Verdict":
         """The verdict on the policies of these environments, the smallest first."""

@@ -15,7 +15,13 @@ from quarl_bench.papers.lqcc.judgements.arms import (
     NormalizationCosts,
     Normalizes,
 )
-from quarl_bench.papers.lqcc.judgements.designs import DesignFits, DesignLatency, DesignSpeedup, ModelLatency
+from quarl_bench.papers.lqcc.judgements.designs import (
+    DesignFits,
+    DesignLatency,
+    DesignSpeedup,
+    ModelLatency,
+    ModelTables,
+)
 from quarl_bench.papers.lqcc.judgements.tasks import (
     Bottleneck,
     Costs,
@@ -42,9 +48,12 @@ THREE_TASKS = over("sac", "walker2dv4 antv4 hopperv4")
 def say_of_both(
     name: str, slug: str, where: str, says: str, judgement: Judgement, schemes: tuple[str, ...],
     cells: tuple[tuple[str, str], ...] = ALL_TASKS, own_cells: tuple[tuple[str, str], ...] = (), table: str = "",
+    *, replay: bool = False,
 ) -> tuple[Claim, Claim]:  # fmt: skip
-    """One sentence on the authors' runs and, with `-own` behind its id, on ours."""
-    theirs = Claim(f"lqcc-{name}", where, says, judgement, schemes, cells, slug=slug, origin=AUTHORS, table=table)
+    """One sentence on the authors' runs, of which it may be a replay, and, with `-own` behind its id, on ours."""
+    theirs = Claim(
+        f"lqcc-{name}", where, says, judgement, schemes, cells, slug=slug, origin=AUTHORS, table=table, replay=replay
+    )  # fmt: skip
     ours = Claim(
         f"lqcc-{name}-own", where, says, judgement, schemes, own_cells or cells, slug=f"{slug}own", origin=OWN,
         table=table,
@@ -113,17 +122,18 @@ BITS = (
 SELECTION = (
     *say_of_both(
         "table1", "selection", "Table 1", "the three-step rule selects the printed configurations",
-        SelectsPrinted(1.0), ("i8c8o8",), table="table1",
+        SelectsPrinted(1.0), ("i8c8o8",), table="table1", replay=True,
     ),
     Claim(
         "lqcc-sensitivity", "ours: section 3.2, Table 1",
         "of four readings of the rule only the one-sided one with the sample SD selects the printed configurations",
         OneReading(0.25), ("i8c8o8",), ALL_TASKS, slug="sensitivity", origin=AUTHORS, table="table1",
+        replay=True,
     ),
     *say_of_both(
         "parity", "parity", "section 3.2, Table 1",
         "the selected configurations' mean returns lie inside fp32's band of one SD in at least 80% of the tasks",
-        SelectedMatch(0.8), ("i8c8o8",), table="table1",
+        SelectedMatch(0.8), ("i8c8o8",), table="table1", replay=True,
     ),
 )  # fmt: skip
 
@@ -178,7 +188,7 @@ TRAINING = (
     Claim(
         "lqcc-normalization", "Table 6, SAC in fp32",
         "normalized observations return more than raw ones, on average over the tasks", Normalizes(0.0), ("fp32",),
-        ALL_TASKS, slug="normalization", origin=AUTHORS, table="table6",
+        ALL_TASKS, slug="normalization", origin=AUTHORS, table="table6", replay=True,
     ),
     Claim(
         "lqcc-normalization-own", "Table 6, SAC in fp32",
@@ -200,6 +210,11 @@ DESIGNS = (
         "lqcc-finn-latency", "Table 3, by FINN's formulas",
         "FINN's cycles at LQCC's folding targets are the printed latencies at 100 MHz, to within 20%",
         ModelLatency(0.2), ("i8c4o8",), ALL_TASKS, slug="finnlatency", pooled=True,
+    ),
+    Claim(
+        "lqcc-finn-luts", "Table 3, by FINN's formulas",
+        "FINN's look-up tables at LQCC's folding targets are the printed ones, to within 20%",
+        ModelTables(0.2), ("i8c4o8",), ALL_TASKS, slug="finnluts", pooled=True, table="table3",
     ),
     Claim(
         "lqcc-rtl-latency", "ours: Table 3, by our designs in simulation",

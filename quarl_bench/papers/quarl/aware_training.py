@@ -7,7 +7,7 @@ policy's own deterministic episodes.
 
 from quarl_bench.judging.claim import Claim, over
 from quarl_bench.judging.rules.cells import Keeps
-from quarl_bench.judging.rules.returns import Count, Equivalent, Gains, MeanLoss, MostCells, SomeCells
+from quarl_bench.judging.rules.returns import Count, Equivalent, Gains, MeanLoss, MostCells, SomeCells, Varies
 from quarl_bench.judging.rules.training import Flatter, Ordered
 from quarl_bench.papers.quarl.post_training import GAMES
 
@@ -110,6 +110,17 @@ CLAIMS = (
         schemes=WIDTHS,
         cells=TRAINED_CLASSIC,
         slug="qatbeatsweights",
+        pooled=True,
+    ),
+    Claim(
+        "figure2-varies",
+        where="ours: section 4, Figure 2, QAT",
+        says="on a typical task returns vary more between training seeds with quantization-aware training than with "
+        "post-training quantization of the weights to as many bits",
+        judgement=Varies(1.0, "w"),
+        schemes=WIDTHS,
+        cells=TRAINED_CLASSIC,
+        slug="qatvaries",
         pooled=True,
     ),
     Claim(

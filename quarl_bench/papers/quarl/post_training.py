@@ -6,7 +6,7 @@ The paper's "int8" rounds weights only, our `w8`; the same sentence is judged fo
 from quarl_bench.judging.claim import Claim, over
 from quarl_bench.judging.rules.cells import Keeps
 from quarl_bench.judging.rules.judgement import STATISTICS
-from quarl_bench.judging.rules.returns import Equivalent, Harder, Loses, MeanError, MostCells, SomeCells, Tracks
+from quarl_bench.judging.rules.returns import Equivalent, Gains, Harder, Loses, MeanError, MostCells, SomeCells, Tracks
 from quarl_bench.judging.rules.training import Wider
 
 GAMES = "cartpole breakout spaceinvaders beamrider mspacman qbert seaquest pong"
@@ -20,6 +20,7 @@ CLASSIC = (  # tasks that need no emulator; the table has only two of them
     *over("ppo", "cartpole acrobot lunarlander mountaincarcontinuous"),
     *over("ddpg", "mountaincarcontinuous pendulum"),
 )
+CONTROL = (*CLASSIC, *over("dqn", "mountaincar"))
 DQN_TASKS = over(
     "dqn", "cartpole acrobot lunarlander mountaincar breakout spaceinvaders beamrider mspacman qbert seaquest pong"
 )
@@ -145,6 +146,26 @@ CLAIMS = (
         pooled=True,
     ),
     Claim(
+        "activations-cost",
+        where="Section 5, deployment",
+        says="on a typical control task 8 bits for weights alone cost less return than for weights and activations",
+        judgement=Gains(0.0, "int8"),
+        schemes=("w8",),
+        cells=CONTROL,
+        slug="activationscost",
+        pooled=True,
+    ),
+    Claim(
+        "calibration-helps",
+        where="Section 5, deployment",
+        says="on a typical control task activation ranges from rollouts cost less return than ranges without them",
+        judgement=Gains(0.0, "int8uncal"),
+        schemes=("int8",),
+        cells=CONTROL,
+        slug="calibration",
+        pooled=True,
+    ),
+    Claim(
         "table3-rescue",
         where="Table 3",
         says="on Breakout DQN loses more than 5% of what it scores at 16 bits when it goes on to 8",
@@ -179,6 +200,24 @@ CLAIMS = (
         schemes=("w8", "int8"),
         cells=over("ppo a2c", "breakout"),
         slug="ppoovera2c",
+    ),
+    Claim(
+        "figure2-breakout-over-beamrider",
+        where="Figure 2",
+        says="DQN loses a larger share of its return to 8 bits on Breakout than on Beam Rider",
+        judgement=Harder(0.0),
+        schemes=("w8",),
+        cells=over("dqn", "breakout beamrider"),
+        slug="breakoutoverbeamrider",
+    ),
+    Claim(
+        "figure2-beamrider-over-pong",
+        where="Figure 2",
+        says="DQN loses a larger share of its return to 8 bits on Beam Rider than on Pong",
+        judgement=Harder(0.0),
+        schemes=("w8",),
+        cells=over("dqn", "beamrider pong"),
+        slug="beamrideroverpong",
     ),
     Claim(
         "figure2-tracks",

@@ -86,14 +86,16 @@ def _name_page(documents: Sequence[Document], *, own: bool) -> str:
 
 
 def _tell(rows: Sequence[Row], *, own: bool) -> str:
-    """What the page says, in one sentence; empty without rows."""
+    """What the page says, in one sentence; empty without rows. Replays measure nothing, and are counted apart."""
+    found, rows = rows, [row for row in rows if not row.replay]
+    replays = f" {len(found) - len(rows)} replays apart." if len(rows) < len(found) else ""
     if not rows:
-        return ""
+        return replays.strip()
     counts = Counter(ANSWERS[row.verdict] for row in rows)
     yes, no, open_ = (counts[answer] for answer in dict.fromkeys(ANSWERS.values()))
     asked = "a policy keep its return in fewer bits" if own else "a sentence of the papers hold for these policies"
     times = "once" if len(rows) == 1 else f"{len(rows)} times"
-    return f"Does {asked}? Asked {times}: {yes} yes, {no} no, {open_} not decided."
+    return f"Does {asked}? Asked {times}: {yes} yes, {no} no, {open_} not decided.{replays}"
 
 
 def _group_skips(results: Sequence[Document]) -> dict[str, list[str]]:

@@ -31,6 +31,13 @@ def count_finn(item: JudgedClaim) -> Evidence:
     return Evidence(own=cycles, source=Source.ESTIMATED)
 
 
+def count_tables(item: JudgedClaim) -> Evidence:
+    """Look-up tables by FINN's formulas, the output's thresholds left out as in its estimate of what fits."""
+    names = [case.environment for case in item.cases]
+    tables = {name: fold_finn(ARCHITECTURES[name_design(name)], output_thresholds=False).luts for name in names}
+    return Evidence(own=tables, source=Source.ESTIMATED)
+
+
 def fit_formulas() -> Evidence:
     """How FINN's formulas fit the 8-bit design, and that with a core of 4 bits."""
     fits = tuple(fit_finn(ARCHITECTURES[name], PART) for name in ("eightbit", REFERENCE))
@@ -52,10 +59,12 @@ def judge_latency(cycles: Mapping[str, int], printed: Mapping[str, int], thresho
     return _conclude(ratios, tuple(task for task in printed if task not in cycles), threshold, caveats)
 
 
-def judge_model(cycles: Mapping[str, int], printed: Mapping[str, int], threshold: float) -> Verdict:
-    """Judge "the model's cycles differ from each task's printed latency by at most `threshold` of it"."""
-    errors = {task: cycles[task] / count - 1 for task, count in printed.items()}
-    caveats = tuple(f"{task}: {cycles[task]:,} cycles, {error:+.1%} of the printed" for task, error in errors.items())
+def judge_model(
+    counts: Mapping[str, int], printed: Mapping[str, int], threshold: float, what: str = "cycles"
+) -> Verdict:
+    """Judge "the model's cycles, or `what`, differ from each task's printed ones by at most `threshold` of them"."""
+    errors = {task: counts[task] / count - 1 for task, count in printed.items()}
+    caveats = tuple(f"{task}: {counts[task]:,} {what}, {error:+.1%} of the printed" for task, error in errors.items())
     return _conclude({task: abs(error) for task, error in errors.items()}, (), threshold, caveats)
 
 

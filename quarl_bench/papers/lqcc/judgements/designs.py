@@ -46,6 +46,27 @@ class ModelLatency(OnDesigns):
 
 
 @dataclass(frozen=True)
+class ModelTables(OnDesigns):
+    """Each task's look-up tables differ from the printed ones by at most `threshold` of them."""
+
+    name = "model_tables"
+    meaning = "largest difference of look-up tables from the printed ones, of them; supported up to the threshold"
+
+    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":  # noqa: ARG002
+        """Look-up tables by FINN's formulas."""
+        from quarl_bench.papers.lqcc.hardware.latency import count_tables
+
+        return count_tables(item)
+
+    def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":
+        """The task that differs most decides."""
+        from quarl_bench.papers.lqcc.hardware.latency import judge_model
+
+        printed = {task: int(row["luts"]) for (_, task), row in item.claim.values.items()}
+        return judge_model(evidence.own, printed, self.threshold, "look-up tables")
+
+
+@dataclass(frozen=True)
 class DesignLatency(OnDesigns):
     """Each task's cycles are at most `threshold` of those that its printed latency takes at 100 MHz."""
 

@@ -1,0 +1,143 @@
+"""How many policies would decide a claim: its own judgement, asked about policies drawn like those that were measured.
+
+There is no second rule. A draw makes up the returns of some policies of every cell, with the mean and the spread that
+stored rows have, and the claim's judgement decides on them. Its power is how often it decides, the same way.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.judging import statistics as stats
+from quarl_bench.judging.claim import JudgedCase, JudgedClaim
+from quarl_bench.judging.evidence import Evidence
+from quarl_bench.judging.rules.cells import Keeps
+from quarl_bench.spec import Measurement, Outcome, name_seeds
+from quarl_bench.views.rows import Row
+
+DRAWS = 200
+SEED = 20191001
+COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)  # policies that are tried
+DEFINITE = (Outcome.SUPPORTED, Outcome.REFUTED)
+Item = JudgedCase | JudgedClaim
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What a stored row tells of the policies of a cell.
+
+    `level` is fp32's mean return, `kept` the ratio of mean returns, `sd` what that varies by between policies, and
+    `shared` the standard error that the episodes leave, which all policies play; both are shares of |level|.
+    """
+
+    level: float
+    kept: float
+    sd: float
+    episodes: int
+    shared: float = 0.0
+
+    @classmethod
+    def of(cls, row: Row) -> "Spread | None":
+        """From the interval of a case's row; None of one policy alone, or where there is no interval.
+
+        The limit nearest to the threshold says how uncertain the mean is. Where the row has the means of every policy,
+        these say how much of that more policies would mend; else it counts as all of it.
+        """
+        policies = int(row.reference.get("policies", 0))
+        if row.interval is None or row.estimate is None or policies < 2 or not row.reference.get("mean"):
+            return None
+        low, high = row.interval
+        distance = row.estimate - low if row.estimate > row.threshold else high - row.estimate
+        error = distance / stats.find_t_quantile(policies - 1)
+        level = float(row.reference["mean"])
+        own, shared = error * math.sqrt(policies), 0.0
+        before, after = (side.get("per_policy", ()) for side in (row.reference, row.measured))
+        if len(before) == len(after) == policies:
+            base = np.array(before)
+            contrast = np.array(after) - base + (1.0 - row.estimate) * math.copysign(1.0, level) * base
+            own = min(own, float(contrast.std(ddof=1)) / abs(level))
+            shared = math.sqrt(max(0.0, error**2 - own**2 / policies))
+        return cls(level, row.estimate, own, max(2, int(row.reference["distinct_episodes"])), shared)
+
+    def draw(self, policies: int, cap: float | None, rng: np.random.Generator) -> Measurement:
+        """A measurement of made-up policies."""
+        lost = self.kept - 1.0 + self.sd * rng.standard_normal((policies, 1))
+        episodes = self.shared * math.sqrt(self.episodes) * rng.standard_normal((1, self.episodes))
+        returns = self.level + abs(self.level) * (lost + episodes)
+        return _measure(returns if cap is None else np.minimum(returns, cap))
+
+    def repeat(self, policies: int) -> Measurement:
+        """As many fp32 policies, none of which differs: what they differ by is in `sd`."""
+        return _measure(np.full((policies, self.episodes), self.level))
+
+
+Spreads = Mapping[str, tuple[Spread, ...]]  # by case: of the scheme, and of what it is compared with
+
+
+def count_policies(item: Item, spreads: Spreads, fewest: int = COUNTS[0]) -> tuple[int, Outcome] | None:
+    """Fewest policies of every cell, from `fewest`, with which it is decided with probability `stats.POWER`, and how.
+
+    None where even the most that are tried do not.
+    """
+    counts = [count for count in COUNTS if count >= fewest]
+    if not counts:
+        return None
+    found: dict[int, Outcome | None] = {}
+
+    def decides(index: int) -> bool:
+        outcome, power = find_power(item, spreads, counts[index])
+        found[index] = outcome
+        return power >= stats.POWER
+
+    low, high, last = -1, 0, len(counts) - 1
+    while not decides(high):  # few policies cost little to try
+        if high == last:
+            return None
+        low, high = high, min(2 * high + 1, last)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return counts[high], cast("Outcome", found[high])
+
+
+def find_power(item: Item, spreads: Spreads, policies: int) -> tuple[Outcome | None, float]:
+    """The definite verdict that comes most often with so many policies, and how often it does."""
+    episodes = min(spread.episodes for arms in spreads.values() for spread in arms)
+    rng = np.random.default_rng([SEED, policies, episodes])
+    seen = Counter(_decide(item, spreads, policies, rng) for _ in range(DRAWS))
+    outcome = max(DEFINITE, key=lambda each: seen[each])
+    return (outcome, seen[outcome] / DRAWS) if seen[outcome] else (None, 0.0)
+
+
+def _decide(item: Item, spreads: Spreads, policies: int, rng: np.random.Generator) -> Outcome:
+    """The judgement's verdict on one draw."""
+    caps = {name: find_environment(name.split("-")[1]).cap for name in spreads}
+    groups = {
+        name: (arms[0].repeat(policies), *(arm.draw(policies, caps[name], rng) for arm in arms))
+        for name, arms in spreads.items()
+    }
+    if isinstance(item, JudgedCase):
+        ((reference, measured),) = groups.values()
+        kept, lost = item.claim.require(Keeps).find_p_values(item, reference, measured)
+        if min(kept, lost) >= stats.ERROR:
+            return Outcome.INCONCLUSIVE
+        return Outcome.SUPPORTED if kept < lost else Outcome.REFUTED
+    evidence = Evidence(dict(groups), policies=policies)
+    return item.claim.judgement.decide(item, evidence).outcome
+
+
+def _measure(returns: stats.Floats) -> Measurement:
+    policies, episodes = returns.shape
+    seeds = tuple(range(episodes))
+    return Measurement(
+        policies=tuple(map(str, range(policies))),
+        environment_seeds=seeds,
+        episodes=name_seeds(seeds),
+        returns=tuple(map(tuple, returns.tolist())),
+        lengths=((1,) * episodes,) * policies,
+    )
