@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.mark.claim("repaired-cell", "repaired-few", "rewritten-zoo")
+@pytest.mark.claim("repaired-cell", "repaired-few", "repaired-three-bits", "rewritten-zoo")
 def test_the_repaired_form_keeps_the_return(case, policy, quantized_policy, evaluate, metrics_regression, verdict):
     measured = evaluate(quantized_policy)
     metrics_regression.check(measured)

@@ -13,7 +13,7 @@ HEAD = (
 DECIDED = {"inconclusive": "not decided"}
 RECORDS = "records.json"  # of repairs whose integers are not kept
 KEPT = re.compile(r"(?P<cell>.+)-seed(?P<seed>[0-9]+)-int(?P<bits>[2-7])")  # a form of fewer than 8 bits
-FEW = 6, 4, 2
+FEW = 6, 4, 3, 2
 
 
 def list_repairs(folder: Path) -> list[str]:
