@@ -2,6 +2,7 @@
 
 import platform
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from quarl_bench.backends.base import (
 )
 from quarl_bench.backends.deployed import DeployedPolicy, start, verify
 from quarl_bench.backends.registry import find_backend
-from quarl_bench.backends.state import pack_state
+from quarl_bench.backends.state import pack_state, renumber_state
 from quarl_bench.errors import DeploymentError, SpecError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.masks import drop_masks
@@ -64,7 +65,10 @@ def export_policy(
     if len(observations) == 0:
         raise DeploymentError(f"{backend}: no observations for golden pairs; pass states that the policy visits")
     if isinstance(policy, IntegerPolicy):
-        policy = found.renumber(policy)
+        renumbered = found.renumber(policy)
+        if isinstance(observations, Visited):
+            observations = replace(observations, state=renumber_state(policy.net, renumbered.net, observations.state))
+        policy = renumbered
     kernel = _first_kernel(found, policy)
     files = found.make_files(policy)
     computed = policy if isinstance(policy, IntegerPolicy) else found.compute(policy)

@@ -42,3 +42,15 @@ def unpack_state(net: IntegerNet, rows: NDArray[Any]) -> State:
             found.append(part.view(kind).astype(np.int64))
             begin += size
     return tuple(found)
+
+
+def renumber_state(before: IntegerNet, after: IntegerNet, state: State) -> State:
+    """A state of `before` as the same net has it in other integers; one in floats, which is no net's own, as it is."""
+    if before is after or not all(part.dtype.kind == "i" for part in state):
+        return state
+    moves = [
+        move
+        for one, other in zip(before.cells, after.cells, strict=True)
+        for move in (other.hidden.zero_point - one.hidden.zero_point, 0)
+    ]
+    return tuple(part + move for part, move in zip(state, moves, strict=True))

@@ -129,6 +129,18 @@ def test_an_artefact_plays_whole_sequences(kind: CellKind, backend: str, tmp_pat
         deployed.act(visited.observations)
 
 
+@pytest.mark.needs("onnx")
+def test_states_of_the_integers_themselves_are_renumbered_with_them(tmp_path: Path) -> None:
+    policy, visited = quantize(CellKind.LSTM, "int8", width=12)
+    own = Visited(visited.observations, policy.net.adopt(visited.state))
+    assert all(part.dtype.kind == "i" for part in own.state)
+    arguments = {"scheme": "int8", "source_sha256": "0" * 64, "backend": "onnx"}
+    first, second = (
+        export_policy(policy, tmp_path / name, seen, **arguments) for name, seen in (("a", visited), ("b", own))
+    )
+    assert (first.artefact.golden.inputs == second.artefact.golden.inputs).all()
+
+
 def test_a_golden_state_that_was_changed_is_found(tmp_path: Path) -> None:
     policy, visited = quantize(CellKind.LSTM, "int8")
     export_policy(policy, tmp_path / "made", visited, scheme="int8", source_sha256="0" * 64, backend="dump")
