@@ -11,6 +11,7 @@ from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, require_integer
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Net
+from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.ladder import find_unfit, list_forms, list_ranges, list_remedies
 from tests.support.strategies import make_net, normal
@@ -76,7 +77,9 @@ def test_a_target_runs_what_it_has_a_form_for():
     for target in ("any", "c", "fpga"):
         assert find_unfit(wide, target) == find_unfit(plain, target) == ""
     falling = require_integer(make_policy(Activation.GELU).quantize(Scheme.parse("int8acc"), STATES))
-    assert "whose table falls" in find_unfit(falling, "fpga")
+    assert find_unfit(falling, "fpga") == ""
+    other = replace(plain, net=plain.net.with_requantization(Requantization.GEMMLOWP))
+    assert "gemmlowp" in find_unfit(other, "fpga")
     with pytest.raises(DeploymentError, match="unknown backend 'tpu'"):
         find_unfit(plain, "tpu")
 

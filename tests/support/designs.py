@@ -22,7 +22,12 @@ from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.strategies import inputs_of, make_net, normal
 
-FALLING = (Activation.SILU, Activation.GELU, Activation.GELU_TANH, Activation.HARDSWISH)  # no form in a design
+FALLING = (
+    Activation.SILU,
+    Activation.GELU,
+    Activation.GELU_TANH,
+    Activation.HARDSWISH,
+)  # before they rise
 UNLIKE = np.float32([0.01, 1, 30, 1000])  # ranges of features that one scale does not hold
 
 
@@ -50,10 +55,14 @@ def rewrite(scheme: str) -> IntegerPolicy:
 
 
 def make_bare(net: Net) -> Net:
-    """`net` with nothing behind its last layer, and a Tanh in the place of activations that fall."""
-    kinds = [Activation.TANH if layer.activation in FALLING else layer.activation for layer in net.layers[:-1]]
-    pairs = zip(net.layers, (*kinds, Activation.NONE), strict=True)
-    return replace(net, layers=tuple(replace(layer, activation=kind) for layer, kind in pairs))
+    """`net` with nothing behind its last layer."""
+    return replace(net, layers=(*net.layers[:-1], replace(net.layers[-1], activation=Activation.NONE)))
+
+
+def make_falling(activation: Activation, *, at_end: bool = False) -> Net:
+    """A small net whose hidden layers end in `activation`, and its last one too where that is wanted."""
+    net = make_net(4, 8, 6, 2, activation=activation)
+    return replace(net, layers=(*net.layers[:-1], replace(net.layers[-1], activation=activation))) if at_end else net
 
 
 def simulate(net: IntegerNet, q: Integers) -> Integers:

@@ -3,16 +3,21 @@
 Everything is a whole number carried by float32. Quant nodes of scale 1 state the widths of input and weights, a MatMul
 sums exactly (sums stay below 2^24), and a MultiThreshold per layer requantizes by the thresholds of the design. A last
 layer that returns its sums ends in an Add of its offsets.
+
+A MultiThreshold only counts, so a table that falls is a difference: how often it has risen up to a sum, less how often
+it has fallen. The layer computes both, each in neurons of its own, and the next has its weights twice, once negated.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from quarl_bench.backends.fpga.rtl.stage import Stage
+from quarl_bench.backends.fpga.rtl.stage import Stage, signed_bits
 from quarl_bench.backends.onnx.qdq import IR_VERSION, load_onnx
 from quarl_bench.errors import DeploymentError
+from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.carried import EXACT_FLOAT32
 
 DOMAIN = "qonnx.custom_op.general"
@@ -44,6 +49,7 @@ def write_qonnx(stages: Sequence[Stage], *, rows: int = 1) -> bytes:
         form = {"signed": int(signed), "narrow": 0, "rounding_mode": "ROUND"}
         return add("Quant", inputs, f"{source}.quant", shape, **form)
 
+    stages = write_differences(stages)
     first, last = stages[0], stages[-1]
     x = add_quant(INPUT, first.in_bits, (rows, first.inputs), signed=first.in_signed)
     for stage in stages:
@@ -76,3 +82,65 @@ def write_qonnx(stages: Sequence[Stage], *, rows: int = 1) -> bytes:
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="quarl_bench")
     return bytes(model.SerializeToString())
+
+
+def write_differences(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Stages of the same outputs without a table; behind a last one that has one, a stage subtracts."""
+    written: list[Stage] = []
+    start: int | None = None  # of a table before: its code for a count of zero
+    for given in stages:
+        stage = given if start is None else _read_difference(given, start, written[-1])
+        start = None if stage.table is None else int(stage.table[0])
+        written.append(stage if stage.table is None else _count_both(stage, stage.table))
+    if start is not None:
+        identity = np.eye(stages[-1].outputs, dtype=np.int64)
+        written.append(_read_difference(_return_sums(stages[-1], identity), start, written[-1]))
+    return tuple(written)
+
+
+def _count_both(stage: Stage, table: Integers) -> Stage:
+    """Twice the neurons of `stage`: the first half counts how often its table has risen, the second its falls."""
+    steps = np.diff(table)
+    both = [np.repeat(stage.thresholds, np.maximum(sign * steps, 0), axis=1) for sign in (1, -1)]
+    bits = max(found.shape[1] for found in both).bit_length()
+    _, largest = stage.reach
+    spare = [np.repeat(largest[:, None] + 1, (1 << bits) - 1 - found.shape[1], axis=1) for found in both]
+    return replace(
+        stage,
+        weight=np.tile(stage.weight, (2, 1)),
+        thresholds=np.concatenate([np.concatenate(pair, axis=1) for pair in zip(both, spare, strict=True)]),
+        out_bits=bits,
+        lowest=0,
+        table=None,
+    )
+
+
+def _read_difference(stage: Stage, start: int, before: Stage) -> Stage:
+    """`stage` behind `before`, whose counts stand for `start` and what they add to it."""
+    weight = stage.weight.astype(np.int16)
+    missing = start * weight.sum(1, dtype=np.int64)  # of what the codes would add up to
+    return replace(
+        stage,
+        weight=np.concatenate([weight, -weight], axis=1),
+        in_bits=before.out_bits,
+        low=0,
+        high=before.highest,
+        thresholds=stage.thresholds - missing[:, None],
+        offsets=None if stage.offsets is None else stage.offsets + missing,
+    )
+
+
+def _return_sums(stage: Stage, weight: Integers) -> Stage:
+    """A stage behind `stage` that returns the sums of its codes under `weight`, as its output integers."""
+    low, high = stage.lowest, stage.lowest + stage.highest
+    return replace(
+        stage,
+        name="difference",
+        weight=weight,
+        in_signed=False,
+        thresholds=np.empty((len(weight), 0), dtype=np.int64),
+        out_bits=signed_bits(low, high),
+        lowest=0,
+        offsets=np.full(len(weight), stage.lowest),
+        table=None,
+    )

@@ -13,7 +13,7 @@ from quarl_bench.backends.fpga.explore.estimate import estimate
 from quarl_bench.backends.fpga.explore.explorer import choose, explore, find_pareto, fits
 from quarl_bench.backends.fpga.explore.folding import Folding, FoldingPlan, choose_steps
 from quarl_bench.backends.fpga.explore.part import PARTS, Part, find_part
-from quarl_bench.backends.fpga.qonnx import write_qonnx
+from quarl_bench.backends.fpga.qonnx import write_differences, write_qonnx
 from quarl_bench.backends.fpga.rtl.stage import signed_bits, split
 from quarl_bench.backends.fpga.rtl.top import write_policy
 from quarl_bench.backends.fpga.rtl.wrapper import write_axis
@@ -28,7 +28,14 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.spec import Outcome
-from tests.support.designs import quantize, quantize_tanh_outputs, write_reports
+from tests.support.designs import (
+    FALLING,
+    make_bare,
+    make_falling,
+    quantize,
+    quantize_tanh_outputs,
+    write_reports,
+)
 from tests.support.strategies import convolutions, make_net, perceptrons
 
 SMALL = Architecture("small", (5, 8, 8, 3), 4, 2, 8, 1e6, 0)
@@ -57,15 +64,31 @@ def test_a_table_that_never_falls_is_thresholds(activation) -> None:
     np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))
 
 
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("scheme", ["int8", "int8pcpow2", "int6"])
+@pytest.mark.parametrize("activation", FALLING)
+def test_a_table_that_falls_is_thresholds_where_it_changes_and_a_memory(activation, scheme, at_end) -> None:
+    integers = quantize(make_falling(activation, at_end=at_end), scheme)
+    stages = split(integers)
+    for stage, layer in zip(stages, integers.layers, strict=True):
+        if layer.tabled is None or (np.diff(layer.table) >= 0).all():
+            assert stage.table is None
+            continue
+        assert stage.thresholds.shape == (stage.outputs, len(stage.table) - 1)
+        changes = np.flatnonzero(np.diff(layer.table))
+        values = layer.table[np.append(0, changes + 1)]
+        np.testing.assert_array_equal(stage.table[: len(values)] + stage.lowest, values)
+        assert len(stage.table) < 2 * len(values)
+        assert stage.table.min() == 0
+        assert stage.highest < 1 << stage.out_bits
+    assert stages[0].table is not None
+    q = draw_inputs(stages, 2000)
+    np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))
+
+
 @given(perceptrons(), st.sampled_from(["int8", "int4", "int2", "int8pow2", "int8sym"]), st.integers(0, 99))
 def test_stages_equal_the_golden_model(net, scheme, seed) -> None:
     integers = quantize(net, scheme)
-    if any(layer.tabled is not None and (np.diff(layer.table) < 0).any() for layer in integers.layers):
-        with pytest.raises(
-            DeploymentError, match=r"ends in \w+, whose table falls, and designs count thresholds; deploy"
-        ):
-            split(integers)
-        return
     stages = split(integers)
     q = draw_inputs(stages, 200, seed)
     np.testing.assert_array_equal(run_stages(integers, q), integers.run(q))
@@ -184,6 +207,21 @@ def test_block_ram_stays_within_the_folding() -> None:
         assert estimate(plan).block_rams <= blocks
 
 
+def test_each_lane_has_its_table_in_block_ram_where_that_is_left() -> None:
+    stages = split(quantize(make_falling(Activation.GELU), "int8"))
+    for blocks, kept in ((0.0, 0), (22.5, 5)):
+        plan = FoldingPlan(stages, Folding((4, 3, 2, 2), choose_steps(stages, wide_step=8), block_rams=blocks))
+        tables = [rom for unit in plan.units for rom in unit.tables]
+        assert [(rom.depth, rom.width, rom.blocks) for rom in tables] == [(256, 8, 0.5)] * 5
+        assert sum(rom.name in plan.in_blocks for rom in tables) == kept
+        bare = [replace(stage, table=None) for stage in stages]
+        without = estimate(FoldingPlan(tuple(bare), plan.folding))
+        found = estimate(plan)
+        spread = sum(rom.luts for rom in tables if rom.name not in plan.in_blocks)
+        assert found.luts_raw - without.luts_raw == spread == 32 * (5 - kept)
+        assert found.block_rams - without.block_rams == kept / 2
+
+
 def test_axis_states_its_interface() -> None:
     whole, streamed = write_axis(plan_small(), 32), write_axis(plan_small((2, 2, 4, 3)), 32)
     assert "an observation in 1 beats of 32 bits, the action in 1 beats" in whole
@@ -248,7 +286,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 @pytest.mark.needs("qonnx")
-@pytest.mark.parametrize("name", ["small", "int8-tanh", "tanh-outputs", "sums"])
+@pytest.mark.parametrize("name", ["small", "int8-tanh", "tanh-outputs", "sums", "falls", "falls-at-the-end"])
 def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
     import onnx
     from qonnx.core.modelwrapper import ModelWrapper
@@ -261,11 +299,27 @@ def test_qonnx_executes_the_file_to_the_same_integers(name: str) -> None:
         net = quantize_tanh_outputs()
     if name == "sums":
         net = quantize(make_net(4, 8, 6, 2), "int8pcacc")
+    if name.startswith("falls"):
+        net = quantize(make_falling(Activation.SILU, at_end=name.endswith("end")), "int8")
     stages = split(net)
     q = draw_inputs(stages, 300)
     model = ModelWrapper(onnx.load_model_from_string(write_qonnx(stages, rows=len(q))))
     outputs = execute_onnx(model, {"input": q.astype(np.float32)})["output"]
     np.testing.assert_array_equal(outputs, net.run(q))
+
+
+@given(perceptrons(), st.sampled_from(["int8", "int8pc", "int5", "int8acc"]), st.integers(0, 99))
+def test_a_table_that_falls_is_a_difference_of_counts(net, scheme, seed) -> None:
+    integers = quantize(make_bare(net) if scheme.endswith("acc") else net, scheme)
+    stages = split(integers)
+    q = draw_inputs(stages, 200, seed)
+    written, codes = write_differences(stages), q
+    for stage in written:
+        assert stage.table is None
+        codes = stage.run(codes)
+    np.testing.assert_array_equal(codes + written[-1].lowest, integers.run(q))
+    if all(stage.table is None for stage in stages):
+        assert written == stages
 
 
 def test_sums_that_float32_does_not_hold_are_refused() -> None:

@@ -33,7 +33,7 @@ from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
-from tests.support.designs import quantize, quantize_tanh_outputs, rewrite, write_reports
+from tests.support.designs import make_falling, quantize, quantize_tanh_outputs, rewrite, write_reports
 from tests.support.places import POLICIES
 from tests.support.sizes import choose, exhaustive
 from tests.support.strategies import inputs_of, make_net
@@ -105,11 +105,47 @@ def test_designs_equal_the_golden_model(name: str, designs: Path, tmp_path: Path
     assert (simulation.run(q[:500], stall=0.7).taken > simulation.run(q[:500], stall=0.7).shown).any()
 
 
+FALLING_FOLDINGS = {
+    "pipelined": ((4, 8, 6, 2), {"block_rams": 0.0, "dsps": 0}),
+    "columns": ((2, 3, 2, 1), {"steps": (3, 8, 2)}),
+    "rows": ((4, 4, 3, 2), {"levels": 4}),
+}
+FALLS = ((Activation.SILU, "pipelined"), (Activation.GELU, "columns"), (Activation.HARDSWISH, "rows"))
+ALL_FALLS = tuple((activation, name) for activation, _ in FALLS for name in FALLING_FOLDINGS)
+
+
+@verilator
+@pytest.mark.parametrize("activation, name", choose(FALLS, ALL_FALLS))
+def test_tables_that_fall_equal_the_golden_model(activation, name: str, designs: Path, tmp_path: Path) -> None:
+    net = quantize(make_falling(activation, at_end=name == "rows"), "int8")
+    lanes, options = FALLING_FOLDINGS[name]
+    design = make_design(net, lanes, tmp_path / "design", **options)
+    simulation = Simulation(design, designs)
+    q = draw_inputs(design.plan.stages, choose(2000, 100_000))
+    run = check(simulation, design, q, net.run(q), designs)
+    assert run.latency[0] == design.plan.cycles
+    assert (run.interval == 1) == (name == "pipelined") == design.plan.pipelined
+    stalled = simulation.run(q[:500], gap=0.5, stall=0.5, seed=7)
+    np.testing.assert_array_equal(stalled.outputs, net.run(q[:500]))
+
+
+@verilator
+def test_a_damaged_table_is_found(designs: Path, tmp_path: Path) -> None:
+    net = quantize(make_falling(Activation.GELU), "int8")
+    design = make_design(net, (2, 3, 2, 1), tmp_path / "design", steps=(3, 8, 2))
+    memory = design.folder / "layer1_table2.mem"
+    memory.write_text("".join(f"{int(word, 16) ^ 1:02x}\n" for word in memory.read_text().split()))
+    q = draw_inputs(design.plan.stages, 200)
+    with pytest.raises(DeploymentError, match=r"actions differ.*layer1, neuron 2: expected"):
+        check(Simulation(design, designs), design, q, net.run(q), designs)
+
+
 AXIS = [
     (draw_net(STREAMED), (4, 1, 8, 3)),
     (draw_net(STREAMED), (9, 2, 3, 2)),
     (quantize_tanh_outputs(), (4, 4, 2)),
     (rewrite("int8eqcleacc").net, (2, 4, 3, 1)),
+    (quantize(make_falling(Activation.SILU, at_end=True), "int8"), (4, 4, 3, 2)),
 ]
 
 
@@ -242,6 +278,18 @@ def test_the_driver_talks_to_a_simulated_board(designs: Path, tmp_path: Path) ->
             Link(port, other)
 
 
+@exhaustive
+@pytest.mark.needs("verilator", "fpga")
+def test_a_board_answers_with_what_a_table_that_falls_gives(designs: Path, tmp_path: Path) -> None:
+    net = quantize(make_falling(Activation.HARDSWISH, at_end=True), "int8")
+    design = make_design(net, (2, 4, 3, 2), tmp_path / "design")
+    q = draw_inputs(design.plan.stages, 50)
+    with simulate_board(design, designs) as port, open_link(port, design.plan) as link:
+        outputs, cycles = link.run(q)
+    np.testing.assert_array_equal(outputs, net.run(q))
+    assert set(cycles) == {design.plan.cycles}
+
+
 @pytest.mark.needs("fpga")
 def test_silent_cut_and_missing_lines_are_one_line_errors(tmp_path: Path) -> None:
     plan = FoldingPlan(split(draw_net(STREAMED)), Folding((9, 2, 3, 2), (3, 3, 2)))
@@ -290,6 +338,7 @@ def ask_board_that_says(answer: bytes | None, plan: FoldingPlan) -> None:
 TINY = {
     "requantized": draw_net(Architecture("tiny", (3, 4, 2), 3, 2, 3, 1e6, 0)),
     "sums": quantize(make_net(3, 4, 2), "int3acc"),
+    "falls": quantize(make_net(3, 4, 2, activation=Activation.HARDSWISH), "int4"),
 }
 
 

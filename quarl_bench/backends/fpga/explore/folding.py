@@ -115,8 +115,8 @@ class Unit:
 
     @cached_property
     def searches(self) -> tuple[SearchStage, ...]:
-        """The binary search for an output, `step` bits a stage, most significant bits first; none for sums."""
-        bits = 0 if self.stage.wide else self.stage.out_bits
+        """The binary search for a count, `step` bits a stage, most significant bits first; none for sums."""
+        bits = self.stage.count_bits
         return tuple(
             SearchStage(index, known, min(self.step, bits - known))
             for index, known in enumerate(range(0, bits, max(1, self.step)))
@@ -159,6 +159,15 @@ class Unit:
         return tuple(tuple(self._search_roms(search)) for search in self.searches)
 
     @cached_property
+    def tables(self) -> tuple[Rom, ...]:
+        """A memory for each lane with a word for each count, where codes are not the counts themselves."""
+        given = self.stage.table
+        if given is None:
+            return ()
+        lanes = range(self.lanes)
+        return tuple(Rom(f"{self.name}_table{i}", len(given), 1, self.stage.out_bits, lambda: given) for i in lanes)
+
+    @cached_property
     def offsets(self) -> Rom | None:
         """A word for each beat of a layer that returns its sums: what is added to those of its lanes."""
         given = self.stage.offsets
@@ -171,7 +180,7 @@ class Unit:
     def roms(self) -> tuple[Rom, ...]:
         """Everything that it stores, constants as memories of one word."""
         behind = () if self.offsets is None else (self.offsets,)
-        return (self.weights, *(rom for group in self.thresholds for rom in group), *behind)
+        return (self.weights, *(rom for group in self.thresholds for rom in group), *self.tables, *behind)
 
     def _weight_fields(self) -> Integers:
         padded = self.padded.astype(np.int64)
@@ -194,7 +203,7 @@ class Unit:
 
     def _threshold_fields(self, search: SearchStage) -> Integers:
         """Thresholds (beats, lanes, prefixes, thresholds) that a stage compares with."""
-        bits = self.stage.out_bits
+        bits = self.stage.count_bits
         filler = np.zeros((self.beats * self.lanes - self.stage.outputs, (1 << bits) - 1), dtype=np.int64)
         table = np.concatenate([self.stage.thresholds, filler]).reshape(self.beats, self.lanes, -1)
         prefixes = np.arange(1 << search.known) << (bits - search.known)
@@ -312,9 +321,11 @@ class FoldingPlan:
             content.update(stage.weight.tobytes() + stage.thresholds.tobytes())
             if stage.offsets is not None:
                 content.update(stage.offsets.tobytes())
+            if stage.table is not None:
+                content.update(stage.table.tobytes())
         return content.digest()
 
 
 def choose_steps(stages: Sequence[Stage], widest: int = 3, wide_step: int = 2) -> tuple[int, ...]:
     """All thresholds at once up to `widest` bits, a search of `wide_step` bits a stage above; 0 where none are."""
-    return tuple(0 if stage.wide else stage.out_bits if stage.out_bits <= widest else wide_step for stage in stages)
+    return tuple(stage.count_bits if stage.count_bits <= widest else wide_step for stage in stages)

@@ -5,7 +5,7 @@
     policy_axis.v      the same behind AXI streams
     policy_uart.v      the same behind a serial line, for an Arty A7
     policy_tanh.v      with tanh_table.v behind it, which turns outputs into actions; only where that is wanted
-    *.mem              weights and thresholds, a hexadecimal word a line
+    *.mem              weights, thresholds and tables, a hexadecimal word a line
     policy*.xdc        the clock
     design.json        what is in here: interface, folding, hash
 

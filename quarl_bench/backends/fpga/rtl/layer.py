@@ -1,6 +1,9 @@
 """The Verilog of one layer: its matrix-vector unit, its memories, and the search that requantizes its sums.
 
 A layer that returns its sums has an adder for each lane in the place of the search, and no register behind it.
+
+A table that falls is a memory for each lane behind the search. It is read by what the last stage finds in this cycle,
+so its word is there in the cycle in which the count would be: it takes no cycle of its own.
 """
 
 from collections.abc import Iterator
@@ -112,8 +115,12 @@ def _write_searches(unit: Unit, plan: FoldingPlan) -> Iterator[str]:
                 thresholds=f"{rom.name}_data" if index else f"{rom.name}_data[{lane * size}+:{size}]",
             )
     final = len(unit.searches) - 1
-    for lane in range(unit.lanes):
-        yield f"  assign out_data[{lane * bits}+:{bits}] = held{final}_lane{lane}[{bits - 1}:0];"
+    if not unit.tables:
+        for lane in range(unit.lanes):
+            yield f"  assign out_data[{lane * bits}+:{bits}] = held{final}_lane{lane}[{bits - 1}:0];"
+    for lane, rom in enumerate(unit.tables):
+        found = f"found{final}_lane{lane}[{unit.stage.count_bits - 1}:0]"
+        yield _write_rom(rom, found, f"out_data[{lane * bits}+:{bits}]", plan)
 
 
 def _write_sums(unit: Unit, offsets: Rom, plan: FoldingPlan) -> Iterator[str]:

@@ -1,14 +1,17 @@
 """A layer as hardware sees it: unsigned integers times signed weights, and thresholds on the raw sums.
 
 Bias and zero points only shift a sum, and the table of a Tanh or an ELU never falls, so all of them move into the
-thresholds (a table that falls, of SiLU, GELU or HardSwish, is refused):
-output = lowest + number of thresholds <= sum. Between layers travels that number, which is never negative.
+thresholds: output = lowest + number of thresholds <= sum. Between layers travels that number, which is never negative.
+
+The table of a SiLU, a GELU or a HardSwish falls before it rises. Its thresholds are where it changes, and a memory says
+what it is from there on: output = lowest + table[number of thresholds <= sum].
 
 A last layer of wide outputs (`acc`) has no thresholds: output = sum + offset, and the offset is bias and zero points.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +27,23 @@ from quarl_bench.quantization.requantize import find_thresholds
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One layer. Inputs are codes in [low, high] of `in_bits`; outputs are counts in [0, 2^out_bits).
+    """One layer. Inputs are codes in [low, high] of `in_bits`; outputs are codes in [0, 2^out_bits).
 
-    Of a `wide` stage, outputs are sums, in two's complement of `out_bits`; it has `offsets` in the place of thresholds.
+    An output is the count of the thresholds that its sum reaches, or what `table` has for that count. Of a `wide`
+    stage, outputs are sums, in two's complement of `out_bits`; it has `offsets` in the place of thresholds.
     """
 
     name: str
-    weight: NDArray[np.int8]  # (outputs, inputs)
+    weight: NDArray[np.integer[Any]]  # (outputs, inputs)
     in_bits: int
     in_signed: bool
     low: int
     high: int
-    thresholds: Integers  # (outputs, 2^out_bits - 1), ascending, within each sum's reach or one above it; wide: none
+    thresholds: Integers  # (outputs, 2^count_bits - 1), ascending, within each sum's reach or one above it; wide: none
     out_bits: int
-    lowest: int  # the output integer that a count of zero stands for; wide: 0
+    lowest: int  # the output integer that a code of zero stands for; wide: 0
     offsets: Integers | None = None  # (outputs,), what turns a raw sum into the golden model's
+    table: Integers | None = None  # (2^count_bits,), the code for each count; only where one falls
 
     @property
     def inputs(self) -> int:
@@ -54,6 +59,11 @@ class Stage:
     def wide(self) -> bool:
         """Whether it returns its sums."""
         return self.offsets is not None
+
+    @property
+    def count_bits(self) -> int:
+        """Of a count of thresholds; wide: 0."""
+        return self.thresholds.shape[1].bit_length()
 
     @cached_property
     def weight_bits(self) -> int:
@@ -73,9 +83,10 @@ class Stage:
 
     @cached_property
     def highest(self) -> int:
-        """The largest count that a neuron can reach."""
+        """The largest code that a neuron can give."""
         _, largest = self.reach
-        return int((self.thresholds <= largest[:, None]).sum(1).max())
+        count = int((self.thresholds <= largest[:, None]).sum(1).max())
+        return count if self.table is None else int(self.table[: count + 1].max())
 
     @property
     def zeros(self) -> float:
@@ -83,11 +94,12 @@ class Stage:
         return float((self.weight == 0).mean())
 
     def run(self, codes: Integers) -> Integers:
-        """Counts, or of a wide stage sums, (n, outputs) for codes (n, inputs)."""
+        """Codes, or of a wide stage sums, (n, outputs) for codes (n, inputs)."""
         sums = codes @ self.weight.astype(np.int64).T
         if self.offsets is not None:
             return np.asarray(sums + self.offsets, dtype=np.int64)
-        return np.asarray((sums[:, :, None] >= self.thresholds[None]).sum(2), dtype=np.int64)
+        counts = (sums[:, :, None] >= self.thresholds[None]).sum(2)
+        return np.asarray(counts if self.table is None else self.table[counts], dtype=np.int64)
 
 
 def split(net: IntegerNet) -> tuple[Stage, ...]:
@@ -112,7 +124,7 @@ def split(net: IntegerNet) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def reach(weight: NDArray[np.int8], low: int, high: int) -> tuple[Integers, Integers]:
+def reach(weight: NDArray[np.integer[Any]], low: int, high: int) -> tuple[Integers, Integers]:
     """Smallest and largest sum of each row of `weight` (n, inputs) over codes in [low, high]."""
     wide = weight.astype(np.int64)
     positive, negative = np.maximum(wide, 0).sum(1), np.minimum(wide, 0).sum(1)
@@ -136,16 +148,19 @@ def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: 
     low, high = (source.format.minimum, source.format.maximum) if previous is None else (0, previous.highest)
     smallest, largest = reach(layer.weight, low, high)
     if layer.output.wide:
-        thresholds, lowest = np.empty((len(offsets), 0), dtype=np.int64), 0
+        thresholds, lowest, table = np.empty((len(offsets), 0), dtype=np.int64), 0, None
         out_bits = signed_bits(int((smallest + offsets).min()), int((largest + offsets).max()))
         if out_bits > SUM_BITS:
             raise DeploymentError(
                 f"fpga: the sums of {name} take {out_bits} bits, and wide outputs have {SUM_BITS}; use fewer bits"
             )
     else:
-        levels, lowest = _levels(name, layer, source)
-        out_bits = max(1, levels.shape[1].bit_length())
-        spare = np.repeat(largest[:, None] + 1, (1 << out_bits) - 1 - levels.shape[1], axis=1)
+        levels, codes, lowest = _levels(layer, source)
+        count_bits = max(1, levels.shape[1].bit_length())
+        unreached = (1 << count_bits) - 1 - levels.shape[1]
+        table = None if codes is None else np.pad(codes, (0, unreached), mode="edge")
+        out_bits = count_bits if table is None else int(table.max()).bit_length()
+        spare = np.repeat(largest[:, None] + 1, unreached, axis=1)
         clipped = np.clip(levels - offsets[:, None], smallest[:, None], largest[:, None] + 1)
         thresholds = np.concatenate([clipped, spare], axis=1)
     return Stage(
@@ -159,11 +174,15 @@ def _fold(name: str, layer: QuantizedLayer, source: ActivationFormat, previous: 
         out_bits=out_bits,
         lowest=lowest,
         offsets=offsets if layer.output.wide else None,
+        table=table,
     )
 
 
-def _levels(name: str, layer: QuantizedLayer, source: ActivationFormat) -> tuple[Integers, int]:
-    """Thresholds (outputs, levels) on accumulators, of every output integer above the lowest, and the lowest."""
+def _levels(layer: QuantizedLayer, source: ActivationFormat) -> tuple[Integers, Integers | None, int]:
+    """Thresholds (outputs, levels) on accumulators, codes (levels + 1,) between them, and the integer of code 0.
+
+    The codes are None where they only count: where the thresholds are of every output integer above the lowest.
+    """
     output = layer.output
     found = find_thresholds(
         np.asarray(source.scale),
@@ -175,13 +194,13 @@ def _levels(name: str, layer: QuantizedLayer, source: ActivationFormat) -> tuple
     )
     found = np.broadcast_to(found, (len(layer.bias), found.shape[1]))
     if layer.tabled is None:
-        return found[:, layer.lowest - output.format.minimum :], layer.lowest
-    if (np.diff(layer.table) < 0).any():
-        raise DeploymentError(
-            f"fpga: {name} ends in {layer.activation}, whose table falls, and designs count "
-            "thresholds; deploy to litert, onnx or c"
-        )
+        return found[:, layer.lowest - output.format.minimum :], None, layer.lowest
+    steps = np.diff(layer.table)
+    if (steps < 0).any():
+        changes = np.flatnonzero(steps)
+        lowest = int(layer.table.min())
+        return found[:, changes], layer.table[np.append(0, changes + 1)] - lowest, lowest
     lowest, highest = int(layer.table[0]), int(layer.table[-1])
     # The first integer in front of the table that reaches each integer behind it.
     first = np.searchsorted(layer.table, np.arange(lowest + 1, highest + 1))
-    return found[:, first - 1], lowest
+    return found[:, first - 1], None, lowest

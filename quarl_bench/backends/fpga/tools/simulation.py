@@ -87,7 +87,7 @@ class Simulation:
         )
 
     def trace(self, q: Integers) -> tuple[Integers, ...]:
-        """Counts, or sums, (n, neurons) behind each layer, from a build with `trace`."""
+        """Codes, or sums, (n, neurons) behind each layer, from a build with `trace`."""
         _, text = self._execute(q, 0.0, 0.0, 0)
         links = []
         for unit in self._plan.units:
