@@ -18,7 +18,8 @@ from pathlib import Path, PurePosixPath
 from quarl_bench.errors import PolicyError, SpecError, StoreError
 from quarl_bench.experiments.zoo_agents import read_agent
 from quarl_bench.policies.observation import Normalization
-from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER, LIMIT, STATISTICS
+from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, STATISTICS
+from quarl_bench.policies.sources.sb3.zip import LIMIT
 from quarl_bench.policies.sources.sb3.zoo_config import ARGS, CONFIG
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.system.atomic import new_folder

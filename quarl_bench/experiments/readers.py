@@ -27,8 +27,7 @@ from quarl_bench.policies.sources.onnx.file import LIMIT as FILE_LIMIT
 from quarl_bench.policies.sources.onnx.file import Graph, read_graph
 from quarl_bench.policies.sources.onnx.graph import read_chain
 from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_safetensors, read_weights
-from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
-from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER
+from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, read_statistics
 from quarl_bench.policies.sources.torch_export import read_program
 from quarl_bench.policies.sources.torchscript.file import is_script, read_script
 from quarl_bench.policies.sources.torchscript.program import follow_script

@@ -13,7 +13,8 @@ from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.sources.sb3.spaces import Bounds
-from quarl_bench.policies.sources.sb3.zip import FROM_FOLDER, ZooAgent, read_zip
+from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER
+from quarl_bench.policies.sources.sb3.zip import ZooAgent, read_zip
 
 
 def read_agent(

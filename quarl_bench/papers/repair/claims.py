@@ -1,8 +1,8 @@
 """Claims of our own: what bits cost where `quarl repair` has chosen their form, and what they cost without it.
 
 `int8repaired` is the form that a repair chose for a policy, kept below baselines/repaired; a policy that needed none
-plays its plain `int8`. Of fewer bits those policies count that have a form. The repair chose on validation seeds, so the
-episodes that score it here chose nothing.
+plays its plain `int8`. Of fewer bits those policies count that have a form. The repair chose on validation seeds, so
+the episodes that score it here chose nothing.
 """
 
 from quarl_bench.judging.claim import Claim, over
@@ -25,7 +25,10 @@ CONTROL = (
 PLAIN, REPAIRED = "int8", "int8repaired"
 REWRITTEN = "int8pceqcleacc"  # every rewrite at once, for agents whose integers are not ours to keep
 FEW = ("int6repaired", "int4repaired", "int2repaired")
-TRAINED = (*over("a2c ppo dqn", "cartpole acrobot lunarlander"), *over("ddpg", "mountaincarcontinuous pendulum"))
+TRAINED = (
+    *over("a2c ppo dqn", "cartpole acrobot lunarlander"),
+    *over("ddpg", "mountaincarcontinuous pendulum halfcheetahbullet"),
+)
 
 CLAIMS = (
     Claim(
@@ -95,7 +98,7 @@ CLAIMS = (
         says="repaired to 3 bits for weights and activations, this cell loses at most 5% of its return",
         judgement=Keeps(0.05),
         schemes=("int3repaired",),
-        cells=over("a2c ppo", "cartpole"),
+        cells=(*over("a2c ppo", "cartpole"), *over("ddpg", "halfcheetahbullet")),
     ),
     Claim(
         "repaired-beats-trained",

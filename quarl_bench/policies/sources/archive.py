@@ -17,7 +17,7 @@ ENCRYPTED = 0x1
 END, END_SIZE = b"PK\x05\x06", 22
 END64, END64_SIZE, LOCATOR_SIZE = b"PK\x06\x06", 56, 20
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, LookupError, EOFError, OSError, struct.error)
+DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, LookupError, EOFError, OSError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +39,6 @@ class Archive:
             )
         with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
             return self._unpack(archive, name)
-
-    def repack(self) -> bytes:
-        """A zip of the members alone, for a reader that looks for their list elsewhere than `zipfile` does.
-
-        Such a one could find other members in the same bytes than those that were checked.
-        """
-        packed = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(self._data)) as archive, zipfile.ZipFile(packed, "w") as copy:
-            for name in self.sizes:
-                copy.writestr(name, self._unpack(archive, name))
-        return packed.getvalue()
 
     def _unpack(self, archive: zipfile.ZipFile, name: str) -> bytes:
         try:

@@ -45,6 +45,7 @@ class Layout:
     last: str = ""
     statistics: tuple[str, str] = ("", "")  # mean, and SD or variance
     normalize: Callable[[Any, Any], Normalization] = _empirical
+    inside: bool = False  # where the last layer has no name of its own, it is the sequence's last
 
 
 LAYOUTS = (
@@ -63,11 +64,11 @@ LAYOUTS = (
     ),
     Layout(
         "skrl", "policy", "net_container", "policy_layer",
-        ("state_preprocessor/running_mean", "state_preprocessor/running_variance"), _scaler,
+        ("state_preprocessor/running_mean", "state_preprocessor/running_variance"), _scaler, True,
     ),
     Layout(
         "skrl 2", "policy", "net_container", "policy_layer",
-        ("observation_preprocessor/running_mean", "observation_preprocessor/running_variance"), _scaler,
+        ("observation_preprocessor/running_mean", "observation_preprocessor/running_variance"), _scaler, True,
     ),
 )  # fmt: skip
 KEYS = frozenset(
@@ -103,7 +104,7 @@ def read_checkpoint(
     last = f"{layout.network}{SEPARATOR}{layout.last}"
     if layout.last and f"{last}.weight" in weights:
         names.append(last)
-    elif layout.last:
+    elif layout.last and not layout.inside:
         raise PolicyError(f"{where}: no layer {layout.last!r}, which a Gaussian policy of {layout.library} ends in")
     layers = []
     for name in names:

@@ -6,8 +6,9 @@
 
 import pickletools
 import struct
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ LITERALS = frozenset(NUMBERS | TEXTS | {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8
 Key = str | int | bytes | None
 LARGEST_KEY = 2**31  # multiples of 2**61 - 1 have one hash: with them a dictionary takes for ever
 MARK = object()
+MADE = "()"  # behind a name: what its call would give
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,25 @@ class Reference:
     id: Any
 
 
-def read_pickle(data: bytes, known: frozenset[str], where: str, *, references: bool = False) -> Any:
-    """The data of a pickle whose globals are all in `known`; PolicyError, beginning with `where`, for anything else."""
-    reader = _Reader(known, where, references=references)
+def read_pickle(
+    data: bytes,
+    known: Container[str],
+    where: str,
+    *,
+    references: bool = False,
+    code: bool = False,
+    operations: int = sys.maxsize,
+) -> Any:
+    """The data of a pickle whose globals are all in `known`; PolicyError, beginning with `where`, for anything else.
+
+    `code` reads what cloudpickle writes of functions and classes too: sets, and calls of what a call would give.
+    """
+    reader = _Reader(known, where, references=references, code=code)
     try:
         with warnings.catch_warnings(action="ignore"):  # of odd escapes in texts
-            for opcode, argument, _ in pickletools.genops(data):
+            for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+                if number >= operations:
+                    raise PolicyError(f"{where}: a pickle of more than {operations} operations; it is refused")
                 reader.take(opcode.name, argument)
         return reader.pop()
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error) as error:
@@ -61,8 +76,8 @@ def read_pickle(data: bytes, known: frozenset[str], where: str, *, references: b
 
 
 class _Reader:
-    def __init__(self, known: frozenset[str], where: str, *, references: bool) -> None:
-        self._known, self._where, self._references = known, where, references
+    def __init__(self, known: Container[str], where: str, *, references: bool, code: bool) -> None:
+        self._known, self._where, self._references, self._code = known, where, references, code
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._actions: dict[str, Callable[[], None]] = {
@@ -87,6 +102,12 @@ class _Reader:
             "NEWOBJ": self._call,
             "BUILD": self._build,
         }
+        if code:
+            self._actions |= {
+                "EMPTY_SET": self._actions["EMPTY_LIST"],
+                "ADDITEMS": self._actions["APPENDS"],
+                "FROZENSET": self._actions["LIST"],
+            }
 
     def take(self, opcode: str, argument: Any) -> None:
         if opcode in NO_DATA:
@@ -154,15 +175,18 @@ class _Reader:
 
     def _call(self) -> None:
         args, target = self.pop(), self.pop()
+        if self._code and isinstance(target, Call):
+            target = Name(f"{target.name.removesuffix(MADE)}{MADE}")
         if not isinstance(target, Name):
             raise TypeError("a call of something unnamed")
         self._stack.append(Call(target.text, args))
 
     def _build(self) -> None:
         state, target = self.pop(), self._stack[-1]
-        if not isinstance(target, Call):
+        if isinstance(target, Call):
+            target.state = state
+        elif not self._code:
             raise TypeError("a state for plain data")
-        target.state = state
 
 
 def _pair(items: list[Any]) -> dict[Key, Any]:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
-from quarl_bench.policies.sources.archive import END_SIZE, open_archive
+from quarl_bench.policies.sources.archive import END, END_SIZE, open_archive
 from quarl_bench.policies.sources.sb3.state_dict import read_weights
 from quarl_bench.policies.sources.sb3.vecnormalize import KNOWN, read_statistics
 from quarl_bench.policies.sources.sb3.zip import read_zip
@@ -359,6 +359,19 @@ def test_torch_reads_the_members_that_were_checked() -> None:
     both = first[:-END_SIZE] + last
     assert load_state(both)["weight"][0, 0] == 666.0
     assert read_weights(both, "policy.pth")["weight"][0, 0] == 1.0
+
+
+def test_a_member_that_lies_beyond_any_file_is_damaged() -> None:
+    """The list of members has 64 bits for a place, and a seek fewer."""
+    entry = struct.pack("<HHQ", 1, 8, 2**63 + 5)  # zip64, of the place alone
+    whole = write_members({"data": b"{}"})
+    start, end = whole.find(b"PK\x01\x02"), whole.find(END)
+    listed = bytearray(whole[start:end])
+    listed[30:32], listed[42:46] = struct.pack("<H", len(entry)), b"\xff" * 4
+    last = bytearray(whole[end:])
+    last[12:16] = struct.pack("<L", len(listed) + len(entry))
+    with pytest.raises(PolicyError, match=r"damaged|not a zip"):
+        open_archive(whole[:start] + bytes(listed) + entry + bytes(last), "x.zip", 2**20).read("data", 2**20)
 
 
 def test_weights_without_bias_and_in_double_are_read() -> None:

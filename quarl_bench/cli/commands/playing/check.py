@@ -77,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
     stored, environment = open_task(options)
+    if "assumed" in stored.metadata:
+        say(f"{options.policy}: assumed to be {stored.metadata['assumed']}")
     subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     selection = check.select_schemes(subject, options.scheme)
     if selection.note:

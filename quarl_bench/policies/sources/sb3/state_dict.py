@@ -1,6 +1,6 @@
 """From a state dictionary of stable-baselines3 to the layers on the way from observation to outputs."""
 
-import io
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,19 +12,24 @@ import torch
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import SavedForm
-from quarl_bench.policies.sources.archive import open_archive
+from quarl_bench.policies.sources.archive import Archive, open_archive
 from quarl_bench.policies.sources.batch_norm import RENORM, BatchNorm
-from quarl_bench.policies.sources.inert_pickle import read_pickle
+from quarl_bench.policies.sources.inert_pickle import Call, read_pickle
 from quarl_bench.policies.sources.torch_layers import list_cells
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
 LIMIT, PICKLE_LIMIT = 2**28, 2**22  # bytes of policy.pth and of all its tensors; of the pickle that lists them
-KNOWN = frozenset(
-    {"collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"}
-    | {f"torch.{kind}Storage" for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Bool")}
-)
+AXES = 8
+TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"
+DTYPES = {
+    "torch.FloatStorage": torch.float32, "torch.DoubleStorage": torch.float64, "torch.HalfStorage": torch.float16,
+    "torch.BFloat16Storage": torch.bfloat16, "torch.LongStorage": torch.int64, "torch.IntStorage": torch.int32,
+    "torch.BoolStorage": torch.bool,
+}  # fmt: skip
+SCALARS = {"numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode"}
+KNOWN = frozenset({"collections.OrderedDict", TENSOR, PARAMETER, *DTYPES} | SCALARS)
 LSTM = re.compile(r"(?:weight|bias)_(?:ih|hh)_l\d{1,2}", re.ASCII)  # its weights
 STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
 Weights = dict[str, Floats]
@@ -44,20 +49,71 @@ def read_weights(data: bytes, where: str, flatten: Callable[[dict[Any, Any]], di
     pickles = [name for name in archive.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise PolicyError(f"{where}: not a state dictionary of torch; save the model again with stable-baselines3")
-    # torch reads weights only, but would still follow calls that fill the memory; what it will see is read first, and
-    # it sees nothing else of the file
-    read_pickle(archive.read(pickles[0], PICKLE_LIMIT), KNOWN, where, references=True)
-    try:
-        state = torch.load(io.BytesIO(archive.repack()), map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file raises almost anything
-        raise PolicyError(f"{where}: torch cannot read it ({type(error).__name__}); restore it") from error
-    if not isinstance(state, dict) or not state:
+    tree = read_pickle(archive.read(pickles[0], PICKLE_LIMIT), KNOWN, where, references=True)
+    state = _list_entries(tree)
+    if not state:
         raise PolicyError(f"{where}: not a state dictionary; save the model again with stable-baselines3")
-    state = state if flatten is None else flatten(state)
-    total = sum(_count_numbers(tensor, f"{where}: {str(name)[:80]!r}") for name, tensor in state.items())
+    if flatten is not None:
+        state = flatten({key: _list_entries(value) or value for key, value in state.items()})
+    storages = _Storages(archive, pickles[0].removesuffix("data.pkl"))
+    found = {str(name): storages.read_tensor(tensor, f"{where}: {str(name)[:80]!r}") for name, tensor in state.items()}
+    total = sum(tensor.numel() for tensor in found.values())
     if total * 4 > LIMIT:
         raise PolicyError(f"{where}: {total} numbers in tensors that share their memory; it is refused")
-    return {str(name): np.array(tensor.detach().float().numpy()) for name, tensor in state.items()}
+    return {name: np.array(tensor.float().numpy()) for name, tensor in found.items()}
+
+
+def _list_entries(tree: Any) -> dict[Any, Any]:
+    """Those of a dictionary or an OrderedDict; none of anything else."""
+    if isinstance(tree, Call) and tree.name == "collections.OrderedDict":
+        return tree.entries
+    return tree if isinstance(tree, dict) else {}
+
+
+class _Storages:
+    """The numbers of tensors, which lie beside the pickle that names them."""
+
+    def __init__(self, archive: Archive, folder: str) -> None:
+        self._archive, self._folder = archive, folder
+        self._read: dict[str, bytearray] = {}
+        if f"{folder}byteorder" in archive.sizes and archive.read(f"{folder}byteorder", 16) != b"little":
+            raise PolicyError(f"{archive.where}: numbers in another order of bytes than little; save it again")
+
+    def read_tensor(self, tree: Any, where: str) -> torch.Tensor:
+        """The tensor that a pickle describes; PolicyError for anything else, or one that its storage does not hold."""
+        while isinstance(tree, Call) and tree.name == PARAMETER and isinstance(tree.args, tuple) and tree.args:
+            tree = tree.args[0]
+        try:
+            reference, start, shape, strides = tree.args[:4]
+            _, kind, key, _, _ = reference.id
+            dtype = DTYPES[kind.text]
+            sized = len(shape) <= AXES and all(type(n) is int and 0 <= n < LIMIT for n in (start, *shape, *strides))
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise PolicyError(f"{where} is not a tensor of real numbers; restore the file") from error
+        if tree.name != TENSOR or not sized or not isinstance(key, str):
+            raise PolicyError(f"{where} is not a tensor of real numbers; restore the file")
+        count, claims = math.prod(shape), f"claims the shape {str(tuple(shape))[:80]} that its file does not hold"
+        if count == 0:
+            return torch.zeros(0, dtype=dtype)
+        if not _is_contiguous(shape, strides):  # strides of zero make a mountain of one number
+            raise PolicyError(f"{where} {claims}; it is refused")
+        if key not in self._read:
+            self._read[key] = bytearray(self._archive.read(f"{self._folder}data/{key}", LIMIT))
+        if (start + count) * dtype.itemsize > len(self._read[key]):
+            raise PolicyError(f"{where} {claims}; restore the file")
+        return torch.frombuffer(self._read[key], dtype=dtype, count=count, offset=start * dtype.itemsize).reshape(shape)
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether neighbours in a tensor of that shape are neighbours in memory, the last axis first."""
+    if len(shape) != len(strides):
+        return False
+    step = 1
+    for size, stride in zip(shape[::-1], strides[::-1], strict=True):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True
 
 
 def read_safetensors(data: bytes, where: str) -> Weights:

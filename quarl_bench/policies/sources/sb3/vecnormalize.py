@@ -1,8 +1,9 @@
 """Observation statistics from a pickled VecNormalize, read without unpickling it."""
 
+import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,12 @@ from quarl_bench.errors import PolicyError
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.archive import read_file
 from quarl_bench.policies.sources.inert_pickle import Call, Name, read_pickle
+from quarl_bench.policies.sources.sb3.zoo_config import CONFIG, Training
 
+FROM_FOLDER: Final = "from the folder beside the zip"
+STATISTICS = "vecnormalize.pkl"
+ORIGINAL = "_last_original_obs"  # None where no VecNormalize was there in training
+REPLAY = "replay_buffer_class"  # of algorithms that learn from one
 LIMIT = 2**23
 VEC_NORMALIZE = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 RUNNING_MEAN_STD = "stable_baselines3.common.running_mean_std.RunningMeanStd"
@@ -57,6 +63,49 @@ def read_statistics(path: Path) -> Normalization | None:
         raise PolicyError(f"{path}: {error}") from error
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise PolicyError(f"{path}: the statistics are ill-formed ({type(error).__name__}); restore it") from error
+
+
+def find_statistics(
+    folder: Path, training: Training, given: Normalization | Path | str | None, where: str, signs: str
+) -> Normalization | None:
+    """Those that are given, or that lie in the folder beside a zip; PolicyError where `signs` show that some lack."""
+    if isinstance(given, Path):
+        return read_statistics(given)
+    if not isinstance(given, str):
+        return given
+    if given != FROM_FOLDER:
+        raise PolicyError(f"normalization={given[:40]!r} is neither statistics nor a path nor None")
+    present = os.path.lexists(folder / STATISTICS)
+    if training.normalized is None and not present and signs:
+        raise PolicyError(
+            f"{where}: trained on normalized observations, it seems ({signs}), and its statistics are not in it: pass "
+            "--normalization FILE, the saved VecNormalize (in Python normalization=), or --normalization none"
+        )
+    if training.normalized and not present:
+        raise PolicyError(
+            f"{where}: trained on normalized observations, but {folder.name}/{STATISTICS} is missing; without it the "
+            "policy is unknown: restore it, or pass normalization"
+        )
+    if training.normalized is False and present:
+        raise PolicyError(
+            f"{where}: {folder.name}/{CONFIG} says raw observations, but {STATISTICS} lies beside it: pass "
+            "normalization"
+        )
+    return read_statistics(folder / STATISTICS) if present else None
+
+
+def list_signs(folder: Path, settings: dict[str, Any]) -> str:
+    """What shows that a zip without the folder beside it had statistics; empty where nothing does.
+
+    stable-baselines3 keeps an observation beside its normalized form while a VecNormalize is around the environment;
+    algorithms with a replay buffer keep one always.
+    """
+    near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
+    signs = [f"{', '.join(near)} beside it"] if near else []
+    kept = settings.get(ORIGINAL, "missing")
+    if kept is not None and REPLAY not in settings:
+        signs.insert(0, f"its {ORIGINAL} is {'missing' if kept == 'missing' else 'there'}")
+    return " and ".join(signs)
 
 
 def _read_state(state: dict[Any, Any]) -> Normalization | None:

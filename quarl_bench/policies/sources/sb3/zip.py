@@ -7,12 +7,11 @@ does not say is refused, not guessed.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, list_readable
@@ -20,6 +19,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
+from quarl_bench.policies.sources.sb3.sbx import name_algorithms, read_sbx
 from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observations, read_actions, read_observations
 from quarl_bench.policies.sources.sb3.state_dict import (
     average_outputs,
@@ -29,17 +29,14 @@ from quarl_bench.policies.sources.sb3.state_dict import (
     read_layers,
     read_weights,
 )
-from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
-from quarl_bench.policies.sources.sb3.zoo_config import CONFIG, Training, read_training
+from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, find_statistics, list_signs
+from quarl_bench.policies.sources.sb3.zoo_config import Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.net import Net
 
-FROM_FOLDER: Final = "from the folder beside the zip"
-STATISTICS = "vecnormalize.pkl"
-ORIGINAL = "_last_original_obs"  # None where no VecNormalize was there in training
-REPLAY = "replay_buffer_class"  # of algorithms that learn from one
-LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**24
+LIMIT, UNPACKED, JSON_LIMIT = 2**28, 2**30, 2**26
+PARTS = 2**20  # of that JSON, each of which takes far more memory than text
 NORM_EPSILON = 0.001  # CrossQ's unless policy_kwargs says otherwise
 MEAN_LIMIT = 2.0  # SAC's clip_mean unless policy_kwargs says otherwise
 BARE = frozenset(bytes([first]) for first in b"\x80(]}c")  # what a pickle begins with, and no zip
@@ -75,6 +72,8 @@ class ZooAgent:
     environment: str | None
     time_feature: bool
     sha256: str
+    library: str = "stable-baselines3"
+    assumed: str = ""  # what its files leave open, and how it was taken
 
     def store(self) -> StoredPolicy:
         """The agent as a policy with a content hash and a manifest, as `save_policy` would write it."""
@@ -82,9 +81,9 @@ class ZooAgent:
             "algo": self.algo,
             "environment": self.environment,
             "time_feature": self.time_feature,
-            "origin": "stable-baselines3 zip",
+            "origin": f"{self.library} zip",
             "zip_sha256": self.sha256,
-        }
+        } | ({"assumed": self.assumed} if self.assumed else {})
         return StoredPolicy(self.policy, hash_policy(self.policy), about)
 
 
@@ -113,8 +112,8 @@ def read_zip(
     found = _find_algo(settings, algo, training, where)
     environment = training.environment or _guess_environment(path)
     observations = read_observations(settings.get("observation_space"), where)
-    signs = _list_signs(path.with_suffix(""), settings)
-    statistics = _find_statistics(path.with_suffix(""), training, normalization, where, signs)
+    signs = list_signs(path.with_suffix(""), settings)
+    statistics = find_statistics(path.with_suffix(""), training, normalization, where, signs)
     if training.frames > 1 and not observations.image:
         raise PolicyError(
             f"{where}: trained on {training.frames} stacked observations, which no environment here gives"
@@ -126,7 +125,13 @@ def read_zip(
         policy = _build(found, archive, settings, observations, actions, statistics)
     except PolicyError as error:
         raise PolicyError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
-    return ZooAgent(policy, found.name, environment, training.time_feature, hashlib.sha256(data).hexdigest())
+    library, assumed = "stable-baselines3", ""
+    if name_algorithms(settings["policy_class"]["__module__"]):
+        library = "SBX"
+        unsaid = statistics is None and normalization == FROM_FOLDER
+        assumed = f"{found.name} of SBX, with observations as they are: no statistics lie beside it" if unsaid else ""
+    sha256 = hashlib.sha256(data).hexdigest()
+    return ZooAgent(policy, found.name, environment, training.time_feature, sha256, library, assumed)
 
 
 def _build(
@@ -138,6 +143,8 @@ def _build(
     statistics: Normalization | None,
 ) -> PolicyNet:
     where = archive.where
+    if name_algorithms(settings["policy_class"]["__module__"]):
+        return read_sbx(settings, observations, actions, statistics)
     options = _read_options(settings, where)
     weights = read_weights(archive.read("policy.pth", LIMIT), f"{where}: policy.pth")
     form = require_form(algo)
@@ -201,8 +208,11 @@ def _build_choices(algo: Algorithm, actions: Actions) -> ActionHead:
 
 
 def _read_settings(archive: Archive, where: str) -> dict[str, Any]:
+    data = archive.read("data", JSON_LIMIT)
+    if sum(map(data.count, (b",", b"[", b"{"))) > PARTS:
+        raise PolicyError(f"{where}: data has more parts than any settings; the zip is refused")
     try:
-        settings = json.loads(archive.read("data", JSON_LIMIT))
+        settings = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"{where}: data is not the JSON of stable-baselines3 ({type(error).__name__})") from error
     if not isinstance(settings, dict):
@@ -238,7 +248,8 @@ def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training,
     """What the zip is by its own settings, unless the caller or args.yml contradicts."""
     policy = settings.get("policy_class")
     module = policy.get("__module__") if isinstance(policy, dict) else None
-    alike = [algo for algo in list_readable() if algo.saved is not None and algo.saved.module == module]
+    of_sbx = name_algorithms(module)
+    alike = [algo for algo in list_readable() if algo.saved and (algo.saved.module == module or algo.name in of_sbx)]
     if not alike:
         raise PolicyError(
             f"{where}: the policy class comes from {str(module)[:80]!r}; only those of stable-baselines3 have a "
@@ -252,48 +263,6 @@ def _find_algo(settings: dict[str, Any], wanted: str | None, training: Training,
         if said is not None and said != algo.name:
             raise PolicyError(f"{where}: a zip of {algo.name}, though {by} says {said[:40]!r}; correct one of them")
     return algo
-
-
-def _find_statistics(
-    folder: Path, training: Training, given: Normalization | Path | str | None, where: str, signs: str
-) -> Normalization | None:
-    if isinstance(given, Path):
-        return read_statistics(given)
-    if not isinstance(given, str):
-        return given
-    if given != FROM_FOLDER:
-        raise PolicyError(f"normalization={given[:40]!r} is neither statistics nor a path nor None")
-    present = os.path.lexists(folder / STATISTICS)
-    if training.normalized is None and not present and signs:
-        raise PolicyError(
-            f"{where}: trained on normalized observations, it seems ({signs}), and its statistics are not in it: pass "
-            "--normalization FILE, the saved VecNormalize (in Python normalization=), or --normalization none"
-        )
-    if training.normalized and not present:
-        raise PolicyError(
-            f"{where}: trained on normalized observations, but {folder.name}/{STATISTICS} is missing; without it the "
-            "policy is unknown: restore it, or pass normalization"
-        )
-    if training.normalized is False and present:
-        raise PolicyError(
-            f"{where}: {folder.name}/{CONFIG} says raw observations, but {STATISTICS} lies beside it: pass "
-            "normalization"
-        )
-    return read_statistics(folder / STATISTICS) if present else None
-
-
-def _list_signs(folder: Path, settings: dict[str, Any]) -> str:
-    """What shows that a zip without the folder beside it had statistics; empty where nothing does.
-
-    stable-baselines3 keeps an observation beside its normalized form while a VecNormalize is around the environment;
-    algorithms with a replay buffer keep one always.
-    """
-    near = sorted(path.name for path in folder.parent.glob("*.pkl") if "normalize" in path.name)
-    signs = [f"{', '.join(near)} beside it"] if near else []
-    kept = settings.get(ORIGINAL, "missing")
-    if kept is not None and REPLAY not in settings:
-        signs.insert(0, f"its {ORIGINAL} is {'missing' if kept == 'missing' else 'there'}")
-    return " and ".join(signs)
 
 
 def _ask_bounds(find_bounds: FindBounds | None, environment: str | None, where: str) -> Bounds:

@@ -241,7 +241,7 @@ REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
         lambda: make_model("dqn", PIXELS, "CnnPolicy", policy_kwargs={"features_extractor_class": Padded}),
         "no padding, dilation or groups",
     ),
-    "unsupported": (make_unsupported, "Unheard is not one of A2C, DDPG, DQN, PPO, SAC, TD3"),
+    "unsupported": (make_unsupported, "Unheard is not one of A2C, DDPG, DQN, PPO, RECURRENTPPO, SAC, TD3"),
 }
 
 
