@@ -32,8 +32,8 @@ def test_nothing_typed_is_help(capsys):
         (["list", "claim"], "did you mean 'claims'?"),
         (["check", "ppo-cartpole-sed0"], "did you mean ppo-cartpole-seed0?"),
         (["check", "ppo-cartpole-seed0", "--scheme", "int-8"], "did you mean 'int8'?"),
-        (["check", "ppo-cartpole-seed0", "--environment", "CartPole-v7"], "did you mean cartpole?"),
-        (["train", "ppo", "CartPole-v7"], "did you mean cartpole?"),
+        (["check", "ppo-cartpole-seed0", "--environment", "CartPole-v7"], "did you mean cartpole or cartpolenovel?"),
+        (["train", "ppo", "CartPole-v7"], "did you mean cartpole or cartpolenovel?"),
     ],
 )
 def test_a_misspelling_is_answered_with_what_was_meant(arguments, hint, capsys):

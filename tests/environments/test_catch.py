@@ -11,6 +11,7 @@ from stable_baselines3.common.vec_env import VecTransposeImage
 from quarl_bench.environments.catch import BALLS, CELLS, PIXELS, WHITE
 from quarl_bench.environments.registry import find_environment, make_environment
 from quarl_bench.evaluation.rollouts import roll_out
+from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.models import make_model
@@ -31,7 +32,7 @@ def find_cells(image):
 class Catcher:
     """A policy that follows the ball."""
 
-    recurrent = False
+    recurrent, head = False, ActionHead(HeadKind.ARGMAX)
 
     def act(self, observations):
         actions = []
@@ -49,7 +50,7 @@ def test_following_the_ball_catches_every_one():
 
 def test_chance_catches_about_one_in_nine():
     rng = np.random.default_rng(0)
-    acting = {"recurrent": False, "act": lambda _, observations: rng.integers(0, 3, len(observations))}
+    acting = {"recurrent": False, "head": Catcher.head, "act": lambda _, observations: rng.integers(0, 3, len(observations))}
     random = type("Random", (), acting)()
     rollouts = roll_out(random, CATCH, range(200))
     assert 0.8 < rollouts.returns.mean() < 1.8

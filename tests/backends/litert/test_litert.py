@@ -51,12 +51,12 @@ BASELINES = (
         [
             folder.parent.name
             for folder in POLICIES.glob("*/policy.safetensors")
-            if "layernorm" not in folder.parent.name
+            if not any(kind in folder.parent.name for kind in ("layernorm", "recurrent"))
         ],
         per_environment=True,
     )
     or NONE
-)  # normalized layers have no integer form
+)  # normalized layers have no integer form, and a state no port
 TRAINED = pick_policies([folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")]) or NONE
 STATES = choose(500, 100_000)  # observations that a policy is compared on
 IMAGES = choose(20, 500)  # the same for images
