@@ -50,7 +50,11 @@ def test_following_the_ball_catches_every_one():
 
 def test_chance_catches_about_one_in_nine():
     rng = np.random.default_rng(0)
-    acting = {"recurrent": False, "head": Catcher.head, "act": lambda _, observations: rng.integers(0, 3, len(observations))}
+    acting = {
+        "recurrent": False,
+        "head": Catcher.head,
+        "act": lambda _, observations: rng.integers(0, 3, len(observations)),
+    }
     random = type("Random", (), acting)()
     rollouts = roll_out(random, CATCH, range(200))
     assert 0.8 < rollouts.returns.mean() < 1.8
