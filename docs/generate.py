@@ -3,17 +3,19 @@ docs/house.svg, and between their marks the findings of README.md and docs/findi
 docs/pytest_plugin.md and the table of docs/repair.md. What docs/api.md shows of docstrings is made when the site is
 built.
 
-python docs/generate.py                  write them from claims, baselines, the plugin, verdicts.json, pyproject.toml
-python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into docs/verdicts.json
-                                         first: a nightly's, a part of one, or timings measured on an idle machine;
-                                         void timings (a busy machine's) replace no stored row, and are named
+python docs/generate.py                  write them from claims, baselines, plugin, stored nightly, pyproject.toml
+python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into the stored nightly first: of
+                                         a whole one, a part of one, or timings measured on an idle machine; void
+                                         timings (a busy machine's) replace no stored row, and are named
 
-docs/verdicts.json holds the last row of every case that was run, and in which run it was. The lander is no part of it:
+docs/results/nightly.json.xz is the stored nightly: the last row of every case that was run, with every return, and in
+which run it was. The lander is no part of it:
 
 quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 200 --video docs/pictures/landing.gif
 """
 
 import json
+import lzma
 import sys
 import tomllib
 from collections import Counter, defaultdict
@@ -25,6 +27,7 @@ from typing import Any, Self
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.plugin.options import MARKERS, add_options
+from quarl_bench.report.documents import read_document, read_results
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
 from quarl_bench.report.repaired import list_few_bits, list_repairs
@@ -32,7 +35,7 @@ from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, re
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
-FINDINGS, PAGE, VERDICTS = HERE / "findings.md", HERE / "claims.md", HERE / "verdicts.json"
+FINDINGS, PAGE, STORED = HERE / "findings.md", HERE / "claims.md", HERE / "results" / "nightly.json.xz"
 POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
 REPAIRED = BASELINES.parent / "repaired"
@@ -49,12 +52,11 @@ def main(arguments: list[str]) -> None:
     claims = read_catalog()
     for path in map(Path, arguments):
         date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
-        results = json.loads(path.read_text(encoding="utf-8"))
-        stored = json.loads(VERDICTS.read_text(encoding="utf-8"))
+        results, stored = read_results(path).data, read_document(STORED).data
         for (claim, id_), needed in find_void(stored, results).items():
             sys.stderr.write(f"{path}: the stored {id_} of {claim} stays, because the new one is {needed}\n")
-        write_file(VERDICTS, write_stored(merge_stored(stored, results, date, list_ids(claims))))
-    verdicts = json.loads(VERDICTS.read_text(encoding="utf-8"))
+        write_file(STORED, pack_stored(merge_stored(stored, results, date, list_ids(claims))))
+    verdicts = read_document(STORED).data
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
     write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
@@ -88,11 +90,11 @@ def draw_house(floors: list[list[str]], width: int = 640, height: int = 34) -> s
     return "\n".join([*lines, "</svg>", ""])
 
 
-def write_stored(stored: dict[str, Any]) -> str:
-    """JSON with a row a line, so that a change of one case is a change of one line."""
+def pack_stored(stored: dict[str, Any]) -> bytes:
+    """JSON with a row a line, so that tools find their way, as .xz: returns that many rows share take no more room."""
     rows = ",\n".join(f"  {json.dumps(row)}" for row in stored["rows"])
     rest = json.dumps({name: value for name, value in stored.items() if name != "rows"}, indent=1)
-    return f'{rest[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
+    return lzma.compress(f'{rest[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'.encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
 def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
@@ -269,7 +271,7 @@ def _tell_runs(verdicts: dict[str, Any]) -> str:
     )
     return (
         f"{_tell_dates(verdicts)}, {' or '.join(settings)}, on {' or on '.join(machines)}. Commits: {commits}. "
-        "docs/verdicts.json names the run of each verdict. "
+        "docs/results/nightly.json.xz names the run of each verdict. "
         "What was not run had no policy, no board or no runtime there; each skip says why."
     )
 

@@ -1,6 +1,7 @@
 """Files that become a page, or parts of one run: read, and refused when they are something else."""
 
 import json
+import lzma
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.views.rows import READABLE, Row
 
 KINDS = ("results", "sweep", "weights", "check")
+COMPRESSED = ".xz"  # so ends the name of a file that is packed
+LARGEST = 2**28  # bytes of a file, unpacked; a whole nightly has a tenth
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,12 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """A file of one of the four kinds; StoreError, with the remedy, for anything else."""
+    """A file of one of the four kinds, as JSON or its .xz; StoreError, with the remedy, for anything else."""
     try:
-        data = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        data = json.loads(_read_text(path), parse_constant=_refuse_constant)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}; name a file of --quarl-json") from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, EOFError, lzma.LZMAError) as error:
         raise StoreError(f"{path}: not JSON, or cut short ({error}); name a file of --quarl-json") from error
     if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
         raise StoreError(f"{path}: holds no rows; name a file of --quarl-json, or of quarl sweep or weights --json")
@@ -81,6 +84,15 @@ def _check_values(data: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     yield "durations", all(isinstance(s, int | float) and 0 <= s < math.inf for s in data.get("durations", {}).values())
     skipped = data.get("skipped", [])
     yield "skipped", isinstance(skipped, list) and all(isinstance(e, dict) and "nodeid" in e for e in skipped)
+
+
+def _read_text(path: Path) -> bytes:
+    """What the file holds, unpacked; ValueError beyond LARGEST bytes."""
+    with lzma.open(path) if path.suffix == COMPRESSED else path.open("rb") as file:
+        data: bytes = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ValueError(f"more than {LARGEST:,} bytes")
+    return data
 
 
 def _refuse_constant(name: str) -> float:

@@ -96,6 +96,7 @@ def show_pair(reference: Measurement, measured: Measurement) -> Shown:
         "measured": summarise(measured),
         "reference": summarise(reference),
         "source": str(measured.source),
+        "returns": {"measured": _write_returns(measured), "reference": _write_returns(reference)},
         **_trace((reference, measured)),
     }
 
@@ -116,6 +117,12 @@ def summarise(measurement: Measurement) -> dict[str, Any]:
         "deterministic": measurement.deterministic,
         "agreement": None if agreement is None else sum(agreement) / len(agreement),
     } | ({} if measurement.sampled is None else {"sampled": summarise(measurement.sampled)})
+
+
+def _write_returns(measurement: Measurement) -> Shown:
+    """Every episode's return, from which `report.audit` judges again."""
+    sampled = measurement.sampled
+    return measurement.as_dict() | ({} if sampled is None else {"sampled": sampled.as_dict()})
 
 
 def _describe_item(judged: JudgedCase | JudgedClaim) -> Shown:

@@ -14,11 +14,11 @@ from quarl_bench.views.rows import COUNTS, SCHEMA_VERSION, Row
 KEPT = (
     "nodeid", "id", "claim", "kind", "rule", "verdict", "threshold", "estimate", "interval", "floor", "algo", "env",
     "scheme", "origin", "board", "known", "paper", "source", "scope", "needed", "missing", "seeds", "processor",
-    "code_epoch", "line", "sentence", "locus",
+    "code_epoch", "line", "sentence", "locus", "commit", "seconds", "environment_id", "preprocessing", "rounding",
+    "versions", "p_values", "returns", "policy_sha256",
 )  # fmt: skip
 SIDES = ("measured", "reference")
 SIDE = ("agreement", "per_policy")  # that each side of a case keeps as well; the means show how policies differ
-HASH = 12  # characters of a policy's SHA-256 that are kept
 KNOWN = " (known)"
 VOID = "void: "  # so begins what a timing needs that was taken on a busy machine
 Ids = Mapping[str, set[str]]  # by claim, of its cases or items
@@ -70,12 +70,12 @@ def is_void(row: Mapping[str, Any]) -> bool:
 
 
 def reduce_row(row: dict[str, Any]) -> dict[str, Any]:
-    """What an audit needs: verdict, estimate, interval, both returns with their counts, and the policies' hashes."""
+    """What an audit needs: verdict, estimate, interval, every return, and the policies' hashes."""
     kept = {name: row[name] for name in KEPT if row.get(name) not in (None, "", [])}
     kept |= {name: row.get(name) for name in ("estimate", "interval")} | ({"replay": True} if row.get("replay") else {})
     if row["kind"] == "case":
         kept |= {side: {name: row[side][name] for name in (*COUNTS, *SIDE) if name in row[side]} for side in SIDES}
-    return kept | {"policy_sha256": [sha256[:HASH] for sha256 in row.get("policy_sha256", ())]}
+    return kept
 
 
 def list_outcomes(stored: dict[str, Any]) -> Outcomes:

@@ -46,6 +46,7 @@ class Row:
     board: str = ""
     measured: dict[str, Any] = field(default_factory=dict)
     reference: dict[str, Any] = field(default_factory=dict)
+    returns: dict[str, Any] | None = None  # of each side of a case, every episode's
     paper: dict[str, Any] | None = None
     source: str = ""
     replay: bool = False  # of a claim that is circular: counted with no measurement

@@ -41,7 +41,7 @@ COMMANDS = {  # and what its bars count
         "/11",
     ),
     "train ppo cartpole --steps 500 --output OUT/trained": ("step", "scoring", "episode"),
-    f"report {ROOT}/docs/verdicts.json --output OUT/page.html --figures OUT": ("drawing", "figure", "file"),
+    f"report {ROOT}/docs/results/nightly.json.xz --output OUT/page.html --figures OUT": ("drawing", "figure", "file"),
 }
 
 

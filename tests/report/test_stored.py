@@ -1,10 +1,8 @@
 """Stored results: the last row of every case, with what an audit of its number needs."""
 
-import json
-
 from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
-from quarl_bench.report.documents import Document
+from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.matrix import view_matrix
 from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows, reduce_row
 from tests.support.pages import DOCS
@@ -80,7 +78,7 @@ def test_words_of_older_runs_stay_until_a_row_takes_their_place():
 def test_what_is_stored_is_a_results_file_that_can_be_audited():
     row = make_row("w8", 0.99, "supported", policy_sha256=["a" * 64, "b" * 64])
     kept = reduce_row(row)
-    assert (kept["estimate"], kept["interval"], kept["policy_sha256"]) == (0.99, row["interval"], ["a" * 12, "b" * 12])
+    assert (kept["estimate"], kept["interval"], kept["policy_sha256"]) == (0.99, row["interval"], ["a" * 64, "b" * 64])
     assert kept["measured"] == {
         "mean": 198.0,
         "policies": 3,
@@ -95,7 +93,7 @@ def test_what_is_stored_is_a_results_file_that_can_be_audited():
 
 
 def test_what_is_known_not_to_hold_is_refuted_in_the_stored_nightly():
-    stored = json.loads((DOCS / "verdicts.json").read_text(encoding="utf-8"))
+    stored = read_document(DOCS / "results" / "nightly.json.xz").data
     found, claims = list_outcomes(stored), read_catalog()
     processors = {run["machine"]["processor"] for run in stored["runs"]}
     for claim in claims:
@@ -107,7 +105,7 @@ def test_what_is_known_not_to_hold_is_refuted_in_the_stored_nightly():
 
 def test_what_is_refuted_in_the_stored_nightly_is_known():
     """Times are an exception where they were stored on another processor."""
-    stored = json.loads((DOCS / "verdicts.json").read_text(encoding="utf-8"))
+    stored = read_document(DOCS / "results" / "nightly.json.xz").data
     found, open_ = list_outcomes(stored), []
     processors = {run["machine"]["processor"] for run in stored["runs"]}
     for claim in read_catalog():

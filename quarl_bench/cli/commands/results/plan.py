@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quarl_bench.report.plan import Plan
     from quarl_bench.views.rows import Row
 
-STORED = Path("docs/verdicts.json")  # of a checkout
+STORED = Path("docs/results/nightly.json.xz")  # of a checkout
 
 
 def add_command(commands: Any) -> None:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read_rows(path: Path) -> "Iterable[Row]":
-    """Rows of a results file, or of docs/verdicts.json, which holds some verdicts as words alone."""
+    """Rows of a results file, or of docs/results/nightly.json.xz, which holds some verdicts as words alone."""
     from quarl_bench.errors import StoreError
     from quarl_bench.papers.registry import read_catalog
     from quarl_bench.report.documents import read_results
