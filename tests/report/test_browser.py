@@ -142,9 +142,7 @@ def test_on_paper_neither_the_matrix_nor_a_table_is_cut(schemes, tmp_path, chrom
 def test_no_head_of_a_table_stands_alone_at_the_foot_of_a_sheet(page, tmp_path, chromium):
     feet = []
     with open_file(chromium, page) as shown:
-        for height in choose(
-            (0, 100, 200), range(0, 300, 50)
-        ):  # the foot falls on every part of a table
+        for height in choose((0, 100, 200), range(0, 300, 50)):  # the foot falls on every part of a table
             shown.evaluate(f"document.querySelector('header').style.paddingBottom = '{height}px'")
             shown.pdf(format="A4", path=tmp_path / "page.pdf")
             command = ["pdftotext", "-layout", tmp_path / "page.pdf", "-"]
