@@ -235,6 +235,7 @@ PROBES = {
         task: round(1.5 * row["luts"]) for (_, task), row in item.claim.values.items()})),
     "DesignLatency": Probe(2.0, cycles(1.5)),
     "DesignSpeedup": Probe(1e9, speedups),
+    "NoneFits": Probe(2.0, own({"a": Fit("BRAM", 1.5), "b": Fit("LUT", 3.0)})),
     "DesignFits": Probe(2.0, own((Fit("LUT", 1.5), Fit("LUT", 0.5)))),
     "ReachesSooner": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
     "TakesLess": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
