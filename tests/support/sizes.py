@@ -51,6 +51,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | agents of the zoo play as published | two | all |
 | the page fits its window, in light and dark | two of four | all |
 | it fits its paper | with ten schemes, three feet | with one and three too, six |
+| stored verdicts are decided again | twenty | all |
 | search works from a disk | in a folder below | at the root too |
 
 A cell is an algorithm in an environment, trained in one way; widths of quantization-aware training are one cell.
