@@ -196,6 +196,7 @@ PROBES = {
     "Count": Probe(1000.0, lambda _: Evidence()),
     "Wider": Probe(9.0, ratios),
     "Flatter": Probe(9.0, ratios),
+    "FlatterBehind": Probe(9.0, ratios),
     "Ordered": Probe(0.95, ratios),
     "Converges": Probe(0.5, lambda item: Evidence(runs={"dqn-catchb": {
         "fp32": make_curves(10.0, 9.9, 9.8), item.scheme: make_curves(8.0, 7.8, 7.9)}})),
