@@ -15,7 +15,7 @@ from quarl_bench.policies.sources.archive import Archive, open_archive
 from quarl_bench.policies.sources.batch_norm import RENORM, BatchNorm
 from quarl_bench.policies.sources.inert_pickle import Call, read_pickle
 from quarl_bench.policies.sources.strides import is_held
-from quarl_bench.policies.sources.torch_layers import list_cells
+from quarl_bench.policies.sources.torch_layers import read_cells
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
@@ -30,7 +30,6 @@ DTYPES = {
 }  # fmt: skip
 SCALARS = {"numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode"}
 KNOWN = frozenset({"collections.OrderedDict", TENSOR, PARAMETER, *DTYPES} | SCALARS)
-LSTM = re.compile(r"(?:weight|bias)_(?:ih|hh)_l\d{1,2}", re.ASCII)  # its weights
 STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
 Weights = dict[str, Floats]
 
@@ -215,12 +214,9 @@ def _read_cells(form: SavedForm, weights: Weights, where: str) -> list[tuple[Lin
     """Both layers of every cell of an LSTM; none where the form has none."""
     if not form.recurrent:
         return []
-    own = {name.removeprefix(f"{form.recurrent}."): w for name, w in weights.items() if name.startswith(form.recurrent)}
-    strange = [name for name in own if LSTM.fullmatch(name) is None]
-    found = [*list_cells(own)]
-    if strange or not found:
-        what = strange[0][:40] if strange else "no weights"
-        raise PolicyError(f"{where}: {form.recurrent} has {what}, and is no LSTM of one direction without projection")
+    found = read_cells(form.recurrent, weights, where)
+    if not found:
+        raise PolicyError(f"{where}: {form.recurrent} has no weights; restore the file")
     return found
 
 
