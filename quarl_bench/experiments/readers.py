@@ -23,9 +23,10 @@ from quarl_bench.policies.sources import torch_module as foreign
 from quarl_bench.policies.sources.archive import read_file
 from quarl_bench.policies.sources.checkpoints import flatten_checkpoint, read_checkpoint
 from quarl_bench.policies.sources.onnx.ends import MEANS, adopt_chain
-from quarl_bench.policies.sources.onnx.file import LIMIT as FILE_LIMIT
-from quarl_bench.policies.sources.onnx.file import Graph, read_graph
+from quarl_bench.policies.sources.onnx.file import read_graph
 from quarl_bench.policies.sources.onnx.graph import read_chain
+from quarl_bench.policies.sources.onnx.nodes import LIMIT as FILE_LIMIT
+from quarl_bench.policies.sources.onnx.nodes import Graph
 from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_safetensors, read_weights
 from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, read_statistics
 from quarl_bench.policies.sources.torch_export import read_program

@@ -11,7 +11,7 @@ import numpy as np
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.archive import Archive, open_archive
-from quarl_bench.policies.sources.onnx.file import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
+from quarl_bench.policies.sources.onnx.nodes import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
 from quarl_bench.policies.sources.strides import view
 
 JSON_LIMIT = 2**24
