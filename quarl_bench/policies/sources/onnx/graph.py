@@ -13,7 +13,7 @@ import numpy as np
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.onnx.chain import Chain
 from quarl_bench.policies.sources.onnx.functions import FUNCTIONS, find_function
-from quarl_bench.policies.sources.onnx.nodes import Doubles, Graph, Node, read_linear
+from quarl_bench.policies.sources.onnx.nodes import FLOATS, Doubles, Graph, Node, read_linear
 from quarl_bench.policies.sources.onnx.shapes import SHAPES, follow_rank, is_last, is_plain, takes_the_only
 from quarl_bench.policies.sources.onnx.walk import Walk
 from quarl_bench.quantization.net import Conv2d, Linear
@@ -21,7 +21,6 @@ from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
 PASSED = ("Identity", "Dropout", "Cast", "Softmax", "LogSoftmax", "ArgMax")  # the last three only at the end
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
-FLOATS = (1, 10, 11, 16)  # types of ONNX: float32, float16, float64, bfloat16
 
 
 def read_chain(graph: Graph) -> Chain:

@@ -11,7 +11,7 @@ import numpy as np
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.onnx.composed import compose_cell
-from quarl_bench.policies.sources.onnx.nodes import Array, Graph, Node
+from quarl_bench.policies.sources.onnx.nodes import FLOATS, Array, Graph, Node
 from quarl_bench.policies.sources.onnx.shapes import SHAPES
 from quarl_bench.quantization.recurrent.cells import GATES, CellKind
 
@@ -78,7 +78,7 @@ class _Finder:
             joints = [node for node in nodes if state in node.inputs and node.operator in ("Gemm", "MatMul")]
             if len(joints) != 1:
                 continue
-            traced = {name: self._trace(output)[0] for name, output in pairs.items()}
+            traced = {name: self._find_row(output, 0) for name, output in pairs.items()}
             graph = Graph(self.graph.where, "", "", tuple(nodes), self.graph.constants)
             cell = compose_cell(graph, joints[0], state, traced)
             names = self._store(joints[0], cell.weight, cell.bias)
@@ -113,9 +113,10 @@ class _Finder:
 
     def _close(self, node: Node, state: str, behind: set[str]) -> None:
         """Note the output that a state becomes."""
-        source, row = self._trace(state)
+        source, taken = self._trace(state)
         if source not in self.inputs:
             raise self._refuse(node, "begins every step anew; export its state as an input, and as an output behind it")
+        row = max(taken, 0)
         ends = (output for output in self.outputs if self._find_row(output, row) in behind)
         found = self.pairs.get(source) or next(ends, "")
         if self._find_row(found, row) not in behind:
@@ -123,15 +124,15 @@ class _Finder:
         self.pairs[source] = found
 
     def _trace(self, tensor: str) -> tuple[str, int]:
-        """Where a state comes from, through nodes that move axes, and which row of it; row 0 of one that is whole."""
+        """Where a tensor comes from, through nodes that move axes, and which row of that it is; -1 where it is all."""
         row = -1
         for _ in self.graph.nodes:
             node = self._makers.get(tensor)
             taken = -1 if node is None else self._find_taken(node, tensor)
-            if node is None or (node.operator not in MOVED and (taken < 0 or row >= 0)):
+            if node is None or (not _only_moves(node) and (taken < 0 or row >= 0)):
                 break
             row, tensor = (taken if taken >= 0 else row), node.inputs[0]
-        return tensor, max(row, 0)
+        return tensor, row
 
     def _find_taken(self, node: Node, tensor: str) -> int:
         """The one row that a node takes of a state of several layers, -1 of any other node."""
@@ -153,13 +154,16 @@ class _Finder:
 
     def _find_row(self, output: str, row: int) -> str:
         """The tensor that a row of an output is; "" where it has none."""
-        tensor, _ = self._trace(output)
+        tensor, taken = self._trace(output)
         node = self._makers.get(tensor)
+        if taken >= 0:
+            return ""
         if node is None or node.operator != "Concat":
             return tensor if row == 0 else ""
         if node.attributes.get("axis", 0) != 0 or row >= len(node.inputs):
             return ""
-        return self._trace(node.inputs[row])[0]
+        tensor, taken = self._trace(node.inputs[row])
+        return tensor if taken < 0 else ""
 
     def _store(self, node: Node, *arrays: Array) -> list[str]:
         """Names of constants under which a cell's numbers are now known."""
@@ -171,6 +175,11 @@ class _Finder:
 
     def _refuse(self, node: Node, why: str) -> PolicyError:
         return PolicyError(f"{self.graph.where}: {node} {why}")
+
+
+def _only_moves(node: Node) -> bool:
+    """Whether a node leaves the numbers of a state as they are."""
+    return node.operator in MOVED and (node.operator != "Cast" or node.attributes.get("to") in FLOATS)
 
 
 def _sort(array: Array, gates: int, order: tuple[int, ...]) -> Array:

@@ -10,6 +10,7 @@ from quarl_bench.errors import PolicyError
 
 LIMIT = 2**28  # bytes of a file
 NODES = 4096
+FLOATS = (1, 10, 11, 16)  # types of ONNX: float32, float16, float64, bfloat16
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
 

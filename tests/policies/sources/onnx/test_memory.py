@@ -211,6 +211,11 @@ def test_two_layers_share_an_input_and_an_output(kind: CellKind) -> None:
     ]
     with pytest.raises(PolicyError, match="loses its state: no output is what 'h_in' becomes"):
         read(make_model(kind, crossed, layers=2, **second))
+    name = names[0]  # an output that is the second layer's alone, where the first one's is looked for
+    apart = [*steps, ("Gather", f"{name}_out both2", f"{name}_alone", {"axis": 0})]
+    others = (f"{name}_alone", *(f"{other}_out" for other in names[1:]))
+    with pytest.raises(PolicyError, match="loses its state: no output is what 'h_in' becomes"):
+        read(make_model(kind, apart, layers=2, outputs=others, both2=np.array([1]), **second))
 
 
 @pytest.mark.parametrize("before", [0, 6])
@@ -308,6 +313,9 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "weights": (wrap(("LSTM", "s x R B - h_in c_in", "Y h_out c_out")), "has weights that are no constants"),
     "no state": (wrap(("LSTM", "s W R B", "Y h_out c_out"), states=()), "begins every step anew"),
     "zeros": (wrap(("LSTM", "s W R B - none none", "Y h_out c_out"), states=()), "begins every step anew"),
+    "rounded": (
+        lambda: make_model(LSTM, [FRONT, ("Cast", "h_in", "i", {"to": 6}), ("Cast", "i", "j", {"to": 1}),
+                                  ("LSTM", "s W R B - j c_in", "Y h_out c_out"), *BACK]), "begins every step anew"),
     "lost": (wrap(cell(LSTM), outputs=("h_out",)), "loses its state: no output is what 'c_in' becomes"),
     "read twice": (
         lambda: make_model(LSTM, [FRONT, cell(LSTM), ("Squeeze", "Y both", "a"), ("Squeeze", "h_out both", "b"),
