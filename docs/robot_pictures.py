@@ -90,17 +90,11 @@ def read_starts() -> list[Start]:
 
 
 def summarize(starts: list[Start], name: str) -> dict[tuple[str, str], float]:
-    """The mean of `upright`, or of `tracking`, over the starts of each robot and scheme.
-
-    Tracking is the mean return over the mean time upright, so that a start that ends at once counts little.
-    """
-    found: dict[tuple[str, str], list[Start]] = {}
+    """The mean of `upright`, or of `tracking`, over the starts of each robot and scheme."""
+    found: dict[tuple[str, str], list[float]] = {}
     for one in starts:
-        found.setdefault((one.robot, one.scheme), []).append(one)
-    uprights = {key: float(np.mean([one.upright for one in part])) for key, part in found.items()}
-    if name == "upright":
-        return uprights
-    return {key: float(np.mean([one.total for one in part])) / uprights[key] for key, part in found.items()}
+        found.setdefault((one.robot, one.scheme), []).append(getattr(one, name))
+    return {key: float(np.mean(values)) for key, values in found.items()}
 
 
 def draw(starts: list[Start], name: str, label: str, end: float) -> tuple[Figure, str]:
@@ -119,7 +113,6 @@ def draw(starts: list[Start], name: str, label: str, end: float) -> tuple[Figure
                 said = ", ".join(f"{bits} bits {value:.3g}" for bits, value in zip(widths, values, strict=True))
                 told.append(f"{robot}, {FAMILIES[family]}: {said}.")
         axes.set_ylim(0, 1.05 * end)
-        axes.invert_xaxis()
     return figure, " ".join(told)
 
 

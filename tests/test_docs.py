@@ -45,6 +45,22 @@ def generator():
     return module
 
 
+@pytest.mark.needs("report")
+def test_the_robots_numbers_are_those_of_their_starts():
+    spec = importlib.util.spec_from_file_location("robot_pictures", DOCS / "robot_pictures.py")
+    pictures = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    starts = pictures.read_starts()
+    page = (DOCS / "examples" / "robots" / "README.md").read_text(encoding="utf-8").splitlines()
+    schemes = next(line for line in page if line.startswith("| | fp32 |")).strip("| ").split(" | ")
+    assert len(starts) == len(pictures.FILES) * len(schemes) * len(pictures.SEEDS)
+    for robot in pictures.FILES:
+        for name, digits in (("upright", 2), ("tracking", 3)):
+            _, *cells = next(line for line in page if line.startswith(f"| {robot}: {name}")).strip("| ").split(" | ")
+            means = pictures.summarize(starts, name)
+            assert [float(cell) for cell in cells] == [round(means[robot, scheme], digits) for scheme in schemes]
+
+
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
