@@ -4,7 +4,6 @@ import configparser
 import html
 import importlib.util
 import inspect
-import json
 import re
 import shlex
 import subprocess
@@ -19,6 +18,7 @@ import quarl_bench.environments
 import quarl_bench.plugin
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
+from quarl_bench.report.documents import read_document
 from quarl_bench.report.page.overview import describe_kept, view_kept
 from quarl_bench.report.stored import list_outcomes, read_rows
 from quarl_bench.training.recipes import Recipe
@@ -99,7 +99,7 @@ def test_the_table_of_a_recipe_is_well_formed():
 
 
 def test_what_is_made_of_stored_results_is_current(generator):
-    claims, verdicts = read_catalog(), json.loads(generator.VERDICTS.read_text())
+    claims, verdicts = read_catalog(), read_document(generator.STORED).data
     remedy = "run python docs/generate.py"
     assert generator.PAGE.read_text() == generator.write_page(claims, verdicts), remedy
     for path, blocks in generator.list_blocks(claims, verdicts).items():
@@ -111,7 +111,7 @@ def test_what_is_made_of_stored_results_is_current(generator):
     ids = generator.list_ids(claims)
     outcomes = list_outcomes(verdicts)
     unknown = [id_ for claim, found in outcomes.items() for id_ in found if id_ not in ids.get(claim, ())]
-    assert not unknown, f"{generator.VERDICTS} has what the claims files have no more: put a results file into it"
+    assert not unknown, f"{generator.STORED} has what the claims files have no more: put a results file into it"
 
 
 def test_the_page_of_policies_is_current(generator):
