@@ -92,6 +92,7 @@ class Backend:
     distributions: tuple[str, ...] = ()  # whose versions decide what it computes
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
     recurrent: bool = False  # whether its files have ports for a state
+    branched: bool = False  # whether its files take an input apart
     compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy
 
     def make_files(self, policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
@@ -99,6 +100,11 @@ class Backend:
         if policy.net.recurrent and not self.recurrent:
             raise DeploymentError(
                 f"{self.name}: a recurrent policy has a state, which its files have no ports for; use c, onnx or dump"
+            )
+        if policy.net.branches and not self.branched:
+            raise DeploymentError(
+                f"{self.name}: an image among the observation's parts passes layers of its own, and its files have no "
+                "form for that; use c, onnx or dump"
             )
         self.refuse(policy)
         if isinstance(policy, IntegerPolicy):

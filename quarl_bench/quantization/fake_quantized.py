@@ -13,6 +13,7 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Floats, Net, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.recurrent.cells import Cell
@@ -27,6 +28,7 @@ class QuantizedNet:
     input: ActivationFormat
     layers: tuple[QuantizedLayer, ...]
     cells: tuple[QuantizedCell, ...] = ()  # which are computed on integers alone
+    branches: tuple[Branch, ...] = ()
 
     @property
     def outputs(self) -> int:

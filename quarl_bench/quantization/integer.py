@@ -12,6 +12,7 @@ import torch
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.carried import CarriedLayer, CarriedNet, Sums
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Outputs, refuse_state
@@ -32,6 +33,7 @@ class IntegerNet:
     layers: tuple[QuantizedLayer, ...]
     requantization: Requantization = Requantization.FP32_RNE
     cells: tuple[QuantizedCell, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     @classmethod
     def from_quantized(

@@ -12,7 +12,7 @@ from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choos
 from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
-from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm, refuse_branches
 from quarl_bench.quantization.observers import Range, observe
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
 from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
@@ -49,6 +49,7 @@ def quantize_net(
         raise QuantizationError(
             f"{scheme.name} is found for a policy, not applied: `quarl repair --scheme {plain}` writes its integers"
         )
+    refuse_branches(net, scheme.name)
     if net.recurrent:
         _check_recurrent(net, scheme, inputs, state)
     if not scheme.calibrated:
@@ -87,6 +88,8 @@ def rewrite(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net:
 
     `inputs` (n, *input_shape) say what biases can be absorbed; QuantizationError where these are asked for without.
     """
+    if scheme.equalized_layers or scheme.absorbed_biases:
+        refuse_branches(net, scheme.name)
     if scheme.equalized_layers:
         net = equalize_layers(net)
     if not scheme.absorbed_biases:

@@ -9,14 +9,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, list_readable
 from quarl_bench.policies.head import ActionHead, HeadKind
-from quarl_bench.policies.observation import Normalization, ObservationTransform
+from quarl_bench.policies.observation import Normalization, ObservationTransform, normalize_parts
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
 from quarl_bench.policies.sources.sb3.sbx import name_algorithms, read_sbx
@@ -24,6 +24,7 @@ from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observation
 from quarl_bench.policies.sources.sb3.state_dict import (
     average_outputs,
     check_modules,
+    find_branches,
     find_cells,
     fold_norms,
     read_layers,
@@ -152,12 +153,18 @@ def _build(
         weights = fold_norms(form, weights, options.get("batch_norm_eps", NORM_EPSILON), f"{where}: policy.pth")
     check_modules(algo.name, form, weights, f"{where}: policy.pth")
     activation = options.get("activation_fn", Activation(form.activation))
-    layers = read_layers(algo.name, form, weights, activation, f"{where}: policy.pth")
+    layers = read_layers(algo.name, form, weights, activation, observations.parts, f"{where}: policy.pth")
     if form.averaged:
         layers = average_outputs(layers, actions.count)
-    image = observations.image and options.get("normalize_images", True)
-    transform = ObservationTransform(observations.shape, image, statistics)
-    net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)))
+    scaled = bool(options.get("normalize_images", True))
+    parts = observations.parts if scaled else tuple(replace(part, pixels=False) for part in observations.parts)
+    if any(part.pixels for part in parts) and statistics is not None:
+        raise PolicyError(f"{where}: statistics beside an image among the observation's parts; pass the live model")
+    transform = ObservationTransform(
+        observations.shape, observations.image and scaled, statistics or normalize_parts(parts)
+    )
+    branches = find_branches(form, weights, parts)
+    net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)), branches)
     expected = actions.count * (2 if actions.bits and algo.masked else 1)  # a bit that can be masked has two logits
     if net.outputs != expected:
         raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
