@@ -27,7 +27,6 @@ from quarl_bench.errors import DeploymentError, PolicyError, QuantizationError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.storage.integers import build_integers, check_integers, describe_integers, integer_tensors
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.recurrent.quantized import list_formats
 from quarl_bench.quantization.requantize import Requantization, effective_scale, find_thresholds, split_scale
 
 SCHEMA_VERSION = 1
@@ -104,8 +103,7 @@ def list_arrays(policy: IntegerPolicy) -> dict[str, NDArray[Any]]:
 
 def _derive(net: IntegerNet) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
-    sources = list_formats(net.input, net.layers, net.cells)
-    for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
+    for index, (layer, source) in enumerate(zip(net.layers, net.sources, strict=True)):
         name, output = f"layers.{index}", layer.output
         if output.wide:
             break  # the last layer, whose sums are the output
@@ -173,6 +171,7 @@ DUMP = Backend(
     model=ARRAYS,
     requantizations=tuple(Requantization),
     recurrent=True,
+    branched=True,
     timed=False,
     kernels=(KERNEL,),
     float_kernels=(),

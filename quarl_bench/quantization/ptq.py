@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
+from quarl_bench.quantization.branches import join, list_places
 from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm, refuse_branches
 from quarl_bench.quantization.observers import Range, observe
-from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, PartedFormat, QuantizedLayer, has_margin
 from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell
 from quarl_bench.quantization.recurrent.ranges import CellRanges, choose_cell, observe_cell
@@ -49,7 +50,6 @@ def quantize_net(
         raise QuantizationError(
             f"{scheme.name} is found for a policy, not applied: `quarl repair --scheme {plain}` writes its integers"
         )
-    refuse_branches(net, scheme.name)
     if net.recurrent:
         _check_recurrent(net, scheme, inputs, state)
     if not scheme.calibrated:
@@ -57,6 +57,7 @@ def quantize_net(
     if inputs is None or len(inputs) == 0:
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
     if scheme.family is Family.LEARNED:
+        refuse_branches(net, scheme.name)
         return quantize_after(net, scheme, inputs)
     net = rewrite(net, scheme, inputs)
     return quantize_to_ranges(net, scheme, observe_activations(net, scheme, inputs, state or NO_STATE))
@@ -137,12 +138,14 @@ def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
 class Ranges:
     """What the activations of a net cover: its input, and every layer's output (in front of a table, behind a ReLU).
 
-    The two layers of a recurrent cell are ruled by what `cells` says of it.
+    The two layers of a recurrent cell are ruled by what `cells` says of it. Where branches take the input apart,
+    `input` is what they are joined to, and `parts` what each takes.
     """
 
     input: Range
     outputs: tuple[Range, ...]
     cells: tuple[CellRanges, ...] = ()
+    parts: tuple[Range, ...] = ()
 
 
 def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
@@ -157,10 +160,15 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
     first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
     layers: list[QuantizedLayer] = []
     cells: list[QuantizedCell] = []
+    if net.branches:
+        parted, layers = _quantize_branches(net, scheme, ranges)
+        first, source = parted, parted.joined
     for cell, seen in zip(net.cells, ranges.cells, strict=True):
         cells.append(choose_cell(cell, seen, _activation_format(seen.hidden, first.format, scheme)))
     places = {place: cell for cell in cells for place in (cell.place, cell.place + 1)}
     for index, (layer, span) in enumerate(zip(net.layers, ranges.outputs, strict=True)):
+        if index < net.stem:
+            continue  # a branch's
         if index in places:
             quantized = _quantize_layer(layer, scheme, source, span, scheme.bits_of(index))
             layers.append(replace(quantized, output=places[index].sums))
@@ -171,7 +179,33 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
         else:
             layers.append(_quantize_layer(layer, scheme, source, span, scheme.bits_of(index)))
         source = layers[-1].result
-    return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells))
+    return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells), net.branches)
+
+
+def _quantize_branches(net: Net, scheme: Scheme, ranges: Ranges) -> tuple[PartedFormat, list[QuantizedLayer]]:
+    """The format of the input, and the layers of its branches, all of which end in the one that the chain reads."""
+    integers = IntegerFormat(scheme.bit_width)
+    joined = _activation_format(ranges.input, integers, scheme)
+    layers: list[QuantizedLayer] = []
+    found: dict[range, ActivationFormat] = {}  # by the layers that read it
+    for place, span in zip(list_places(net.branches), ranges.parts, strict=True):
+        if not place.layers:
+            continue
+        source = found[place.layers] = _activation_format(span, integers, scheme)
+        for index in place.layers:
+            reached = ranges.input if index == place.layers[-1] else ranges.outputs[index]
+            layers.append(_quantize_layer(net.layers[index], scheme, source, reached, scheme.bits_of(index)))
+            source = layers[-1].result
+        if layers[-1].tabled is not None:
+            raise QuantizationError(
+                f"{scheme.name}: layer {place.layers[-1]} ends a branch in a table, whose scale is its own; use w<n>"
+            )
+        joined = max(joined, source, key=lambda one: one.scale)
+    for own in found:
+        layers[own[-1]] = replace(layers[own[-1]], output=joined)
+    parts = tuple(found.get(place.layers, joined) for place in list_places(net.branches))
+    widths = tuple(branch.width for branch in net.branches)
+    return PartedFormat(joined.format, joined.scale, joined.zero_point, parts, widths), layers
 
 
 def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State = NO_STATE) -> Ranges:
@@ -181,22 +215,36 @@ def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State =
     """
     spans: list[Range] = []
     cells: list[CellRanges] = []
-    values = torch.from_numpy(inputs)
-    parts = split_state([torch.from_numpy(part) for part in state], net.cells, PARTS)
-    for index, cell in list_steps(net.layers, net.cells):
+    seen_parts = tuple(
+        observe(inputs[:, place.values], scheme.observer, scheme.percentile, scheme.bit_width)
+        for place in list_places(net.branches)
+    )
+
+    def watch(index: int, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         layer = net.layers[index]
+        affine = layer.affine(values, *net.tensors[index])
+        behind = ELEMENTWISE[layer.activation].apply(affine)
+        # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
+        seen = affine if is_tabled(layer.activation) else behind
+        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
+        return affine, behind
+
+    values = torch.from_numpy(inputs)
+    if net.branches:
         with torch.inference_mode():
-            affine = layer.affine(values, *net.tensors[index])
-            values = ELEMENTWISE[layer.activation].apply(affine)
-            # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
-            seen = affine if is_tabled(layer.activation) else values
-            spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
+            values = join(net.branches, values, lambda index, y: watch(index, y)[1])
+        inputs = values.numpy()
+    parts = split_state([torch.from_numpy(part) for part in state], net.cells, PARTS)
+    for index, cell in list_steps(net.layers, net.cells, net.stem):
+        with torch.inference_mode():
+            affine, values = watch(index, values)
             if cell is not None:
                 recalled = net.layers[index + 1].affine(parts[index][0], *net.tensors[index + 1])
                 spans.append(spans[-1])
                 values, found = observe_cell(cell, affine, recalled, [*parts[index]], scheme)
                 cells.append(found)
-    return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans), tuple(cells))
+    joined = observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width)
+    return Ranges(joined, tuple(spans), tuple(cells), seen_parts)
 
 
 def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, bits: int) -> QuantizedLayer:
