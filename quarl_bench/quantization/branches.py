@@ -85,6 +85,8 @@ def check_branches(branches: Sequence[Branch], layers: Sequence[Any], input_shap
     if input_shape != (total,) or any(min((1, *branch.shape)) < 1 or branch.layers < 0 for branch in branches):
         shapes = ", ".join(str(branch.shape) for branch in branches)[:80]
         raise PolicyError(f"branches of {shapes} for an input of {input_shape}, which they do not take apart")
+    if not find_stem(branches):
+        raise PolicyError("branches without layers are one vector; leave them out")
     if find_stem(branches) >= len(layers):
         raise PolicyError(f"branches of {find_stem(branches)} layers in a net of {len(layers)}: none is behind them")
     for place in list_places(branches):

@@ -99,6 +99,7 @@ def test_folders_keep_branches_and_chains_have_none(tmp_path: Path) -> None:
 BROKEN: dict[str, tuple[Any, str]] = {
     "too short": ((Branch((3,)), Branch((2, 9, 7), 3)), "which they do not take apart"),
     "negative": ((Branch((-3, -57)),), "which they do not take apart"),
+    "no layers": ((Branch((100,)), Branch((69,))), "branches without layers are one vector"),
     "no chain": ((Branch((167,)), Branch((1, 1, 1), 7), Branch((1,))), "none is behind them"),
     "no fit": ((Branch((3,)), Branch((2, 7, 9), 3), Branch((36,)), Branch((1, 2, 2))), "cannot follow the shape"),
     "ends in an image": ((Branch((3,)), Branch((2, 9, 7), 2), Branch((40,))), "a branch ends in a Linear layer"),
