@@ -15,6 +15,7 @@ from quarl_bench.quantization.net import Floats
 
 TINY = 1e-300  # an epsilon that changes no variance
 PIXEL = 255.0  # the brightest
+BLOCK = 1 << 24  # numbers that are normalized at a time: images among vectors would take much memory in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,10 @@ class Normalization:
 
     def apply(self, observations: NDArray[Any]) -> Floats:
         """Computed in float64 and rounded once, as VecNormalize does."""
+        if observations.size > BLOCK and len(observations) > 1:
+            rows = max(1, BLOCK // observations[0].size)
+            parts = [self.apply(observations[i : i + rows]) for i in range(0, len(observations), rows)]
+            return np.concatenate(parts)
         scaled = (observations - self.mean) / np.sqrt(self.variance + self.epsilon)
         return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
 

@@ -60,6 +60,14 @@ def test_pixels_are_divided_as_float32_divides_them() -> None:
         assert (found.apply(rows)[0, 256:] == np.float32(6 / np.sqrt(4 + vector.epsilon))).all()
 
 
+def test_many_images_are_normalized_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    transform, seen = make_parted_policy().transform, draw_parts(50)
+    whole = transform.apply(seen)
+    for block in (1, 169, 1000):
+        monkeypatch.setattr("quarl_bench.policies.observation.BLOCK", block)
+        np.testing.assert_array_equal(transform.apply(seen), whole)
+
+
 def test_ones_and_zeros_and_raw_vectors_stay_what_they_are() -> None:
     parts = (Part("image", (1, 1, 1), pixels=True), Part("raw", (3,)), Part("bits", (2,), bounded=True))
     row = np.float32([[51, 1e-30, -123.456, 3e30, 0, 1]])
@@ -116,7 +124,7 @@ def test_branches_that_do_not_fit_are_refused(name: str) -> None:
 def test_a_net_with_both_a_state_and_branches_is_refused() -> None:
     net = make_parted_policy().net
     gates = tuple(Linear(np.ones((9, width), np.float32), np.ones(9, np.float32)) for width in (12, 3))
-    with pytest.raises(PolicyError, match="a net with a state whose input is taken apart"):
+    with pytest.raises(PolicyError, match="a policy with a memory has no form that sees an image"):
         replace(net, layers=(*net.layers[:6], *gates), cells=(Cell(CellKind.GRU, 6),))
 
 
