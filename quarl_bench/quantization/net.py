@@ -115,7 +115,7 @@ class Net:
         shape = self.input_shape
         if self.branches:
             if self.cells:
-                raise PolicyError("a policy with a memory has no form that sees an image among vectors; leave out one of them")
+                raise PolicyError("a policy with a memory has no form that sees an image among vectors; leave out one")
             check_branches(self.branches, self.layers, self.input_shape)
             shape = find_starts(self.branches, self.layers)[self.stem]
         for index, found in list_steps(self.layers, self.cells, self.stem):

@@ -8,7 +8,7 @@ does not say is refused, not guessed.
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, list_readable
 from quarl_bench.policies.head import ActionHead, HeadKind
-from quarl_bench.policies.observation import Normalization, ObservationTransform, normalize_parts
+from quarl_bench.policies.observation import Normalization, ObservationTransform, Part, normalize_parts
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
 from quarl_bench.policies.sources.sb3.sbx import name_algorithms, read_sbx
@@ -30,7 +30,7 @@ from quarl_bench.policies.sources.sb3.state_dict import (
     read_layers,
     read_weights,
 )
-from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, find_statistics, list_signs
+from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, PartStatistics, find_statistics, list_signs
 from quarl_bench.policies.sources.sb3.zoo_config import Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
@@ -141,10 +141,12 @@ def _build(
     settings: dict[str, Any],
     observations: Observations,
     actions: Actions,
-    statistics: Normalization | None,
+    statistics: Normalization | PartStatistics | None,
 ) -> PolicyNet:
     where = archive.where
     if name_algorithms(settings["policy_class"]["__module__"]):
+        if isinstance(statistics, dict):
+            raise PolicyError(f"{where}: statistics of a Dict, and SBX has policies of a Box alone")
         return read_sbx(settings, observations, actions, statistics)
     options = _read_options(settings, where)
     weights = read_weights(archive.read("policy.pth", LIMIT), f"{where}: policy.pth")
@@ -158,11 +160,8 @@ def _build(
         layers = average_outputs(layers, actions.count)
     scaled = bool(options.get("normalize_images", True))
     parts = observations.parts if scaled else tuple(replace(part, pixels=False) for part in observations.parts)
-    if any(part.pixels for part in parts) and statistics is not None:
-        raise PolicyError(f"{where}: statistics beside an image among the observation's parts; pass the live model")
-    transform = ObservationTransform(
-        observations.shape, observations.image and scaled, statistics or normalize_parts(parts)
-    )
+    normalization = _normalize(parts, statistics, where)
+    transform = ObservationTransform(observations.shape, observations.image and scaled, normalization)
     branches = find_branches(form, weights, parts)
     net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)), branches)
     expected = actions.count * (2 if actions.bits and algo.masked else 1)  # a bit that can be masked has two logits
@@ -171,6 +170,22 @@ def _build(
     squashed = _is_squashed(algo, settings, options)
     head = _build_head(algo, actions, options, squashed=squashed, limited=form.limited in weights)
     return PolicyNet(transform, net, head)
+
+
+def _normalize(
+    parts: Sequence[Part], statistics: Normalization | PartStatistics | None, where: str
+) -> Normalization | None:
+    """What is done to flat observations, of a Dict to those of its `parts`."""
+    if not isinstance(statistics, dict):
+        if statistics is not None and any(part.pixels for part in parts):
+            raise PolicyError(f"{where}: statistics of one vector, and its observations have an image among vectors")
+        return normalize_parts(parts) if statistics is None else statistics
+    shapes = {part.name: part.shape for part in parts}
+    if strange := [name for name, one in statistics.items() if shapes.get(name) != one.mean.shape]:
+        raise PolicyError(f"{where}: statistics of {strange[0][:80]!r}, which is no part of its observations")
+    if images := [name for name in statistics if len(shapes[name]) == 3]:  # a VecNormalize hides that it was one
+        raise PolicyError(f"{where}: statistics of {images[0][:80]!r}, which may be an image, have no portable form")
+    return normalize_parts(parts, statistics)
 
 
 def require_form(algo: Algorithm) -> SavedForm:

@@ -19,6 +19,7 @@ from quarl_bench.interface import evaluate
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.policies.sources.sb3.spaces import read_observations
+from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
 from quarl_bench.policies.sources.sb3.zip import read_zip
 from quarl_bench.policies.storage.fp32 import hash_policy
 
@@ -169,19 +170,38 @@ def test_what_is_no_image_by_its_space_is_a_vector(tmp_path: Path) -> None:
     np.testing.assert_array_equal(policy.act(flat), [model.predict(one, deterministic=True)[0] for one in own])
 
 
-def test_statistics_of_the_vectors_beside_an_image() -> None:
+def test_statistics_of_the_vectors_beside_an_image(tmp_path: Path) -> None:
     own, flat = show(SEEN, 20)
     both = VecNormalize(DummyVecEnv([lambda: Random(SEEN, INDEX)]), norm_obs_keys=["map", "speed"])
     model = make_seeing(env=both).learn(64)
     batch = both.normalize_obs({name: np.stack([one[name] for one in own]) for name in SEEN.spaces})
-    np.testing.assert_array_equal(extract(model).act(flat), model.predict(batch, deterministic=True)[0])
+    wanted = model.predict(batch, deterministic=True)[0]
+    np.testing.assert_array_equal(extract(model).act(flat), wanted)
+    model.save(tmp_path / "model.zip")
+    both.save(str(tmp_path / "statistics.pkl"))
+    stored = read_zip(tmp_path / "model.zip", normalization=tmp_path / "statistics.pkl").policy
+    np.testing.assert_array_equal(stored.act(flat), wanted)
+    assert hash_policy(stored) == hash_policy(extract(model))
+    with pytest.raises(PolicyError, match="statistics of a Dict, which belong to the zip of its policy"):
+        read_statistics(tmp_path / "statistics.pkl")
     some = VecNormalize(DummyVecEnv([lambda: Random(SEEN, INDEX)]), norm_obs_keys=["map"])
     with pytest.raises(PolicyError, match="of a part of the observations, without 'speed', has no portable form"):
         extract(make_seeing(env=some))
     mine = deepcopy(SEEN)  # a VecNormalize makes the image a box of real numbers in the environment's own space
     images = VecNormalize(DummyVecEnv([lambda: Random(mine, INDEX)]), norm_obs_keys=["camera", "map", "speed"])
+    seeing = make_seeing(env=images)
     with pytest.raises(PolicyError, match="a VecNormalize of the image 'camera' has no portable form"):
-        extract(make_seeing(env=images))
+        extract(seeing)
+    seeing.save(tmp_path / "seeing.zip")
+    images.save(str(tmp_path / "images.pkl"))
+    for zip_, file, message in (
+        ("seeing.zip", "images.pkl", "statistics of 'camera', which may be an image, have no portable form"),
+        ("model.zip", "other.pkl", "statistics of 'a', which is no part of its observations"),
+    ):
+        other = spaces.Dict({"a": VECTOR})
+        VecNormalize(DummyVecEnv([lambda space=other: Random(space, INDEX)])).save(str(tmp_path / "other.pkl"))
+        with pytest.raises(PolicyError, match=message):
+            read_zip(tmp_path / zip_, normalization=tmp_path / file)
 
 
 class Sum(CombinedExtractor):
@@ -201,9 +221,10 @@ def test_what_has_no_form_among_parts_is_refused(tmp_path: Path) -> None:
     model = make_seeing()
     model.save(tmp_path / "model.zip")
     known = Normalization(np.zeros(4331), np.ones(4331))
-    for read in (lambda: extract(model, known), lambda: read_zip(tmp_path / "model.zip", normalization=known)):
-        with pytest.raises(PolicyError, match="statistics beside an image among the observation's parts; "):
-            read()
+    with pytest.raises(PolicyError, match="statistics beside an image among the observation's parts; give the model"):
+        extract(model, known)
+    with pytest.raises(PolicyError, match="statistics of one vector, and its observations have an image among"):
+        read_zip(tmp_path / "model.zip", normalization=known)
 
 
 def test_nested_parts_are_refused() -> None:
