@@ -37,6 +37,10 @@ LAYOUT = {
     "conv2d": "weight (outputs, inputs, height, width), no padding, no dilation",
     "raw": "little-endian, C order, without padding",
 }
+BRANCHES = (
+    "the input is their shapes behind one another, each in its part's scale and zero_point; a branch passes so many of "
+    "the next layers, and what all give, flat and side by side, is read by the layer behind them"
+)
 ROUNDING = {
     Requantization.FP32_RNE: "rint(float32(accumulator) * scale), ties to even, scale = input * weight / output in "
     "float32 from left to right; in integers: the accumulator to 24 bits, times multiplier, to 24 bits, shifted right, "
@@ -60,7 +64,7 @@ def write_dump(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
     description = {
         "schema_version": SCHEMA_VERSION,
         "architecture": describe_integers(policy),
-        "layout": LAYOUT,
+        "layout": LAYOUT | ({"branches": BRANCHES} if policy.net.branches else {}),
         "rounding": ROUNDING[policy.net.requantization],
         "input": "clip(rint(x * (1 / scale)) + zero_point) in float32, ties to even, of the transformed observation",
         "arrays": {

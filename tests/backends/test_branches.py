@@ -1,5 +1,6 @@
 """Observations with images among vectors as artefacts: the integers of the golden model, near ties too."""
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,13 @@ def test_backends_without_a_form_say_so(backend: str, scheme: str) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(DeploymentError, match=r"^fpga: an image among the observation's parts"):
         split(quantize("int8").net)
+
+
+def test_the_dump_says_what_branches_are() -> None:
+    description = json.loads(find_backend("dump").make_files(quantize("int8"))["model.json"])
+    assert [entry["layers"] for entry in description["architecture"]["branches"]] == [0, 3, 2, 0]
+    assert [entry["width"] for entry in description["architecture"]["input"]["parts"]] == [3, 126, 36, 4]
+    assert "side by side" in description["layout"]["branches"]
 
 
 def test_ports_are_those_of_the_flat_observation() -> None:

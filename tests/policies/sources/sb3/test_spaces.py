@@ -227,6 +227,26 @@ def test_what_has_no_form_among_parts_is_refused(tmp_path: Path) -> None:
         read_zip(tmp_path / "model.zip", normalization=known)
 
 
+def test_parts_of_other_modules_are_read_where_a_net_has_them(tmp_path: Path) -> None:
+    model = make_seeing()
+    layers = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 4), torch.nn.Tanh())
+    model.policy.features_extractor.extractors["speed"] = layers
+    own, flat = show(SEEN, 20)
+    policy = extract(model)
+    assert [branch.layers for branch in policy.net.branches] == [4, 0, 0, 1]
+    np.testing.assert_array_equal(policy.act(flat), [model.predict(one, deterministic=True)[0] for one in own])
+    model.save(tmp_path / "own.zip")
+    with pytest.raises(PolicyError, match=r"features_extractor.extractors.speed is no NatureCNN"):
+        read_zip(tmp_path / "own.zip")
+    image = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 4, 4), torch.nn.ReLU(), torch.nn.Flatten())
+    model.policy.features_extractor.extractors["camera"] = image
+    with pytest.raises(PolicyError, match="layer 0: a branch ends in a Linear layer, not in a convolution"):
+        extract(model)
+    model.policy.features_extractor.extractors["camera"] = torch.nn.MaxPool2d(2)
+    with pytest.raises(PolicyError, match=r"module MaxPool2d.* has no portable form"):
+        extract(model)
+
+
 def test_nested_parts_are_refused() -> None:
     entry = {":type:": "<class 'gymnasium.spaces.dict.Dict'>", "spaces": "{'a': Dict('b': Discrete(2))}"}
     with pytest.raises(PolicyError, match="a part that cannot be read, \"'a': Dict"):
