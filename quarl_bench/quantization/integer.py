@@ -107,7 +107,9 @@ class IntegerNet:
         parts, rescale = split_state(state, self.cells, INTEGER_PARTS), find_rule(self.requantization)
         cells = {cell.place: cell for cell in self.cells}
         behind: list[Integers] = []
-        for index, _ in list_steps(self.layers, self.cells):
+        if self.branches:
+            q = join(self.branches, q, self.run_layer)
+        for index, _ in list_steps(self.layers, self.cells, find_stem(self.branches)):
             q = self.run_layer(index, q)
             if index in cells:
                 hidden, memory = parts[index]

@@ -106,7 +106,7 @@ class Net:
     def __post_init__(self) -> None:
         if not self.layers:
             raise PolicyError("a net needs at least one layer")
-        free = 0
+        free = self.stem
         for cell in self.cells:
             check_cell(cell, self.layers, free)
             free = cell.place + 2
@@ -114,8 +114,6 @@ class Net:
             check_layer(layer, index)
         shape = self.input_shape
         if self.branches:
-            if self.cells:
-                raise PolicyError("a policy with a memory has no form that sees an image among vectors; leave out one")
             check_branches(self.branches, self.layers, self.input_shape)
             shape = find_starts(self.branches, self.layers)[self.stem]
         for index, found in list_steps(self.layers, self.cells, self.stem):
@@ -179,7 +177,9 @@ class Net:
         behind: list[torch.Tensor] = []
         with torch.inference_mode():
             y = torch.from_numpy(x)
-            for index, cell in list_steps(self.layers, self.cells):
+            if self.branches:
+                y = join(self.branches, y, self._run_layer)
+            for index, cell in list_steps(self.layers, self.cells, self.stem):
                 y = self._run_layer(index, y)
                 if cell is not None:
                     before = parts[index]

@@ -17,7 +17,7 @@ from quarl_bench.policies.storage.fp32 import hash_policy, load_policy, save_pol
 from quarl_bench.policies.storage.integers import hash_integers, load_integers, save_integers
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.branches import Branch
-from quarl_bench.quantization.net import Conv2d, Linear, Net, refuse_branches
+from quarl_bench.quantization.net import Conv2d, Net, refuse_branches
 from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat, QuantizedLayer
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.quantization.requantize import Requantization
@@ -121,11 +121,10 @@ def test_branches_that_do_not_fit_are_refused(name: str) -> None:
         replace(make_parted_policy().net, branches=branches)
 
 
-def test_a_net_with_both_a_state_and_branches_is_refused() -> None:
+def test_a_cell_within_a_branch_is_refused() -> None:
     net = make_parted_policy().net
-    gates = tuple(Linear(np.ones((9, width), np.float32), np.ones(9, np.float32)) for width in (12, 3))
-    with pytest.raises(PolicyError, match="a policy with a memory has no form that sees an image"):
-        replace(net, layers=(*net.layers[:6], *gates), cells=(Cell(CellKind.GRU, 6),))
+    with pytest.raises(PolicyError, match="gru at layer 1: a cell is two layers, and those of 7 do not hold it"):
+        replace(net, cells=(Cell(CellKind.GRU, 1),))
 
 
 def test_what_knows_chains_only_says_so() -> None:

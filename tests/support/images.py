@@ -1,5 +1,7 @@
 """Small policies on images, and on images among vectors."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from quarl_bench.policies.head import ActionHead, HeadKind
@@ -8,6 +10,7 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Conv2d, Floats, Linear, Net
+from quarl_bench.quantization.recurrent.cells import GATES, Cell, CellKind
 from tests.support.strategies import normal
 
 
@@ -46,6 +49,16 @@ def make_parted_policy(kind: HeadKind = HeadKind.ARGMAX, seed: int = 3) -> Polic
     head = ActionHead(kind) if kind is HeadKind.ARGMAX else ActionHead(kind, np.float32([-1] * 3), np.float32([1] * 3))
     transform = ObservationTransform((width,), normalization=normalize_parts(PARTS))
     return PolicyNet(transform, Net((width,), layers, branches=branches), head)
+
+
+def make_parted_memory(kind: CellKind) -> PolicyNet:
+    """The same with a cell in the place of its hidden layer."""
+    plain, rng, width = make_parted_policy(), np.random.default_rng(8), 6
+    gates = [normal(rng, GATES[kind] * width, inputs, spread=0.3) for inputs in (21, width)]
+    cell = (Linear(weight, normal(rng, len(weight), spread=0.3)) for weight in gates)
+    last = Linear(normal(rng, 3, width), normal(rng, 3, spread=0.1))
+    layers = (*plain.net.layers[:5], *cell, last)
+    return replace(plain, net=replace(plain.net, layers=layers, cells=(Cell(kind, 5),)))
 
 
 def draw_parts(count: int, seed: int = 0) -> Floats:
