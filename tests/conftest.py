@@ -31,6 +31,12 @@ settings.register_profile(
 settings.load_profile("quarl")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """A process more than cores: tests of boards, terminals and killed processes wait more than they compute."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(scope="session")
 def designs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where compiled designs are kept: one folder for all processes of xdist, as builds are locked."""

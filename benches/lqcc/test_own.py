@@ -32,6 +32,7 @@ def test_selection(claim, cells, verdict):
     "lqcc-ddpg-normalization-own",
     "lqcc-ddpg-raw-own",
     "lqcc-ddpg-two-bit-core-own",
+    "lqcc-ddpg-output-least-own",
     "lqcc-ddpg-walker2d-own",
     "lqcc-sac-over-ddpg-own",
 )

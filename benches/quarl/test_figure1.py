@@ -5,6 +5,7 @@ import pytest
 
 @pytest.mark.claim(
     "exploration-fixed",
+    "exploration-delay-fixed",
     "exploration-visited",
     "exploration-norm-fixed",
     "exploration-norm-visited",

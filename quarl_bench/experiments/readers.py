@@ -23,9 +23,10 @@ from quarl_bench.policies.sources import torch_module as foreign
 from quarl_bench.policies.sources.archive import read_file
 from quarl_bench.policies.sources.checkpoints import flatten_checkpoint, read_checkpoint
 from quarl_bench.policies.sources.onnx.ends import MEANS, adopt_chain
-from quarl_bench.policies.sources.onnx.file import LIMIT as FILE_LIMIT
-from quarl_bench.policies.sources.onnx.file import Graph, read_graph
+from quarl_bench.policies.sources.onnx.file import read_graph
 from quarl_bench.policies.sources.onnx.graph import read_chain
+from quarl_bench.policies.sources.onnx.nodes import LIMIT as FILE_LIMIT
+from quarl_bench.policies.sources.onnx.nodes import Graph
 from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_safetensors, read_weights
 from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, read_statistics
 from quarl_bench.policies.sources.torch_export import read_program
@@ -34,6 +35,7 @@ from quarl_bench.policies.sources.torchscript.program import follow_script
 from quarl_bench.policies.storage.fp32 import INTEGERS, MANIFEST, StoredPolicy, hash_policy, load_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Layer
+from quarl_bench.quantization.recurrent.cells import Cell
 from quarl_bench.system.extras import needing
 from quarl_bench.system.imports import SEPARATOR, import_attribute, instantiate
 
@@ -78,10 +80,11 @@ def _open_weights(named: PolicySource) -> Opened:
     else:
         weights = read_weights(data, where, flatten_checkpoint)
     if named.arch in list(Activation):
-        layers, own = read_checkpoint(weights, Activation(named.arch), where)
-        if own is not None and statistics is not None:
+        actor = read_checkpoint(weights, Activation(named.arch), where)
+        if actor.normalization is not None and statistics is not None:
             raise SpecError(f"{where}: holds statistics of its own; leave --normalization out")
-        return _adopt(layers, environment, own if named.normalization is None else statistics, where)
+        statistics = actor.normalization if named.normalization is None else statistics
+        return _adopt(actor.layers, environment, statistics, where, actor.cells)
     return _adopt(foreign.read_architecture(str(named.arch), weights, where), environment, statistics, where)
 
 
@@ -131,10 +134,14 @@ def _adopt_module(
 
 
 def _adopt(
-    layers: Sequence[Layer], environment: Environment, statistics: Normalization | None, where: str
+    layers: Sequence[Layer],
+    environment: Environment,
+    statistics: Normalization | None,
+    where: str,
+    cells: tuple[Cell, ...] = (),
 ) -> tuple[StoredPolicy, Environment]:
     observations, actions, masked = _find_ends(environment)
-    policy = foreign.adopt(layers, observations, actions, statistics, where, masked=masked)
+    policy = foreign.adopt(layers, observations, actions, statistics, where, cells=cells, masked=masked)
     about = {"algo": None, "environment": environment.id, "origin": "a network of another framework"}
     return StoredPolicy(policy, hash_policy(policy), about), environment
 

@@ -26,9 +26,12 @@ class Arm:
     curves: tuple[tuple[Mapping[str, Any], ...], ...]
     since: int
 
-    def average(self, states: str, since: int) -> list[float]:
-        """Per seed, how peaked the policy is: the mean over the points behind `since`, inverted for Gaussians."""
-        return [_average(curve, states, since) for curve in self.curves]
+    def average(self, states: str, since: int, until: float = math.inf) -> list[float]:
+        """Per seed, how peaked the policy is: the mean over the points behind `since`, inverted for Gaussians.
+
+        Points behind `until` do not count. SpecError where none is left.
+        """
+        return [_average(curve, states, since, until) for curve in self.curves]
 
     def list_points(self, states: str) -> list[dict[str, float]]:
         """Means over seeds at each point, for a figure: timesteps, variance, return."""
@@ -63,6 +66,13 @@ def compare_arms(plain: Arm, other: Arm, states: str) -> list[float]:
     return [math.log(a / b) for a, b in pairs]
 
 
+def compare_delays(plain: Arm, other: Arm, states: str) -> list[float]:
+    """`compare_arms` less the same before `other` began to round: what appears behind the delay alone."""
+    sides = (arm.average(states, 0, other.since) for arm in (plain, other))
+    before = [math.log(a / b) for a, b in zip(*sides, strict=False)]
+    return [behind - first for behind, first in zip(compare_arms(plain, other, states), before, strict=True)]
+
+
 def order_arms(arms: Mapping[int, Arm], states: str) -> list[float]:
     """Per seed, Kendall's rank correlation of bits and peakedness; 1: the fewer bits, the flatter."""
     since = max(arm.since for arm in arms.values())
@@ -71,7 +81,11 @@ def order_arms(arms: Mapping[int, Arm], states: str) -> list[float]:
     return [float(scipy.stats.kendalltau(bits, row).statistic) for row in rows]
 
 
-def _average(curve: Sequence[Mapping[str, Any]], states: str, since: int) -> float:
-    points = [point["variance"] for point in curve if point["timesteps"] > since]
+def _average(curve: Sequence[Mapping[str, Any]], states: str, since: int, until: float) -> float:
+    points = [point["variance"] for point in curve if since < point["timesteps"] <= until]
+    if not points:
+        raise SpecError(
+            f"a learning curve has no point between steps {since:,} and {until:,}; train it with more points"
+        )
     mean = math.fsum(point[states] for point in points) / len(points)
     return 1.0 / mean if points[0].get("of") == ACTIONS else mean

@@ -61,7 +61,7 @@ def check_finite(values: ArrayLike, what: str) -> Floats:
     return array
 
 
-def _split_sums(values: Floats) -> tuple[float, float, float]:
+def split_squares(values: Floats) -> tuple[float, float, float]:
     """Mean squares of policies, episodes and interaction, each divided by P*E: the A, B, C of `estimate_variance`."""
     policies, episodes = values.shape
     if policies < 2 or episodes < 2:
@@ -84,14 +84,14 @@ def estimate_variance(values: Floats) -> float:
     episode means over E and C that of the interaction over P*E, never below A or B: the plain difference can come out
     near zero by chance. Raises QuarlError when P or E is below 2.
     """
-    policy, episode, interaction = _split_sums(values)
+    policy, episode, interaction = split_squares(values)
     return max(policy + episode - interaction, policy, episode)
 
 
 def split_variance(values: Floats) -> Components:
     """Method-of-moments components of a P x E array, cut at 0. Raises QuarlError when P or E is below 2."""
     policies, episodes = values.shape
-    policy, episode, interaction = _split_sums(values)
+    policy, episode, interaction = split_squares(values)
     return Components(
         policy=max(0.0, (policy - interaction) * policies),
         episode=max(0.0, (episode - interaction) * episodes),

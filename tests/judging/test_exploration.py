@@ -13,7 +13,7 @@ from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.judging.claim import over
-from quarl_bench.judging.exploration import compare_arms, order_arms, read_arm
+from quarl_bench.judging.exploration import compare_arms, compare_delays, order_arms, read_arm
 from quarl_bench.judging.rules.training import Flatter
 from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.policies.storage.folder import load_stored
@@ -49,6 +49,13 @@ def test_arms_are_compared_behind_the_delay_seed_by_seed():
     plain, flat = make_arm([9, 9, 0.4, 0.4], [9, 9, 0.2, 0.2]), make_arm([1, 1, 0.1, 0.1], [1, 1, 0.1, 0.1], delay=20)
     assert find_ratio(plain, flat, "fixed") == pytest.approx(math.sqrt(4 * 2))
     assert find_ratio(plain, plain, "visited") == pytest.approx(1.0)
+
+
+def test_what_was_there_before_the_delay_is_taken_out():
+    plain, flat = make_arm([0.8, 0.8, 0.4, 0.4]), make_arm([0.4, 0.4, 0.1, 0.1], delay=20)
+    assert math.exp(np.mean(compare_delays(plain, flat, "fixed"))) == pytest.approx(4 / 2)
+    with pytest.raises(SpecError, match="no point between steps 0 and 5;"):
+        compare_delays(plain, make_arm([1, 1], delay=5), "fixed")
 
 
 def test_an_arm_that_never_rounds_is_compared_over_its_second_half():

@@ -196,6 +196,7 @@ PROBES = {
     "Count": Probe(1000.0, lambda _: Evidence()),
     "Wider": Probe(9.0, ratios),
     "Flatter": Probe(9.0, ratios),
+    "FlatterBehind": Probe(9.0, ratios),
     "Ordered": Probe(0.95, ratios),
     "Converges": Probe(0.5, lambda item: Evidence(runs={"dqn-catchb": {
         "fp32": make_curves(10.0, 9.9, 9.8), item.scheme: make_curves(8.0, 7.8, 7.9)}})),
@@ -235,6 +236,7 @@ PROBES = {
         task: round(1.5 * row["luts"]) for (_, task), row in item.claim.values.items()})),
     "DesignLatency": Probe(2.0, cycles(1.5)),
     "DesignSpeedup": Probe(1e9, speedups),
+    "NoneFits": Probe(2.0, own({"a": Fit("BRAM", 1.5), "b": Fit("LUT", 3.0)})),
     "DesignFits": Probe(2.0, own((Fit("LUT", 1.5), Fit("LUT", 0.5)))),
     "ReachesSooner": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
     "TakesLess": Probe(0.2, own(make_pairs(0.4, noise=0.05))),

@@ -9,10 +9,14 @@ import pytest
 from quarl_bench.errors import StoreError
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.audit import judge_again, list_cases
+from quarl_bench.report.documents import read_document
 from quarl_bench.report.rows import build_row, show_case
 from quarl_bench.views.rows import Row
 from tests.support.measurements import measure_all
+from tests.support.pages import DOCS
+from tests.support.sizes import EXHAUSTIVE
 
+STORED = DOCS / "results" / "nightly.json.xz"
 CASES = list_cases(read_catalog())
 PLAIN, ATARI = ("table2-cell", "ppo-cartpole-w8"), ("table2-cell", "ppo-pong-w8")
 
@@ -51,3 +55,18 @@ def test_a_row_that_cannot_be_judged_again_is_named():
     ):
         with pytest.raises(StoreError, match=f"row ppo-cartpole-w[78]+ of table2-cell: .*{words}"):
             judge_again(dataclasses.replace(row, **changes), CASES)
+
+
+def pick_stored(count):
+    """Rows of the stored nightly that hold returns, evenly spaced among all of them."""
+    rows = [row for row in read_document(STORED).rows if row.returns is not None]
+    return rows if EXHAUSTIVE else rows[:: max(1, len(rows) // count)][:count]
+
+
+@pytest.mark.parametrize("row", pick_stored(20), ids=lambda row: f"{row.claim}-{row.id}")
+def test_the_stored_nightlys_verdicts_follow_from_its_returns(row):
+    verdict = judge_again(row, CASES)
+    assert (verdict.outcome, verdict.threshold) == (row.verdict, row.threshold)
+    assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx(
+        (row.estimate, *(row.interval or (None,) * 2))
+    )

@@ -50,6 +50,10 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a saved model in bf16 goes on | of one algorithm | of three |
 | a run of many seeds survives kill -9 | its checkpoints are loaded | a process is killed |
 | agents of the zoo play as published | two | all |
+| the page fits its window, in light and dark | two of four | all |
+| it fits its paper | with ten schemes, three feet | with one and three too, six |
+| stored verdicts are decided again | twenty | all |
+| search works from a disk | in a folder below | at the root too |
 
 A cell is an algorithm in an environment, trained in one way; widths of quantization-aware training are one cell.
 """

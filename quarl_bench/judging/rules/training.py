@@ -96,6 +96,18 @@ class Flatter(OnExploration):
 
 
 @dataclass(frozen=True)
+class FlatterBehind(Flatter):
+    """Behind the delay fp32 is more than `threshold` times as peaked, beside the arm, as it was before."""
+
+    name = "flatter_behind"
+    meaning = (
+        "ratio of the variances of action probabilities, fp32 over an arm, behind the delay over before it, over "
+        "tasks; supported above the threshold"
+    )
+    delayed = True
+
+
+@dataclass(frozen=True)
 class Ordered(OnExploration):
     """On a typical task peakedness follows the bits, with a rank correlation above `threshold`."""
 

@@ -21,6 +21,7 @@ from quarl_bench.papers.lqcc.judgements.designs import (
     DesignSpeedup,
     ModelLatency,
     ModelTables,
+    NoneFits,
 )
 from quarl_bench.papers.lqcc.judgements.tasks import (
     Bottleneck,
@@ -162,6 +163,11 @@ DDPG = (
         over("ddpg", "halfcheetahv4"), slug="ddpgtwobitcoreown", origin=OWN,
     ),
     Claim(
+        "lqcc-ddpg-output-least-own", "section 3.1, DDPG",
+        "at 2 to 4 bits the output alone costs less return than the core alone, on average over tasks and bits",
+        Bottleneck(0.0, "core"), ("i8c8o2",), DDPG_TASKS, slug="ddpgoutputleastown", origin=OWN,
+    ),
+    Claim(
         "lqcc-ddpg-walker2d-own", "section 4, Figure 1 (DDPG)",
         "with a core of 2 bits the mean return lies inside fp32's band of one SD", Matches(0.8, "core", (2,)),
         ("i8c2o8",), over("ddpg", "walker2dv4"), slug="ddpgwalker2down", origin=OWN,
@@ -235,6 +241,11 @@ DESIGNS = (
     Claim(
         "lqcc-finn-fit", "section 3.4, by FINN's formulas", FITS, DesignFits(1.0), ("i8c4o8",),
         over("sac", "halfcheetahv4"), slug="finnfit", pooled=True,
+    ),
+    Claim(
+        "lqcc-finn-misfit", "section 3.4, by FINN's formulas",
+        "no 8-bit design with layers of 256 fits an XC7A15T, HalfCheetah's apart", NoneFits(1.0), ("i8c8o8",),
+        FASTER_TASKS, slug="finnmisfit", pooled=True,
     ),
     Claim(
         "lqcc-rtl-fit", "section 3.4, by our designs, estimated", FITS, DesignFits(1.0), ("i8c4o8",),

@@ -8,7 +8,7 @@ policy's own deterministic episodes.
 from quarl_bench.judging.claim import Claim, over
 from quarl_bench.judging.rules.cells import Keeps
 from quarl_bench.judging.rules.returns import Count, Equivalent, Gains, MeanLoss, MostCells, SomeCells, Varies
-from quarl_bench.judging.rules.training import Flatter, Ordered
+from quarl_bench.judging.rules.training import Flatter, FlatterBehind, Ordered
 from quarl_bench.papers.quarl.post_training import GAMES
 
 WIDTHS = ("qat8", "qat6", "qat4", "qat2")
@@ -161,6 +161,17 @@ CLAIMS = (
         schemes=WIDTHS,
         cells=ACTOR_CRITIC,
         slug="flatterfixed",
+        pooled=True,
+    ),
+    Claim(
+        "exploration-delay-fixed",
+        where="Figure 1 (exploration)",
+        says="the variance of action probabilities falls, beside fp32's, when the quantizer begins to round, in fixed "
+        "states",
+        judgement=FlatterBehind(1.0, "fixed"),
+        schemes=WIDTHS,
+        cells=ACTOR_CRITIC,
+        slug="flatterbehind",
         pooled=True,
     ),
     Claim(

@@ -11,7 +11,8 @@ import numpy as np
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.archive import Archive, open_archive
-from quarl_bench.policies.sources.onnx.file import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
+from quarl_bench.policies.sources.onnx.nodes import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
+from quarl_bench.policies.sources.strides import view
 
 JSON_LIMIT = 2**24
 TYPES = {5: "<i8", 6: "<f2", 7: "<f4", 8: "<f8"}  # torch's numbers of int64, float16, float32 and float64
@@ -35,6 +36,7 @@ ATTRIBUTES = {  # of torch, by those of ONNX
     "start_dim": "axis",
 }  # fmt: skip
 UNREAD = {"training", "momentum", "cudnn_enabled", "p", "train", "chunks", "threshold", "end_dim", "dtype", "keepdim"}
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, StopIteration)
 WHOLE = 2**62  # of an end, that means all
 
 
@@ -58,7 +60,7 @@ def read_program(data: bytes, where: str, output: str | None = None) -> Graph:
             raise PolicyError(f"{where}: {len(module['graph']['nodes'])} nodes; a policy has fewer")
         nodes = [_read_node(node, constants, where) for node in module["graph"]["nodes"]]
         chosen = choose_output([str(name) for name in wanted], output, where)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as error:
+    except DAMAGE as error:
         raise PolicyError(
             f"{where}: damaged, or not of torch.export since 2.7 ({type(error).__name__}); save it again, or as .onnx"
         ) from error
@@ -78,13 +80,8 @@ def _read_tensor(archive: Archive, entry: dict[str, Any]) -> Array:
         raise ValueError("a tensor that is not plain bytes")
     folder = next(name for name in archive.sizes if name.endswith("/data/weights/model_weights_config.json"))
     raw = archive.read(f"{folder.rpartition('/')[0]}/{entry['path_name']}", LIMIT)
-    shape = [int(size["as_int"]) for size in about["sizes"]]
-    array = np.frombuffer(raw, TYPES[about["dtype"]])
-    steps = [stride["as_int"] * array.itemsize for stride in about["strides"]]
-    shaped = array.reshape(shape)
-    if list(shaped.strides) != steps and shaped.size > 1:
-        raise ValueError("a tensor whose numbers lie in another order")
-    return shaped
+    shape, strides = ([int(entry["as_int"]) for entry in about[name]] for name in ("sizes", "strides"))
+    return view(np.frombuffer(raw, TYPES[about["dtype"]]), 0, shape, strides)
 
 
 def _read_node(node: dict[str, Any], constants: dict[str, Array], where: str) -> Node:

@@ -5,6 +5,7 @@ refused instead of being approximated.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -16,8 +17,10 @@ from quarl_bench.policies.sources.batch_norm import BatchNorm, find_batch_norm
 from quarl_bench.quantization.activations import Activation, find_activation, list_modules
 from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear, Net
-from quarl_bench.quantization.recurrent.cells import Cell, CellKind
+from quarl_bench.quantization.recurrent.cells import GATES, Cell, CellKind
 from quarl_bench.quantization.training.aware import AwareReLU, AwareTabled
+
+CELL = re.compile(r"(?:weight|bias)_(?:ih|hh)_l\d{1,2}", re.ASCII)  # what an LSTM or a GRU has
 
 
 class Fork(torch.nn.Module):
@@ -59,11 +62,44 @@ def read_net(shape: tuple[int, ...], modules: Iterable[torch.nn.Module]) -> Net:
 
 def list_cells(weights: Mapping[str, Floats]) -> Iterator[tuple[Linear, Linear]]:
     """Both layers of every cell in the weights of one module of torch, `weight_ih_l0` and so on."""
-    for number in itertools.takewhile(lambda number: f"weight_ih_l{number}" in weights, itertools.count()):
-        pair = [weights[f"weight_{part}_l{number}"] for part in ("ih", "hh")]
+    for number in itertools.count():
+        pair = [weights[name] for part in ("ih", "hh") if (name := f"weight_{part}_l{number}") in weights]
+        if len(pair) < 2:
+            return
         zeros = np.zeros(len(pair[0]), np.float32)
         biases = [weights.get(f"bias_{part}_l{number}", zeros) for part in ("ih", "hh")]
         yield Linear(pair[0], biases[0]), Linear(pair[1], biases[1])
+
+
+def read_cells(prefix: str, weights: Mapping[str, Floats], where: str) -> list[tuple[Linear, Linear]]:
+    """Both layers of every cell of the LSTM or GRU called `prefix`; none where no weights are called so.
+
+    PolicyError for one that is bidirectional, projected, or damaged.
+    """
+    own = {name.removeprefix(f"{prefix}."): w for name, w in weights.items() if name.startswith(f"{prefix}.")}
+    strange = [name for name in own if CELL.fullmatch(name) is None]
+    if strange:
+        raise PolicyError(
+            f"{where}: {prefix} has {strange[0][:40]}, and is no LSTM or GRU of one direction without projection"
+        )
+    names = [name for name in own if name.startswith("weight")]
+    if any(own[name].ndim != 2 or own[name].size == 0 for name in names):
+        raise PolicyError(f"{where}: {prefix} has weights of other than two axes, or none; restore the file")
+    found = [*list_cells(own)]
+    if len(names) != 2 * len(found) or (own and not found):
+        raise PolicyError(f"{where}: {prefix} lacks weights of an LSTM or GRU; restore the file")
+    return found
+
+
+def find_kind(pair: tuple[Linear, Linear], where: str) -> CellKind:
+    """Of the layers of a cell, what joins them: an LSTM has four gates, a GRU three."""
+    first, second = pair
+    for kind, gates in GATES.items():
+        if len(first.weight) == len(second.weight) == gates * second.weight.shape[1]:
+            return kind
+    raise PolicyError(
+        f"{where}: weights {first.weight.shape} and {second.weight.shape} are neither those of an LSTM nor of a GRU"
+    )
 
 
 def read_modules(modules: Iterable[torch.nn.Module]) -> Iterator[Layer]:

@@ -22,6 +22,7 @@ from quarl_bench.policies.sources.sb3.state_dict import Weights, read_affine
 from quarl_bench.policies.sources.torch_layers import read_modules
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net
+from quarl_bench.quantization.recurrent.cells import Cell
 
 PRESETS = {  # of CleanRL's single-file agents
     "cleanrl-ppo": "actor.0,tanh,actor.2,tanh,actor.4",
@@ -116,16 +117,17 @@ def adopt(
     normalization: Normalization | None,
     where: str,
     *,
+    cells: tuple[Cell, ...] = (),
     masked: bool = False,
 ) -> PolicyNet:
-    """A policy of these layers between the environment's spaces; PolicyError when they do not fit.
+    """A policy of these layers, `cells` among them, between the environment's spaces; PolicyError when they do not fit.
 
     `masked` where the environment says which actions it allows.
     """
     shape = read_shape(observations, where)
     transform = ObservationTransform(shape, is_image_space(observations), normalization)
     *hidden, last = layers
-    net = Net(transform.input_shape, (*hidden, replace(last, activation=Activation.NONE)))
+    net = Net(transform.input_shape, (*hidden, replace(last, activation=Activation.NONE)), cells)
     head = read_choices(actions, net.outputs, where, masked=masked)
     if last.activation is not Activation.NONE and last.activation is not find_last(head):
         raise PolicyError(f"{where}: outputs behind a {last.activation} are no logits, values or means; leave it out")

@@ -1,8 +1,8 @@
 """Mutated files for every reader of policies, in one process: `python -m tests.policies.sources.fuzz 20000`.
 
 Each file is read, or refused by a QuarlError of one line. Prints, by reader: files, how many were read and refused, the
-longest time, and the memory of the process at its peak. Ends with an error at the first file that does anything else,
-and leaves that file.
+longest time of the processor, so that other work beside does not count, and the memory of the process at its peak. Ends
+with an error at the first file that does anything else, and leaves that file.
 """
 
 import base64
@@ -26,12 +26,15 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
+from quarl_bench.backends.onnx.qdq import write_float_model
 from quarl_bench.errors import QuarlError
 from quarl_bench.experiments.policy_source import PolicySource, open_task
 from quarl_bench.policies.sources.sb3.vecnormalize import read_statistics
 from quarl_bench.policies.sources.sb3.zip import read_zip
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
+from quarl_bench.quantization.recurrent.cells import CellKind
 from tests.support.agents import read_members, saved_members, write_members
+from tests.support.strategies import make_recurrent
 
 DATA = Path(__file__).parent / "libraries" / "data"
 SECONDS, BYTES = 10.0, 2**30  # what one file may take
@@ -65,6 +68,20 @@ def write_onnx() -> bytes:
     data: bytes = model.SerializeToString()
     onnx.checker.check_model(model)
     return data
+
+
+def write_transposed() -> bytes:
+    """A state dictionary whose matrices lie in the order of their columns."""
+    state = {f"fc{name}": value for name, value in make_network().state_dict().items()}
+    stream = io.BytesIO()
+    torch.save(
+        {name: value.t().contiguous().t() if value.ndim == 2 else value for name, value in state.items()}, stream
+    )
+    return stream.getvalue()
+
+
+def write_composed() -> bytes:
+    return write_float_model(make_recurrent(CellKind.GRU, inputs=3).net)
 
 
 def write_export() -> bytes:
@@ -175,6 +192,13 @@ def list_readers(place: Path, mutator: Mutator) -> dict[str, tuple[bytes, str, C
         },
         "rsl_rl 5": ((DATA / "rsl_rl_5/model.pt").read_bytes(), "model.pt", zips, elu),
         "rsl_rl 2": ((DATA / "rsl_rl_2/model.pt").read_bytes(), "model.pt", zips, elu),
+        "rsl_rl 5 lstm": ((DATA / "rsl_rl_5_lstm/model.pt").read_bytes(), "model.pt", zips, elu),
+        "rsl_rl 2 gru": ((DATA / "rsl_rl_2_gru/model.pt").read_bytes(), "model.pt", zips, elu),
+        "rl_games lstm": ((DATA / "rl_games_lstm/model.pth").read_bytes(), "model.pth", zips, elu),
+        "rl_games gru": ((DATA / "rl_games_gru/model.pth").read_bytes(), "model.pth", zips, elu),
+        "transposed": (write_transposed(), "agent.pth", zips, open_as("fc0,tanh,fc2")),
+        "onnx lstm": ((DATA / "rsl_rl_5_lstm/policy.onnx").read_bytes(), "policy.onnx", mutator.splice, open_as()),
+        "onnx composed": (write_composed(), "policy.onnx", mutator.splice, open_as()),
         "rl_games": ((DATA / "rl_games/model.pth").read_bytes(), "model.pth", zips, elu),
         "skrl": ((DATA / "skrl/agent.pt").read_bytes(), "agent.pt", zips, elu),
         "cleanrl": ((DATA / "cleanrl/agent.pth").read_bytes(), "agent.pth", zips, cleanrl),
@@ -203,14 +227,14 @@ def run(count: int, seed: int) -> None:
         read(path)
         for _ in range(-(-count // len(readers))):
             path.write_bytes(change(whole))
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 read(path)
                 done += 1
             except QuarlError as error:
                 if len(str(error).splitlines()) != 1:
                     raise
-            longest = max(longest, time.perf_counter() - start)
+            longest = max(longest, time.process_time() - start)
             if longest > SECONDS or measure_memory() - before > BYTES:
                 raise SystemExit(f"{path}: {longest:.1f} s, {(measure_memory() - before) / 2**20:.0f} MB")
         refused = -(-count // len(readers)) - done

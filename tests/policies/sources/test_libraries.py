@@ -41,6 +41,28 @@ def test_outputs_of_a_checkpoint_are_the_library_s_own(name: str) -> None:
     np.testing.assert_allclose(policy.act(OBSERVATIONS), expected, rtol=0, atol=1e-5)
 
 
+MEMORIES = [
+    *("rsl_rl_5_lstm/model.pt", "rsl_rl_2_gru/model.pt", "rl_games_lstm/model.pth", "rl_games_gru/model.pth"),
+    pytest.param("rsl_rl_5_lstm/policy.onnx", marks=pytest.mark.needs("onnx")),
+]
+STEPS, LENGTH = 100, 25  # as record.py plays them
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_policy_with_a_memory_acts_as_in_its_library(name: str) -> None:
+    """A hundred episodes side by side, which begin anew at other times."""
+    arch = None if name.endswith(".onnx") else "elu"
+    policy = open_task(PolicySource(DATA / name, Task, arch=arch))[0].policy
+    assert policy.transform.normalization is not None
+    expected = np.load((DATA / name).with_suffix(".npy")).reshape(STEPS, -1, 2)
+    state = policy.initial_state(expected.shape[1])
+    for step, seen in enumerate(OBSERVATIONS.reshape(STEPS, -1, 3)):
+        actions, state = policy.act(seen, state)
+        np.testing.assert_allclose(actions, expected[step], rtol=0, atol=1e-5)
+        for part in state:
+            part[(step + np.arange(len(seen))) % LENGTH == LENGTH - 1] = 0
+
+
 AGENTS = sorted(path.name.partition(".")[0] for path in (DATA / "sbx").glob("*.xz"))
 
 

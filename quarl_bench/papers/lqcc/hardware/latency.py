@@ -5,6 +5,7 @@ policies. Watts and joules need a vendor's tools and are not judged.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from quarl_bench.backends.fpga.explore.part import PARTS
 from quarl_bench.judging.claim import JudgedClaim
@@ -41,6 +42,17 @@ def count_tables(item: JudgedClaim) -> Evidence:
 def fit_formulas() -> Evidence:
     """How FINN's formulas fit the 8-bit design, and that with a core of 4 bits."""
     fits = tuple(fit_finn(ARCHITECTURES[name], PART) for name in ("eightbit", REFERENCE))
+    return Evidence(own=fits, source=Source.ESTIMATED)
+
+
+def share_eight_bits(item: JudgedClaim) -> Evidence:
+    """By task of the item, how FINN's formulas fit a design of 8 bits throughout with the task's inputs and outputs."""
+    eight = ARCHITECTURES["eightbit"]
+    ends = {case.environment: ARCHITECTURES[name_design(case.environment)].widths for case in item.cases}
+    fits = {
+        task: fit_finn(replace(eight, widths=(widths[0], *eight.widths[1:-1], widths[-1])), PART)
+        for task, widths in ends.items()
+    }
     return Evidence(own=fits, source=Source.ESTIMATED)
 
 
@@ -93,6 +105,15 @@ def judge_fit(eight: Fit, four: Fit, threshold: float) -> Verdict:
     shares = f"8 bits take {eight.share:.0%} of the {eight.resource}"
     caveats = (f"{shares}, a core of 4 bits {four.share:.0%} of the {four.resource}",)
     return Verdict(outcome, eight.share, eight.share, eight.share, threshold, SCOPE, 2, 0, 0, caveats=caveats)
+
+
+def judge_misfit(fits: Mapping[str, Fit], threshold: float) -> Verdict:
+    """Judge "no task's design fits": each takes more than `threshold` of its scarcest resource.
+
+    Estimate and interval are the smallest and the whole range of those shares.
+    """
+    caveats = tuple(f"{task}: 8 bits take {fit.share:.0%} of the {fit.resource}" for task, fit in fits.items())
+    return _conclude({task: fit.share for task, fit in fits.items()}, (), threshold, caveats, least=True)
 
 
 def _conclude(

@@ -118,3 +118,23 @@ class DesignFits(OnDesigns):
 
         eight, four = evidence.own
         return judge_fit(eight, four, self.threshold)
+
+
+@dataclass(frozen=True)
+class NoneFits(OnDesigns):
+    """Each task's design of 8 bits and layers of 256 takes more than `threshold` of the part's scarcest resource."""
+
+    name = "none_fits"
+    meaning = "smallest share of the scarcest resource that a design takes; supported above the threshold"
+
+    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":  # noqa: ARG002
+        """Shares by task, by FINN's formulas."""
+        from quarl_bench.papers.lqcc.hardware.latency import share_eight_bits
+
+        return share_eight_bits(item)
+
+    def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
+        """The smallest design decides."""
+        from quarl_bench.papers.lqcc.hardware.latency import judge_misfit
+
+        return judge_misfit(evidence.own, self.threshold)

@@ -4,57 +4,26 @@ The file is read by protobuf alone; weights that lie in other files are refused,
 lead anywhere.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.sources.onnx.memory import find_memory
+from quarl_bench.policies.sources.onnx.nodes import LIMIT, NODES, Array, Graph, Node, choose_output, find_needed
 from quarl_bench.system.extras import require
 
-LIMIT = 2**28  # bytes of a file
-NODES = 4096
 OLDEST = 9  # of opsets
 INTEGERS = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QGemm",
             "MatMulInteger", "ConvInteger", "DynamicQuantizeLinear")  # fmt: skip
-RECURRENT = ("LSTM", "GRU", "RNN", "Loop", "Scan")
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """One operator: the names of what it reads and gives, and its attributes."""
-
-    operator: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"node {self.name[:80]!r} ({self.operator[:40]})"
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """The nodes on the way from `input` to `output`, in order, and the constants that they read."""
-
-    where: str
-    input: str
-    output: str
-    nodes: tuple[Node, ...]
-    constants: dict[str, Array]
-
-    def consumers(self, tensor: str) -> list[Node]:
-        """The nodes that read a tensor."""
-        return [node for node in self.nodes if tensor in node.inputs]
+RECURRENT = ("RNN", "Loop", "Scan")
 
 
 def read_graph(data: bytes, where: str, output: str | None = None) -> Graph:
     """The graph in the bytes of an .onnx file, on the way to `output`, or its only one.
 
-    PolicyError for files that are damaged, too old, quantized already, recurrent, or in more than one part.
+    Inputs and outputs that are the state of an LSTM or a GRU are left out. PolicyError for files that are damaged, too
+    old, quantized already, recurrent in another way, or in more than one part.
     """
     onnx = require("onnx", "onnx", "reading .onnx files")
     try:
@@ -74,10 +43,13 @@ def read_graph(data: bytes, where: str, output: str | None = None) -> Graph:
             node.outputs[0]: _read_constant(onnx, node, where) for node in nodes if node.operator == "Constant"
         }
         names = [value.name for value in graph.input if value.name not in stored]
-        wanted = choose_output([value.name for value in graph.output], output, where)
-        needed = find_needed([node for node in nodes if node.operator != "Constant"], wanted)
-        for name in {name for node in needed for name in node.inputs if name in stored}:
+        outputs = [value.name for value in graph.output]
+        nodes = [node for node in nodes if node.operator != "Constant"]
+        for name in {name for node in nodes for name in node.inputs if name in stored}:
             constants[name] = _read_tensor(onnx, stored[name], where)
+        found, states = find_memory(Graph(where, "", "", tuple(nodes), constants), names, outputs)
+        wanted = choose_output([name for name in outputs if name not in states] or outputs, output, where)
+        needed = find_needed([*found], wanted)
     except PolicyError:
         raise
     except Exception as error:  # a damaged file raises almost anything
@@ -87,7 +59,8 @@ def read_graph(data: bytes, where: str, output: str | None = None) -> Graph:
         raise PolicyError(
             f"{where}: {len(read)} inputs ({', '.join(read)[:80]}), and a policy reads its observation alone"
         )
-    return Graph(where, read[0], wanted, tuple(needed), constants)
+    rank = _read_rank(next(value for value in graph.input if value.name == read[0]), where) if states else 0
+    return Graph(where, read[0], wanted, tuple(needed), constants, rank)
 
 
 def _read_node(onnx: Any, node: Any, where: str) -> Node:
@@ -101,10 +74,18 @@ def _read_node(onnx: Any, node: Any, where: str) -> Node:
     if node.op_type in INTEGERS:
         raise PolicyError(f"{where}: {read} computes on integers: the file is quantized already; pass the float one")
     if node.op_type in RECURRENT:
-        raise PolicyError(f"{where}: {read} is recurrent, and only chains of layers have a portable form")
+        raise PolicyError(f"{where}: {read} is recurrent in another way than an LSTM or a GRU")
     if node.domain not in ("", "ai.onnx"):
         raise PolicyError(f"{where}: {read} is of the domain {node.domain[:40]!r}; export with standard operators only")
     return read
+
+
+def _read_rank(value: Any, where: str) -> int:
+    """How many axes an observation has; PolicyError where it is several."""
+    sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    if any(size > 1 for size in sizes[:-1]):
+        raise PolicyError(f"{where}: reads observations of shape {tuple(sizes)[:4]}; export it with one at a time")
+    return len(sizes) or 2
 
 
 def _read_constant(onnx: Any, node: Node, where: str) -> Array:
@@ -124,28 +105,3 @@ def _read_tensor(onnx: Any, tensor: Any, where: str) -> Array:
     if np.prod([float(n) for n in tensor.dims]) * 2 > LIMIT:
         raise PolicyError(f"{where}: {tensor.name[:80]!r} claims the shape {tuple(tensor.dims)[:4]}; it is refused")
     return np.asarray(onnx.numpy_helper.to_array(tensor))
-
-
-def choose_output(outputs: list[str], named: str | None, where: str) -> str:
-    """The output that is the action; PolicyError where that has to be asked."""
-    if named is not None and named in outputs:
-        return named
-    if len(outputs) == 1 and named is None:
-        return outputs[0]
-    said = ", ".join(outputs)[:120]
-    if named is None:
-        raise PolicyError(f"{where}: outputs {said}; name the one that is the action, with --arch NAME")
-    raise PolicyError(f"{where}: no output {named!r}; there are {said}")
-
-
-def find_needed(nodes: list[Node], output: str) -> list[Node]:
-    """The nodes that the output depends on, in the order of the file."""
-    makers = {name: node for node in nodes for name in node.outputs}
-    found: set[int] = set()
-    waiting = [output]
-    while waiting:
-        node = makers.get(waiting.pop())
-        if node is not None and id(node) not in found:
-            found.add(id(node))
-            waiting += node.inputs
-    return [node for node in nodes if id(node) in found]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import erf, expit
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.policies.sources.onnx.file import Graph, Node
+from quarl_bench.policies.sources.onnx.nodes import Graph, Node
 from quarl_bench.quantization.activations import ELEMENTWISE, SELU_ALPHA, SELU_SCALE, Activation
 
 Doubles = NDArray[np.float64]
@@ -81,7 +81,7 @@ def find_function(graph: Graph, tensor: str) -> tuple[Activation, str]:
             break
         node = ready[0]
         done.add(id(node))
-        values[node.outputs[0]] = _evaluate(graph, node, values)
+        values[node.outputs[0]] = evaluate(graph, node, values)
         live = [name for name in values if any(id(one) not in done for one in graph.consumers(name))]
         live += [graph.output] if graph.output in values else []
         if live == [node.outputs[0]] and (known := _recognise(values[live[0]])) is not None:
@@ -99,7 +99,8 @@ def _is_ready(graph: Graph, node: Node, values: dict[str, Doubles]) -> bool:
     return scalars and any(name in values for name in given)
 
 
-def _evaluate(graph: Graph, node: Node, values: dict[str, Doubles]) -> Doubles:
+def evaluate(graph: Graph, node: Node, values: dict[str, Doubles]) -> Doubles:
+    """What a node of FUNCTIONS gives; constants have one number."""
     inputs = [
         None if not name else values[name] if name in values else float(graph.constants[name].reshape(()))
         for name in node.inputs

@@ -1,6 +1,5 @@
 """From a state dictionary of stable-baselines3 to the layers on the way from observation to outputs."""
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +15,8 @@ from quarl_bench.policies.observation import Part
 from quarl_bench.policies.sources.archive import Archive, open_archive
 from quarl_bench.policies.sources.batch_norm import RENORM, BatchNorm
 from quarl_bench.policies.sources.inert_pickle import Call, read_pickle
-from quarl_bench.policies.sources.torch_layers import list_cells
+from quarl_bench.policies.sources.strides import is_held
+from quarl_bench.policies.sources.torch_layers import read_cells
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
@@ -32,7 +32,6 @@ DTYPES = {
 }  # fmt: skip
 SCALARS = {"numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode"}
 KNOWN = frozenset({"collections.OrderedDict", TENSOR, PARAMETER, *DTYPES} | SCALARS)
-LSTM = re.compile(r"(?:weight|bias)_(?:ih|hh)_l\d{1,2}", re.ASCII)  # its weights
 STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
 NATURE = len(STRIDES) + 1  # layers: a Linear one behind them
 Weights = dict[str, Floats]
@@ -63,7 +62,7 @@ def read_weights(data: bytes, where: str, flatten: Callable[[dict[Any, Any]], di
     total = sum(tensor.numel() for tensor in found.values())
     if total * 4 > LIMIT:
         raise PolicyError(f"{where}: {total} numbers in tensors that share their memory; it is refused")
-    return {name: np.array(tensor.float().numpy()) for name, tensor in found.items()}
+    return {name: np.array(tensor.float().numpy(), order="C") for name, tensor in found.items()}
 
 
 def _list_entries(tree: Any) -> dict[Any, Any]:
@@ -95,28 +94,16 @@ class _Storages:
             raise PolicyError(f"{where} is not a tensor of real numbers; restore the file") from error
         if tree.name != TENSOR or not sized or not isinstance(key, str):
             raise PolicyError(f"{where} is not a tensor of real numbers; restore the file")
-        count, claims = math.prod(shape), f"claims the shape {str(tuple(shape))[:80]} that its file does not hold"
-        if count == 0:
-            return torch.zeros(0, dtype=dtype)
-        if not _is_contiguous(shape, strides):  # strides of zero make a mountain of one number
-            raise PolicyError(f"{where} {claims}; it is refused")
         if key not in self._read:
             self._read[key] = bytearray(self._archive.read(f"{self._folder}data/{key}", LIMIT))
-        if (start + count) * dtype.itemsize > len(self._read[key]):
-            raise PolicyError(f"{where} {claims}; restore the file")
-        return torch.frombuffer(self._read[key], dtype=dtype, count=count, offset=start * dtype.itemsize).reshape(shape)
-
-
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether neighbours in a tensor of that shape are neighbours in memory, the last axis first."""
-    if len(shape) != len(strides):
-        return False
-    step = 1
-    for size, stride in zip(shape[::-1], strides[::-1], strict=True):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True
+        raw = self._read[key]
+        if not is_held(start, shape, strides, len(raw) // dtype.itemsize):
+            claimed = f"{str(tuple(shape))[:80]} with strides {str(tuple(strides))[:80]}"
+            raise PolicyError(f"{where} claims the shape {claimed} that its file does not hold; restore it")
+        if 0 in shape:
+            return torch.zeros(0, dtype=dtype)
+        numbers = torch.frombuffer(raw, dtype=dtype, count=len(raw) // dtype.itemsize)
+        return torch.as_strided(numbers, shape, strides, start)
 
 
 def read_safetensors(data: bytes, where: str) -> Weights:
@@ -243,12 +230,9 @@ def _read_cells(form: SavedForm, weights: Weights, where: str) -> list[tuple[Lin
     """Both layers of every cell of an LSTM; none where the form has none."""
     if not form.recurrent:
         return []
-    own = {name.removeprefix(f"{form.recurrent}."): w for name, w in weights.items() if name.startswith(form.recurrent)}
-    strange = [name for name in own if LSTM.fullmatch(name) is None]
-    found = [*list_cells(own)]
-    if strange or not found:
-        what = strange[0][:40] if strange else "no weights"
-        raise PolicyError(f"{where}: {form.recurrent} has {what}, and is no LSTM of one direction without projection")
+    found = read_cells(form.recurrent, weights, where)
+    if not found:
+        raise PolicyError(f"{where}: {form.recurrent} has no weights; restore the file")
     return found
 
 

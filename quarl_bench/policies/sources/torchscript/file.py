@@ -5,7 +5,6 @@ Code is text: it is parsed, and never compiled or run.
 """
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.archive import Archive, open_archive
 from quarl_bench.policies.sources.inert_pickle import Call, Name, Reference, read_pickle
+from quarl_bench.policies.sources.strides import view
 
 LIMIT, PICKLE_LIMIT, CODE_LIMIT = 2**28, 2**22, 2**21  # bytes of all members, of the objects, of all code
 LINE, BRACKETS = 20_000, 60  # of code: characters of a line, and brackets within each other
@@ -163,17 +163,8 @@ class _Objects:
         if key not in self._storages:
             content = self._archive.read(f"{self._root}/data/{key}", LIMIT)
             self._storages[key] = np.frombuffer(content, TYPES[kind.text])
-        raw = self._storages[key]
-        count = int(np.prod([float(n) for n in shape]))
-        self._read += count * 8
-        if offset + count > len(raw) or self._read > LIMIT:
-            raise ValueError("a tensor beyond its storage")
-        values = raw[offset : offset + count].reshape(shape)
-        if values.size > 1 and [*_list_steps(values)] != [n for n, size in zip(steps, shape, strict=True) if size > 1]:
-            raise ValueError("a tensor whose numbers lie in another order")
+        values = view(self._storages[key], offset, shape, steps)
+        self._read += values.size * 8
+        if self._read > LIMIT:
+            raise ValueError("tensors larger than their file")
         return Numbers(values)
-
-
-def _list_steps(values: NDArray[Any]) -> Iterator[int]:
-    """Strides in numbers, of axes longer than one."""
-    return (step // values.itemsize for step, size in zip(values.strides, values.shape, strict=True) if size > 1)

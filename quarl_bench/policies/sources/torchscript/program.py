@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.policies.sources.onnx.file import Array, Graph, Node
+from quarl_bench.policies.sources.onnx.nodes import Array, Graph, Node
 from quarl_bench.policies.sources.torchscript.file import SCRIPT, Instance, Numbers, Script
 
 STEPS, DEPTH = 20_000, 40  # statements, and calls within each other

@@ -2,12 +2,14 @@
 
 Run it once in an environment of each library, as `python record.py LIBRARY`; it does not need this package. It trains
 for a moment on a made-up task of 3 inputs, saves with the library's own function, and plays what it saved on 10,000
-observations that a seed gives. Nothing that a library saves is left out. Each environment has Python 3.11, torch
-2.13.0, gymnasium 1.4.0, NumPy 1.26.4 (SBX: 2.4.6) and:
+observations that a seed gives; a policy with a memory sees them as 100 steps of 100 worlds, in each of which an episode
+ends every 25 steps. Nothing that a library saves is left out. Each environment has Python 3.11, torch 2.13.0, gymnasium
+1.4.0, NumPy 1.26.4 (SBX: 2.4.6) and:
 
-    rsl_rl_5    rsl-rl-lib==5.5.1, tensorboard
-    rsl_rl_2    rsl-rl-lib==2.3.3, tensorboard; torchvision is imported by name alone, and may be an empty module
-    rl_games    rl-games==1.6.5, tensorboardX
+    rsl_rl_5    rsl-rl-lib==5.5.1, tensorboard; rsl_rl_5_lstm: with onnx==1.22.0, onnxscript==0.7.2
+    rsl_rl_2    (and rsl_rl_2_gru) rsl-rl-lib==2.3.3, tensorboard; torchvision is imported by name alone, and may be an
+                empty module
+    rl_games    (and rl_games_lstm, rl_games_gru) rl-games==1.6.5, tensorboardX
     skrl        skrl==2.1.1, tensorboard
     cleanrl     cleanrl==0.4.8, installed with --no-deps: its file is parsed, and its class Agent alone runs
     sbx         sbx-rl==0.28.0, jax==0.10.2, flax==0.12.8, optax==0.2.8; with JAX_PLATFORMS=cpu
@@ -30,11 +32,21 @@ import torch
 DATA = Path(__file__).parent / "data"
 WIDTHS = [16, 8]
 COUNT, WORLDS = 10_000, 16
+STEPS, LENGTH = 100, 25  # of a policy with a memory: steps that are played, and those of an episode
 
 
 def draw_observations():
     """(10,000, 3) float32, of which some lie far outside of what normalizers have seen."""
     return (np.random.default_rng(0).standard_normal((COUNT, 3)) * 3).astype(np.float32)
+
+
+def play(observations, act, forget):
+    """Actions (10,000, ...), of a policy with a memory step after step; `forget` is told which worlds begin anew."""
+    actions = []
+    for step, seen in enumerate(observations.reshape(STEPS, COUNT // STEPS, 3)):
+        actions.append(act(torch.from_numpy(seen)).numpy().copy())
+        forget(torch.from_numpy((step + np.arange(len(seen))) % LENGTH == LENGTH - 1))
+    return np.concatenate(actions)
 
 
 class Task(gymnasium.Env):
@@ -90,7 +102,8 @@ class Worlds:
         return -((actions - 0.3) ** 2).mean(1), dones
 
 
-def record_rsl_rl_5(folder):
+def record_rsl_rl_5(folder, **memory):
+    import onnx
     from rsl_rl.runners import OnPolicyRunner
     from tensordict import TensorDict
 
@@ -102,7 +115,8 @@ def record_rsl_rl_5(folder):
     def pack(observations):
         return TensorDict({"policy": observations}, batch_size=[len(observations)])
 
-    model = {"class_name": "MLPModel", "hidden_dims": WIDTHS, "activation": "elu", "obs_normalization": True}
+    shape = {"hidden_dims": WIDTHS, "activation": "elu", "obs_normalization": True}
+    model = {"class_name": "RNNModel" if memory else "MLPModel", **shape, **memory}
     gaussian = {"class_name": "GaussianDistribution", "init_std": 1.0}
     settings = {
         "num_steps_per_env": 8,
@@ -116,10 +130,25 @@ def record_rsl_rl_5(folder):
     runner.learn(8)
     runner.save(str(folder / "model.pt"))
     policy = runner.get_inference_policy("cpu")
-    yield "model.pt", lambda observations: policy(pack(torch.from_numpy(observations))).numpy()
+    if not memory:
+        yield "model.pt", lambda observations: policy(pack(torch.from_numpy(observations))).numpy()
+        return
+
+    def act(observations):
+        policy.reset()
+        return play(observations, lambda seen: policy(pack(seen)), policy.reset)
+
+    yield "model.pt", act
+    runner.export_policy_to_onnx(str(folder), "policy.onnx")
+    onnx.save(onnx.load(folder / "policy.onnx"), folder / "policy.onnx")  # one file instead of two
+    yield "policy.onnx", act
 
 
-def record_rsl_rl_2(folder):
+def record_rsl_rl_5_lstm(folder):
+    yield from record_rsl_rl_5(folder, rnn_type="lstm", rnn_hidden_dim=8, rnn_num_layers=1)
+
+
+def record_rsl_rl_2(folder, **memory):
     sys.modules.setdefault("torchvision", SimpleNamespace(__version__="0", transforms=None))
     from rsl_rl.runners import OnPolicyRunner
 
@@ -134,11 +163,12 @@ def record_rsl_rl_2(folder):
         "save_interval": 100,
         "empirical_normalization": True,
         "policy": {
-            "class_name": "ActorCritic",
+            "class_name": "ActorCriticRecurrent" if memory else "ActorCritic",
             "actor_hidden_dims": WIDTHS,
             "critic_hidden_dims": WIDTHS,
             "activation": "elu",
             "init_noise_std": 1.0,
+            **memory,
         },
         "algorithm": {"class_name": "PPO", "num_learning_epochs": 2, "num_mini_batches": 2, "learning_rate": 1e-2},
     }
@@ -146,11 +176,23 @@ def record_rsl_rl_2(folder):
     runner = OnPolicyRunner(world, settings, log_dir=str(folder), device="cpu")
     runner.learn(8)
     runner.save(str(folder / "model.pt"))
-    policy = runner.get_inference_policy("cpu")
-    yield "model.pt", lambda observations: policy(torch.from_numpy(observations)).numpy()
+    policy, network = runner.get_inference_policy("cpu"), runner.alg.policy
+    if not memory:
+        yield "model.pt", lambda observations: policy(torch.from_numpy(observations)).numpy()
+        return
+
+    def act(observations):
+        network.reset()
+        return play(observations, policy, network.reset)
+
+    yield "model.pt", act
 
 
-def record_rl_games(folder):
+def record_rsl_rl_2_gru(folder):
+    yield from record_rsl_rl_2(folder, rnn_type="gru", rnn_hidden_dim=12, rnn_num_layers=2)
+
+
+def record_rl_games(folder, **memory):
     from rl_games.common import env_configurations, vecenv
     from rl_games.torch_runner import Runner
 
@@ -171,7 +213,7 @@ def record_rl_games(folder):
     env_configurations.register("world", {"vecenv_type": "WORLD", "env_creator": make})
     network = {
         "name": "actor_critic",
-        "separate": False,
+        "separate": memory.pop("separate", False),
         "space": {
             "continuous": {
                 "mu_activation": "None",
@@ -182,7 +224,7 @@ def record_rl_games(folder):
             }
         },
         "mlp": {"units": WIDTHS, "activation": "elu", "initializer": {"name": "default"}},
-    }
+    } | memory
     settings = {
         "name": "world", "env_name": "world", "env_config": {}, "num_actors": WORLDS, "device": "cpu",
         "device_name": "cpu",
@@ -191,7 +233,7 @@ def record_rl_games(folder):
         "learning_rate": 1e-2, "lr_schedule": None, "score_to_win": 1e9, "max_epochs": 8, "save_best_after": 1,
         "save_frequency": 4, "grad_norm": 1.0, "entropy_coef": 0.0, "truncate_grads": True, "e_clip": 0.2,
         "clip_value": True, "horizon_length": 8, "minibatch_size": 64, "mini_epochs": 2, "critic_coef": 2,
-        "bounds_loss_coef": 0.0, "clip_actions": False,
+        "bounds_loss_coef": 0.0, "clip_actions": False, "seq_length": 4,
         "player": {"use_vecenv": True, "deterministic": True},
     }  # fmt: skip
     algorithm, model = {"name": "a2c_continuous"}, {"name": "continuous_a2c_logstd"}
@@ -204,7 +246,29 @@ def record_rl_games(folder):
     player = runner.create_player()
     player.restore(str(folder / "model.pth"))
     player.has_batch_dimension = True
-    yield "model.pth", lambda observations: player.get_action(torch.from_numpy(observations), True).numpy()
+    if not memory:
+        yield "model.pth", lambda observations: player.get_action(torch.from_numpy(observations), True).numpy()
+        return
+
+    def forget(ended):
+        for part in player.states:
+            part[:, ended] = 0.0
+
+    def act(observations):
+        player.batch_size = COUNT // STEPS
+        player.init_rnn()
+        return play(observations, lambda seen: player.get_action(seen, True), forget)
+
+    yield "model.pth", act
+
+
+def record_rl_games_lstm(folder):
+    memory = {"name": "lstm", "units": 10, "layers": 1, "before_mlp": True}
+    yield from record_rl_games(folder, rnn=memory)
+
+
+def record_rl_games_gru(folder):
+    yield from record_rl_games(folder, separate=True, rnn={"name": "gru", "units": 10, "layers": 1})
 
 
 def record_skrl(folder):

@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "external": (lambda: spoil_external(make_model(PLAIN)), "lie in another file, which is not opened"),
     "shape": (lambda: spoil_shape(make_model(PLAIN)), "claims the shape"),
     "integers": (lambda: INTEGER, "computes on integers: the file is quantized already"),
-    "recurrent": (lambda: make_model([("LSTM", "x w0 w1", "y")]), r"node 'y' \(LSTM\) is recurrent"),
+    "recurrent": (lambda: make_model([("RNN", "x w0 w1", "y")]), r"node 'y' \(RNN\) is recurrent in another way"),
     "unknown": (lambda: make_model([GEMM, ("Sin", "h", "a"), END]), r"node 'a' \(Sin\) begins no function"),
     "mish": (lambda: make_model([GEMM, ("Softplus", "h", "s"), ("Tanh", "s", "t"), ("Mul", "h t", "a"), END]),
              "begins no function with a portable form; known are Gemm"),
