@@ -30,6 +30,7 @@ EVALUATION_CODE = (
     "quantization/observers.py",
     "quantization/parameters.py",
     "quantization/ptq.py",
+    "quantization/ranges.py",
     "quantization/recurrent/cells.py",
     "quantization/recurrent/quantized.py",
     "quantization/recurrent/ranges.py",

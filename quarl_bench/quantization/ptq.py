@@ -1,24 +1,24 @@
 """Post-training quantization of a net: weights only, or weights and activations down to integers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
-from quarl_bench.quantization.branches import join, list_places
+from quarl_bench.quantization.branches import list_places
 from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm, refuse_branches
-from quarl_bench.quantization.observers import Range, observe
+from quarl_bench.quantization.observers import Range
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, PartedFormat, QuantizedLayer, has_margin
-from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
+from quarl_bench.quantization.ranges import Ranges, observe_activations
+from quarl_bench.quantization.recurrent.cells import NO_STATE, State
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell
-from quarl_bench.quantization.recurrent.ranges import CellRanges, choose_cell, observe_cell
+from quarl_bench.quantization.recurrent.ranges import choose_cell
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
@@ -134,20 +134,6 @@ def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
     return layer.weight.min(axes, keepdims=True, initial=0.0), layer.weight.max(axes, keepdims=True, initial=0.0)
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """What the activations of a net cover: its input, and every layer's output (in front of a table, behind a ReLU).
-
-    The two layers of a recurrent cell are ruled by what `cells` says of it. Where branches take the input apart,
-    `input` is what they are joined to, and `parts` what each takes.
-    """
-
-    input: Range
-    outputs: tuple[Range, ...]
-    cells: tuple[CellRanges, ...] = ()
-    parts: tuple[Range, ...] = ()
-
-
 def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
     """`net` with integer weights and activations, whose formats cover `ranges`.
 
@@ -206,45 +192,6 @@ def _quantize_branches(net: Net, scheme: Scheme, ranges: Ranges) -> tuple[Parted
     parts = tuple(found.get(place.layers, joined) for place in list_places(net.branches))
     widths = tuple(branch.width for branch in net.branches)
     return PartedFormat(joined.format, joined.scale, joined.zero_point, parts, widths), layers
-
-
-def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State = NO_STATE) -> Ranges:
-    """What the activations of `net` cover at `inputs` (n, *input_shape), as the scheme's observer says.
-
-    The net is rewritten already. `state` is that of a recurrent one at these inputs.
-    """
-    spans: list[Range] = []
-    cells: list[CellRanges] = []
-    seen_parts = tuple(
-        observe(inputs[:, place.values], scheme.observer, scheme.percentile, scheme.bit_width)
-        for place in list_places(net.branches)
-    )
-
-    def watch(index: int, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        layer = net.layers[index]
-        affine = layer.affine(values, *net.tensors[index])
-        behind = ELEMENTWISE[layer.activation].apply(affine)
-        # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
-        seen = affine if is_tabled(layer.activation) else behind
-        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
-        return affine, behind
-
-    values = torch.from_numpy(inputs)
-    if net.branches:
-        with torch.inference_mode():
-            values = join(net.branches, values, lambda index, y: watch(index, y)[1])
-        inputs = values.numpy()
-    parts = split_state([torch.from_numpy(part) for part in state], net.cells, PARTS)
-    for index, cell in list_steps(net.layers, net.cells, net.stem):
-        with torch.inference_mode():
-            affine, values = watch(index, values)
-            if cell is not None:
-                recalled = net.layers[index + 1].affine(parts[index][0], *net.tensors[index + 1])
-                spans.append(spans[-1])
-                values, found = observe_cell(cell, affine, recalled, [*parts[index]], scheme)
-                cells.append(found)
-    joined = observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width)
-    return Ranges(joined, tuple(spans), tuple(cells), seen_parts)
 
 
 def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, bits: int) -> QuantizedLayer:
