@@ -29,7 +29,8 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Linear, Net
 from quarl_bench.quantization.observers import Range
-from quarl_bench.quantization.ptq import Ranges, quantize_net, quantize_to_ranges
+from quarl_bench.quantization.ptq import quantize_net, quantize_to_ranges
+from quarl_bench.quantization.ranges import Ranges
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.system.extras import require
 

@@ -35,6 +35,7 @@ from quarl_bench.policies.storage.fp32 import (
     describe_observation,
     end_tensors,
 )
+from quarl_bench.policies.storage.integers import build_parts, describe_parts
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.parameters import ActivationFormat
 from quarl_bench.system.atomic import new_folder
@@ -185,12 +186,13 @@ def _describe_port(format: ActivationFormat | None, values: NDArray[Any]) -> dic
     port: dict[str, Any] = {"shape": list(values.shape[1:]), "dtype": str(values.dtype)}
     if format is None:
         return port
-    return port | {
+    port |= {
         "bit_width": format.format.bit_width,
         "signed": format.format.signed,
         "scale": float(format.scale),  # float32 numbers survive JSON's float64 unchanged
         "zero_point": format.zero_point,
     }
+    return port | describe_parts(format)
 
 
 def _list_others(manifest: dict[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -208,7 +210,7 @@ def _read_format(port: dict[str, Any]) -> ActivationFormat | None:
     scale = np.float32(float(port["scale"]))
     if not (np.isfinite(scale) and scale > 0):
         raise ValueError(f"scale {scale}")
-    return ActivationFormat(integers, scale, int(port["zero_point"]))
+    return build_parts(port, ActivationFormat(integers, scale, int(port["zero_point"])))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from quarl_bench.backends.state import count_state
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet
+from quarl_bench.quantization.branches import find_starts
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
@@ -92,6 +93,7 @@ class Backend:
     distributions: tuple[str, ...] = ()  # whose versions decide what it computes
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
     recurrent: bool = False  # whether its files have ports for a state
+    branched: bool = False  # whether its files take an input apart
     compute: Callable[[PolicyNet], Policy] = lambda policy: policy  # what it makes of a float32 policy
 
     def make_files(self, policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
@@ -99,6 +101,11 @@ class Backend:
         if policy.net.recurrent and not self.recurrent:
             raise DeploymentError(
                 f"{self.name}: a recurrent policy has a state, which its files have no ports for; use c, onnx or dump"
+            )
+        if policy.net.branches and not self.branched:
+            raise DeploymentError(
+                f"{self.name}: an image among the observation's parts passes layers of its own, and its files have no "
+                "form for that; use c, onnx or dump"
             )
         self.refuse(policy)
         if isinstance(policy, IntegerPolicy):
@@ -118,13 +125,21 @@ def list_shapes(net: Net | IntegerNet) -> list[tuple[int, ...]]:
 
     Both layers of a recurrent cell end in its hidden state.
     """
-    shapes = [net.input_shape]
+    shapes, starts = [net.input_shape], find_starts(net.branches, net.layers)
     widths = {cell.place + part: find_width(net.layers, cell) for cell in net.cells for part in (0, 1)}
     for index, layer in enumerate(net.layers):
         kernel, stride = layer.weight.shape[2:], layer.stride if isinstance(layer, Conv2d | QuantizedLayer) else 1
-        sides = tuple((side - width) // stride + 1 for side, width in zip(shapes[-1][1:], kernel, strict=False))
+        read = starts.get(index, shapes[-1])
+        sides = tuple((side - width) // stride + 1 for side, width in zip(read[1:], kernel, strict=False))
         shapes.append((widths.get(index, len(layer.bias)), *sides))
     return shapes
+
+
+def list_reads(net: Net | IntegerNet) -> list[tuple[int, ...]]:
+    """Shapes of what every layer reads, channel-first: a hidden state that of the second layer of a cell."""
+    shapes, starts = list_shapes(net), find_starts(net.branches, net.layers)
+    recalled = {cell.place + 1 for cell in net.cells}
+    return [starts.get(i, shapes[i + 1] if i in recalled else shapes[i]) for i in range(len(net.layers))]
 
 
 def find_ports(net: IntegerNet) -> tuple[Port, Port]:

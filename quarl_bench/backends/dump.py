@@ -27,7 +27,6 @@ from quarl_bench.errors import DeploymentError, PolicyError, QuantizationError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.policies.storage.integers import build_integers, check_integers, describe_integers, integer_tensors
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.recurrent.quantized import list_formats
 from quarl_bench.quantization.requantize import Requantization, effective_scale, find_thresholds, split_scale
 
 SCHEMA_VERSION = 1
@@ -38,6 +37,10 @@ LAYOUT = {
     "conv2d": "weight (outputs, inputs, height, width), no padding, no dilation",
     "raw": "little-endian, C order, without padding",
 }
+BRANCHES = (
+    "the input is their shapes behind one another, each in its part's scale and zero_point; a branch passes so many of "
+    "the next layers, and what all give, flat and side by side, is read by the layer behind them"
+)
 ROUNDING = {
     Requantization.FP32_RNE: "rint(float32(accumulator) * scale), ties to even, scale = input * weight / output in "
     "float32 from left to right; in integers: the accumulator to 24 bits, times multiplier, to 24 bits, shifted right, "
@@ -61,7 +64,7 @@ def write_dump(policy: IntegerPolicy | PolicyNet) -> dict[str, bytes]:
     description = {
         "schema_version": SCHEMA_VERSION,
         "architecture": describe_integers(policy),
-        "layout": LAYOUT,
+        "layout": LAYOUT | ({"branches": BRANCHES} if policy.net.branches else {}),
         "rounding": ROUNDING[policy.net.requantization],
         "input": "clip(rint(x * (1 / scale)) + zero_point) in float32, ties to even, of the transformed observation",
         "arrays": {
@@ -104,8 +107,7 @@ def list_arrays(policy: IntegerPolicy) -> dict[str, NDArray[Any]]:
 
 def _derive(net: IntegerNet) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
-    sources = list_formats(net.input, net.layers, net.cells)
-    for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
+    for index, (layer, source) in enumerate(zip(net.layers, net.sources, strict=True)):
         name, output = f"layers.{index}", layer.output
         if output.wide:
             break  # the last layer, whose sums are the output
@@ -173,6 +175,7 @@ DUMP = Backend(
     model=ARRAYS,
     requantizations=tuple(Requantization),
     recurrent=True,
+    branched=True,
     timed=False,
     kernels=(KERNEL,),
     float_kernels=(),

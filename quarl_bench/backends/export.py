@@ -152,8 +152,11 @@ def run_integers(net: IntegerNet, q: Integers, backend: str = "litert", kernel: 
 def find_divergence(net: IntegerNet, q: Integers, backend: str = "litert", kernel: str | None = None) -> str | None:
     """Where a backend first leaves the golden model for input integers (n, *input_shape): layer, element and values.
 
-    Kernels keep no intermediate tensors, so ever longer beginnings of the net are run; None when all agree.
+    Kernels keep no intermediate tensors, so ever longer beginnings of the net are run; None when all agree, and of
+    branches, which have no beginnings that are nets.
     """
+    if net.branches:
+        return None
     found = find_backend(backend)
     for index, expected in enumerate(net.trace(q)):
         begin = IntegerNet(net.input_shape, net.input, net.layers[: index + 1], net.requantization)

@@ -16,6 +16,7 @@ from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.policy import Observations, Policy, States, Visited, deployable
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.policies.storage.integers import StoredIntegers
+from quarl_bench.quantization.net import refuse_branches
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import Measurement
 from quarl_bench.system.bars import INSIDE
@@ -50,7 +51,8 @@ class Subject:
 
     @property
     def observations(self) -> Observations:
-        """The same of a policy without a state; QuantizationError for a recurrent one."""
+        """The same of a policy without a state, which is a chain; QuantizationError or PolicyError for another one."""
+        refuse_branches(self.stored.policy.net, "quarl repair")
         if isinstance(self.calibration, Visited):
             raise QuantizationError("a recurrent policy is not repaired: distillation knows no state; try more bits")
         return self.calibration

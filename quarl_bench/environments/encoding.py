@@ -1,8 +1,8 @@
 """Observations and actions of other spaces than a vector or an image, as a policy has them.
 
 Discrete and MultiDiscrete observations become ones and zeros, a Dict or a Tuple the parts behind one another, as
-Gymnasium flattens them. stable-baselines3 gives its networks the same numbers. Actions count from 0 and are one index
-or one vector.
+Gymnasium flattens them. Images that are parts of a Dict come channel-first. stable-baselines3 gives its networks the
+same numbers. Actions count from 0 and are one index or one vector.
 """
 
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import FlattenObservation
+from gymnasium.wrappers import FlattenObservation, TransformObservation
+
+from quarl_bench.environments.images import is_channels_first, is_image_space
 
 Bare = gymnasium.Env[Any, Any]
 AnySpace = spaces.Space[Any]
@@ -21,7 +23,28 @@ def encode_observations(space: AnySpace) -> AnySpace:
 
     A sequence, a graph and a text have no flat form of one size.
     """
-    return space if isinstance(space, spaces.Box) or not space.is_np_flattenable else spaces.flatten_space(space)
+    if isinstance(space, spaces.Box) or not space.is_np_flattenable:
+        return space
+    return spaces.flatten_space(put_channels_first(space))
+
+
+def put_channels_first(space: AnySpace) -> AnySpace:
+    """A Dict with its images as stable-baselines3 turns them; `space` itself where none is to be turned."""
+    names = _list_turned(space)
+    if not isinstance(space, spaces.Dict) or not names:
+        return space
+    turned = {name: _turn_space(part) if name in names else part for name, part in space.items()}
+    return spaces.Dict(list(turned.items()))  # of a list the order is kept
+
+
+def _list_turned(space: AnySpace) -> tuple[str, ...]:
+    """The parts of a Dict that are images whose channels stand last."""
+    parts = space.items() if isinstance(space, spaces.Dict) else ()
+    return tuple(
+        name
+        for name, part in parts
+        if isinstance(part, spaces.Box) and is_image_space(part) and not is_channels_first(part)
+    )
 
 
 def encode_actions(space: AnySpace) -> AnySpace:
@@ -51,8 +74,21 @@ def list_choices(space: AnySpace) -> tuple[int, ...] | None:
 def encode(bare: Bare) -> Bare:
     """`bare` with the spaces of a policy."""
     if encode_observations(bare.observation_space) is not bare.observation_space:
+        names = _list_turned(bare.observation_space)
+        if names:
+            space = put_channels_first(bare.observation_space)
+            bare = TransformObservation(bare, lambda seen: seen | {name: _turn(seen[name]) for name in names}, space)
         bare = FlattenObservation(bare)
     return bare if encode_actions(bare.action_space) is bare.action_space else PlainActions(bare)
+
+
+def _turn_space(image: Any) -> AnySpace:
+    height, width, channels = image.shape
+    return spaces.Box(0, 255, (channels, height, width), image.dtype.type)
+
+
+def _turn(image: Any) -> Any:
+    return np.moveaxis(image, -1, 0)
 
 
 class PlainActions(gymnasium.ActionWrapper[Any, Any, Any]):

@@ -9,6 +9,7 @@ import gymnasium
 import torch
 
 from quarl_bench.backends.artefact import GOLDEN
+from quarl_bench.environments.images import is_image_space
 from quarl_bench.environments.masking import find_masks
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
@@ -16,7 +17,6 @@ from quarl_bench.experiments.environment_source import HARMLESS, list_changes
 from quarl_bench.experiments.hub import load_agent
 from quarl_bench.experiments.policy_source import PolicySource, Reader, check_alone, find_baseline
 from quarl_bench.experiments.zoo_agents import read_agent
-from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources import torch_module as foreign

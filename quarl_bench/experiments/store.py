@@ -34,10 +34,10 @@ from quarl_bench.training.recipes import Recipe, find_recipe
 
 TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
     "quantization/net.py",
+    "quantization/branches.py",
     "policies/algorithm.py",
     "policies/clipping.py",
     "policies/head.py",
-    "policies/images.py",
     "policies/masks.py",
     "policies/sources/batch_norm.py",
     "policies/sources/torch_layers.py",
@@ -52,6 +52,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "environments/classic_control.py",
     "environments/encoding.py",
     "environments/hidden_velocities.py",
+    "environments/images.py",
     "environments/masking.py",
     "environments/registry.py",
     "environments/environments.toml",

@@ -1,7 +1,9 @@
 """From the raw observation of an environment to the float32 input of the net."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from quarl_bench.policies.masks import drop_masks
 from quarl_bench.quantization.net import Floats
 
 TINY = 1e-300  # an epsilon that changes no variance
+PIXEL = 255.0  # the brightest
+BLOCK = 1 << 24  # numbers that are normalized at a time: images among vectors would take much memory in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +37,56 @@ class Normalization:
 
     def apply(self, observations: NDArray[Any]) -> Floats:
         """Computed in float64 and rounded once, as VecNormalize does."""
+        if observations.size > BLOCK and len(observations) > 1:
+            rows = max(1, BLOCK // observations[0].size)
+            parts = [self.apply(observations[i : i + rows]) for i in range(0, len(observations), rows)]
+            return np.concatenate(parts)
         scaled = (observations - self.mean) / np.sqrt(self.variance + self.epsilon)
         return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a Dict of observations, images channel-first; `pixels` are divided by 255, as those of an image are."""
+
+    name: str
+    shape: tuple[int, ...]
+    pixels: bool = False
+    bounded: bool = False  # within [-1, 1], as ones and zeros are
+
+    @property
+    def width(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+
+def normalize_parts(
+    parts: Sequence[Part], statistics: Mapping[str, Normalization] = MappingProxyType({})
+) -> Normalization | None:
+    """What is done to a flat observation of `parts`, by name those with `statistics`; None where nothing is.
+
+    In float64, rounded once, p / 255 is the float32 that a division in float32 gives, for each of the 256 pixels: the
+    digits of a quotient by 255 repeat themselves every 8 bits, so that none is near a tie. PolicyError where the clip
+    of the statistics would reach a part that has none.
+    """
+    clip, epsilon = next(((one.clip, one.epsilon) for one in statistics.values()), (math.inf, TINY))
+    known = [part for part in parts if part.name in statistics]
+    loose = [part.name for part in parts if part not in known and not (part.pixels or part.bounded)]
+    if not known and not any(part.pixels for part in parts):
+        return None
+    if known and (loose or clip < 1):
+        raise PolicyError(
+            f"a VecNormalize of a part of the observations, without {(loose or ['those in [0, 1]'])[0][:80]!r}, has no "
+            "portable form; normalize all vectors or none"
+        )
+    mean = [statistics[part.name].mean.ravel() if part in known else np.zeros(part.width) for part in parts]
+    variance = [
+        statistics[part.name].variance.ravel()
+        if part in known
+        else np.full(part.width, (PIXEL if part.pixels else 1.0) ** 2 - epsilon)
+        for part in parts
+    ]
+    return Normalization(np.concatenate(mean), np.concatenate(variance), clip, epsilon)
 
 
 @dataclass(frozen=True, eq=False)

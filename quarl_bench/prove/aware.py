@@ -10,7 +10,7 @@ from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
-from quarl_bench.quantization.net import Conv2d, Floats, Layer
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, refuse_branches
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.quantization.training.aware_net import find_path, make_aware
 
@@ -20,6 +20,7 @@ class AwareNet:
 
     def __init__(self, net: IntegerNet, scheme: Scheme) -> None:
         """Rebuild; QuantizationError for what such training does not have."""
+        refuse_branches(net, "qat")
         self._quantized = QuantizedNet(net.input_shape, net.input, net.layers)
         self.input_shape, self.outputs = net.input_shape, net.outputs
         modules = nn.Sequential(*(module for layer in self._quantized.dequantized.layers for module in _build(layer)))

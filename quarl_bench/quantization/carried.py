@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.branches import Branch, find_stem, join
 from quarl_bench.quantization.net import Conv2d
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale
@@ -89,17 +90,20 @@ class CarriedLayer:
 
 @dataclass(frozen=True, eq=False)
 class CarriedNet:
-    """A chain of layers under `fp32_rne`."""
+    """A chain of layers under `fp32_rne`, and the branches in front of it."""
 
     source: ActivationFormat
     layers: tuple[CarriedLayer, ...]
     result: ActivationFormat
+    branches: tuple[Branch, ...] = ()
 
     def run(self, q: Integers) -> Integers:
         """Output integers for input integers (n, *input_shape)."""
         with torch.inference_mode():
-            x = torch.from_numpy((q - self.source.zero_point).astype(np.float32))
-            for layer in self.layers:
+            x = torch.from_numpy(self.source.center(q).astype(np.float32))
+            if self.branches:
+                x = join(self.branches, x, lambda index, y: self.layers[index].run(y))
+            for layer in self.layers[find_stem(self.branches) :]:
                 x = layer.run(x)
             found: NDArray[Any] = x.numpy()
         return found.astype(np.int64) + self.result.zero_point

@@ -13,8 +13,9 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.branches import Branch, find_stem, join
 from quarl_bench.quantization.net import Floats, Net, refuse_state
-from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat, QuantizedLayer
 from quarl_bench.quantization.recurrent.cells import Cell
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell, list_formats
 
@@ -27,6 +28,7 @@ class QuantizedNet:
     input: ActivationFormat
     layers: tuple[QuantizedLayer, ...]
     cells: tuple[QuantizedCell, ...] = ()  # which are computed on integers alone
+    branches: tuple[Branch, ...] = ()
 
     @property
     def outputs(self) -> int:
@@ -41,21 +43,24 @@ class QuantizedNet:
     @cached_property
     def formats(self) -> tuple[ActivationFormat, ...]:
         """What each layer reads, and last what the net returns."""
-        return list_formats(self.input, self.layers, self.cells)
+        return list_formats(self.input, self.layers, self.cells, self.branches)
 
     @cached_property
     def dequantized(self) -> Net:
         """The fp32 net that the integer weights and biases stand for."""
         pairs = zip(self.layers, self.formats, strict=False)
         layers = tuple(layer.dequantized(source.scale) for layer, source in pairs)
-        return Net(self.input_shape, layers, tuple(Cell(cell.kind, cell.place) for cell in self.cells))
+        cells = tuple(Cell(cell.kind, cell.place) for cell in self.cells)
+        return Net(self.input_shape, layers, cells, self.branches)
 
     def forward(self, x: Floats) -> Floats:
         """Outputs (n, outputs), every activation rounded to its format; wide outputs are as float32 sums them."""
         refuse_state(self, "a fake-quantized forward")
         with torch.inference_mode():
             y = fake_quantize(torch.from_numpy(x), self.input)
-            for index in range(len(self.layers)):
+            if self.branches:
+                y = join(self.branches, y, self._forward_layer)
+            for index in range(find_stem(self.branches), len(self.layers)):
                 y = self._forward_layer(index, y)
             return np.asarray(y.numpy())
 
@@ -64,7 +69,7 @@ class QuantizedNet:
         x = torch.from_numpy(self.formats[index].dequantize(q))
         with torch.inference_mode():
             y = self._forward_layer(index, x).numpy()
-        return self.formats[index + 1].quantize(y)
+        return self.layers[index].result.quantize(y)
 
     def _forward_layer(self, index: int, x: torch.Tensor) -> torch.Tensor:
         layer, float_layer = self.layers[index], self.dequantized.layers[index]
@@ -86,6 +91,9 @@ def _look_up(y: torch.Tensor, layer: QuantizedLayer, behind: ActivationFormat) -
 
 def fake_quantize(x: torch.Tensor, format: ActivationFormat) -> torch.Tensor:
     """Quantize and dequantize in float32: nearest even, multiplication by the reciprocal scale."""
+    if isinstance(format, PartedFormat):
+        parts = torch.split(x, list(format.widths), dim=1)
+        return torch.cat([fake_quantize(own, part) for own, part in zip(parts, format.parts, strict=True)], dim=1)
     low, high = format.format.minimum - format.zero_point, format.format.maximum - format.zero_point
     steps = torch.round(x * float(np.float32(1) / format.scale))
     return steps.clamp(low, high) * float(format.scale)

@@ -12,6 +12,7 @@ import torch
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
+from quarl_bench.quantization.branches import Branch, find_stem, join
 from quarl_bench.quantization.carried import CarriedLayer, CarriedNet, Sums
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Outputs, refuse_state
@@ -32,13 +33,14 @@ class IntegerNet:
     layers: tuple[QuantizedLayer, ...]
     requantization: Requantization = Requantization.FP32_RNE
     cells: tuple[QuantizedCell, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     @classmethod
     def from_quantized(
         cls, net: QuantizedNet, requantization: Requantization = Requantization.FP32_RNE
     ) -> "IntegerNet":
         """The net that computes with the integers of `net` and no floats between its layers."""
-        return cls(net.input_shape, net.input, net.layers, requantization, net.cells)
+        return cls(net.input_shape, net.input, net.layers, requantization, net.cells, net.branches)
 
     @property
     def outputs(self) -> int:
@@ -105,7 +107,9 @@ class IntegerNet:
         parts, rescale = split_state(state, self.cells, INTEGER_PARTS), find_rule(self.requantization)
         cells = {cell.place: cell for cell in self.cells}
         behind: list[Integers] = []
-        for index, _ in list_steps(self.layers, self.cells):
+        if self.branches:
+            q = join(self.branches, q, self.run_layer)
+        for index, _ in list_steps(self.layers, self.cells, find_stem(self.branches)):
             q = self.run_layer(index, q)
             if index in cells:
                 hidden, memory = parts[index]
@@ -116,10 +120,16 @@ class IntegerNet:
     def trace(self, q: Integers) -> tuple[Integers, ...]:
         """Integers behind every layer, layer by layer: what `run` and every artefact are compared with."""
         refuse_state(self, "a trace without a state")
-        out = []
-        for index in range(len(self.layers)):
-            q = self.run_layer(index, q)
-            out.append(q)
+        out: list[Integers] = []
+
+        def run(index: int, q: Integers) -> Integers:
+            out.append(self.run_layer(index, q))
+            return out[-1]
+
+        if self.branches:
+            q = join(self.branches, q, run)
+        for index in range(find_stem(self.branches), len(self.layers)):
+            q = run(index, q)
         return tuple(out)
 
     def run_layer(self, index: int, q: Integers) -> Integers:
@@ -149,7 +159,7 @@ class IntegerNet:
     @cached_property
     def sources(self) -> tuple[ActivationFormat, ...]:
         """What each layer reads."""
-        return list_formats(self.input, self.layers, self.cells)[:-1]
+        return list_formats(self.input, self.layers, self.cells, self.branches)[:-1]
 
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
@@ -159,7 +169,8 @@ class IntegerNet:
     @cached_property
     def _carried(self) -> CarriedNet:
         layers = zip(self.layers, self.sources, self._sums, strict=True)
-        return CarriedNet(self.input, tuple(CarriedLayer.build(*layer) for layer in layers), self.output)
+        carried = tuple(CarriedLayer.build(*layer) for layer in layers)
+        return CarriedNet(self.input, carried, self.output, self.branches)
 
     @cached_property
     def _thresholds(self) -> tuple[Integers, ...]:

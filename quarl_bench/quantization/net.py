@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
+from quarl_bench.quantization.branches import Branch, check_branches, find_starts, find_stem, join
 from quarl_bench.quantization.recurrent.cells import (
     PARTS,
     Cell,
@@ -93,24 +94,29 @@ Layer = Linear | Conv2d
 class Net:
     """A chain of layers over inputs of `input_shape` (without the batch axis; images channel-first).
 
-    Where it has `cells`, two layers each, it has a state, and `step` takes the place of `forward`.
+    Where it has `cells`, two layers each, it has a state, and `step` takes the place of `forward`. Where it has
+    `branches`, the first layers are theirs, and the chain behind reads what they end in.
     """
 
     input_shape: tuple[int, ...]
     layers: tuple[Layer, ...]
     cells: tuple[Cell, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.layers:
             raise PolicyError("a net needs at least one layer")
-        free = 0
+        free = self.stem
         for cell in self.cells:
             check_cell(cell, self.layers, free)
             free = cell.place + 2
         for index, layer in enumerate(self.layers):
             check_layer(layer, index)
         shape = self.input_shape
-        for index, found in list_steps(self.layers, self.cells):
+        if self.branches:
+            check_branches(self.branches, self.layers, self.input_shape)
+            shape = find_starts(self.branches, self.layers)[self.stem]
+        for index, found in list_steps(self.layers, self.cells, self.stem):
             shape = self.layers[index].output_shape(shape)
             shape = shape if found is None else (self.layers[index + 1].weight.shape[1],)
 
@@ -125,6 +131,11 @@ class Net:
     def recurrent(self) -> bool:
         """Whether it has a state."""
         return bool(self.cells)
+
+    @property
+    def stem(self) -> int:
+        """Index of the first layer of the chain, behind those of the branches."""
+        return find_stem(self.branches)
 
     @property
     def parameters(self) -> int:
@@ -142,9 +153,15 @@ class Net:
         refuse_state(self, "a forward pass without a state")
         with torch.inference_mode():
             y = torch.from_numpy(x)
-            for layer, (weight, bias) in zip(self.layers, self.tensors, strict=True):
+            if self.branches:
+                y = join(self.branches, y, self._run_layer)
+            for layer, (weight, bias) in zip(self.layers[self.stem :], self.tensors[self.stem :], strict=True):
                 y = ELEMENTWISE[layer.activation].apply(layer.affine(y, weight, bias))
             return np.asarray(y.numpy())
+
+    def _run_layer(self, index: int, y: torch.Tensor) -> torch.Tensor:
+        layer = self.layers[index]
+        return ELEMENTWISE[layer.activation].apply(layer.affine(y, *self.tensors[index]))
 
     def initial_state(self, count: int) -> State:
         """The state of `count` episodes that begin: zeros."""
@@ -160,9 +177,10 @@ class Net:
         behind: list[torch.Tensor] = []
         with torch.inference_mode():
             y = torch.from_numpy(x)
-            for index, cell in list_steps(self.layers, self.cells):
-                layer = self.layers[index]
-                y = ELEMENTWISE[layer.activation].apply(layer.affine(y, *self.tensors[index]))
+            if self.branches:
+                y = join(self.branches, y, self._run_layer)
+            for index, cell in list_steps(self.layers, self.cells, self.stem):
+                y = self._run_layer(index, y)
                 if cell is not None:
                     before = parts[index]
                     h = self.layers[index + 1].affine(before[0], *self.tensors[index + 1])
@@ -179,10 +197,26 @@ class HasCells(Protocol):
         """Whether it has a state."""
 
 
+class HasBranches(Protocol):
+    """A net in any of its forms."""
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """Of the layers in front of its chain."""
+
+
 def refuse_state(net: HasCells, what: str) -> None:
     """PolicyError for a net with a state, which `what` has no form for."""
     if net.recurrent:
         raise PolicyError(f"{what}: the policy is recurrent, and has no form in it")
+
+
+def refuse_branches(net: HasBranches, what: str) -> None:
+    """PolicyError for a net with branches, which `what`, knowing chains only, has no form for."""
+    if net.branches:
+        raise PolicyError(
+            f"{what}: an image among the observation's parts passes layers of its own, and has no form in it"
+        )
 
 
 def find_norm(net: Net) -> int | None:

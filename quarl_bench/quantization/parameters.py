@@ -4,6 +4,7 @@ every exported artefact share. Scales are float32, as runtimes hold them; whoeve
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,10 @@ class ActivationFormat:
         lowest, highest = self.format.minimum - self.zero_point, self.format.maximum - self.zero_point
         return np.asarray(np.clip(steps, lowest, highest), dtype=np.int64) + self.zero_point
 
+    def center(self, q: Integers) -> Integers:
+        """Integers less the zero point."""
+        return q - self.zero_point
+
     @property
     def wide(self) -> bool:
         """Whether these are sums, not yet brought back to few bits."""
@@ -47,6 +52,39 @@ class ActivationFormat:
         if self.wide:
             return np.asarray((q - self.zero_point) * np.float64(self.scale))
         return (q - self.zero_point).astype(np.float32) * self.scale
+
+
+@dataclass(frozen=True)
+class PartedFormat(ActivationFormat):
+    """The format of an input that branches take apart: its `parts` in formats of their own, of the same integers.
+
+    `scale` and `zero_point` are those of what the parts are joined to, and of every part that passes no layers.
+    """
+
+    parts: tuple[ActivationFormat, ...]
+    widths: tuple[int, ...]
+
+    @property
+    def joined(self) -> ActivationFormat:
+        """What the chain behind the branches reads."""
+        return ActivationFormat(self.format, self.scale, self.zero_point)
+
+    def quantize(self, x: Floats) -> Integers:
+        """The integers of inputs (n, sum of widths), part by part."""
+        return np.concatenate([part.quantize(own) for part, own in zip(self.parts, self.split(x), strict=True)], axis=1)
+
+    def dequantize(self, q: Integers) -> Outputs:
+        """The real numbers of integers (n, sum of widths), part by part."""
+        pairs = zip(self.parts, self.split(q), strict=True)
+        return np.concatenate([part.dequantize(own) for part, own in pairs], axis=1)
+
+    def center(self, q: Integers) -> Integers:
+        """Integers (n, sum of widths) less the zero point of their part."""
+        return np.concatenate([part.center(own) for part, own in zip(self.parts, self.split(q), strict=True)], axis=1)
+
+    def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """The parts of (n, sum of widths)."""
+        return np.split(values, np.cumsum(self.widths)[:-1], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,23 +1,24 @@
 """Post-training quantization of a net: weights only, or weights and activations down to integers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
+from quarl_bench.quantization.branches import list_places
 from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
-from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm
-from quarl_bench.quantization.observers import Range, observe
-from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer, has_margin
-from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
+from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm, refuse_branches
+from quarl_bench.quantization.observers import Range
+from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, PartedFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.ranges import Ranges, observe_activations
+from quarl_bench.quantization.recurrent.cells import NO_STATE, State
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell
-from quarl_bench.quantization.recurrent.ranges import CellRanges, choose_cell, observe_cell
+from quarl_bench.quantization.recurrent.ranges import choose_cell
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
 BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
@@ -56,6 +57,7 @@ def quantize_net(
     if inputs is None or len(inputs) == 0:
         raise QuantizationError(f"{scheme.name} needs calibration inputs; pass observations of the policy's rollouts")
     if scheme.family is Family.LEARNED:
+        refuse_branches(net, scheme.name)
         return quantize_after(net, scheme, inputs)
     net = rewrite(net, scheme, inputs)
     return quantize_to_ranges(net, scheme, observe_activations(net, scheme, inputs, state or NO_STATE))
@@ -87,6 +89,8 @@ def rewrite(net: Net, scheme: Scheme, inputs: Floats | None = None) -> Net:
 
     `inputs` (n, *input_shape) say what biases can be absorbed; QuantizationError where these are asked for without.
     """
+    if scheme.equalized_layers or scheme.absorbed_biases:
+        refuse_branches(net, scheme.name)
     if scheme.equalized_layers:
         net = equalize_layers(net)
     if not scheme.absorbed_biases:
@@ -130,18 +134,6 @@ def _weight_range(layer: Layer, scheme: Scheme) -> tuple[Floats, Floats]:
     return layer.weight.min(axes, keepdims=True, initial=0.0), layer.weight.max(axes, keepdims=True, initial=0.0)
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """What the activations of a net cover: its input, and every layer's output (in front of a table, behind a ReLU).
-
-    The two layers of a recurrent cell are ruled by what `cells` says of it.
-    """
-
-    input: Range
-    outputs: tuple[Range, ...]
-    cells: tuple[CellRanges, ...] = ()
-
-
 def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet:
     """`net` with integer weights and activations, whose formats cover `ranges`.
 
@@ -154,10 +146,15 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
     first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
     layers: list[QuantizedLayer] = []
     cells: list[QuantizedCell] = []
+    if net.branches:
+        parted, layers = _quantize_branches(net, scheme, ranges)
+        first, source = parted, parted.joined
     for cell, seen in zip(net.cells, ranges.cells, strict=True):
         cells.append(choose_cell(cell, seen, _activation_format(seen.hidden, first.format, scheme)))
     places = {place: cell for cell in cells for place in (cell.place, cell.place + 1)}
     for index, (layer, span) in enumerate(zip(net.layers, ranges.outputs, strict=True)):
+        if index < net.stem:
+            continue  # a branch's
         if index in places:
             quantized = _quantize_layer(layer, scheme, source, span, scheme.bits_of(index))
             layers.append(replace(quantized, output=places[index].sums))
@@ -168,32 +165,33 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
         else:
             layers.append(_quantize_layer(layer, scheme, source, span, scheme.bits_of(index)))
         source = layers[-1].result
-    return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells))
+    return QuantizedNet(net.input_shape, first, tuple(layers), tuple(cells), net.branches)
 
 
-def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State = NO_STATE) -> Ranges:
-    """What the activations of `net` cover at `inputs` (n, *input_shape), as the scheme's observer says.
-
-    The net is rewritten already. `state` is that of a recurrent one at these inputs.
-    """
-    spans: list[Range] = []
-    cells: list[CellRanges] = []
-    values = torch.from_numpy(inputs)
-    parts = split_state([torch.from_numpy(part) for part in state], net.cells, PARTS)
-    for index, cell in list_steps(net.layers, net.cells):
-        layer = net.layers[index]
-        with torch.inference_mode():
-            affine = layer.affine(values, *net.tensors[index])
-            values = ELEMENTWISE[layer.activation].apply(affine)
-            # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
-            seen = affine if is_tabled(layer.activation) else values
-            spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
-            if cell is not None:
-                recalled = net.layers[index + 1].affine(parts[index][0], *net.tensors[index + 1])
-                spans.append(spans[-1])
-                values, found = observe_cell(cell, affine, recalled, [*parts[index]], scheme)
-                cells.append(found)
-    return Ranges(observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width), tuple(spans), tuple(cells))
+def _quantize_branches(net: Net, scheme: Scheme, ranges: Ranges) -> tuple[PartedFormat, list[QuantizedLayer]]:
+    """The format of the input, and the layers of its branches, all of which end in the one that the chain reads."""
+    integers = IntegerFormat(scheme.bit_width)
+    joined = _activation_format(ranges.input, integers, scheme)
+    layers: list[QuantizedLayer] = []
+    found: dict[range, ActivationFormat] = {}  # by the layers that read it
+    for place, span in zip(list_places(net.branches), ranges.parts, strict=True):
+        if not place.layers:
+            continue
+        source = found[place.layers] = _activation_format(span, integers, scheme)
+        for index in place.layers:
+            reached = ranges.input if index == place.layers[-1] else ranges.outputs[index]
+            layers.append(_quantize_layer(net.layers[index], scheme, source, reached, scheme.bits_of(index)))
+            source = layers[-1].result
+        if layers[-1].tabled is not None:
+            raise QuantizationError(
+                f"{scheme.name}: layer {place.layers[-1]} ends a branch in a table, whose scale is its own; use w<n>"
+            )
+        joined = max(joined, source, key=lambda one: one.scale)
+    for own in found:
+        layers[own[-1]] = replace(layers[own[-1]], output=joined)
+    parts = tuple(found.get(place.layers, joined) for place in list_places(net.branches))
+    widths = tuple(branch.width for branch in net.branches)
+    return PartedFormat(joined.format, joined.scale, joined.zero_point, parts, widths), layers
 
 
 def _quantize_wide_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, bits: int) -> QuantizedLayer:

@@ -25,6 +25,7 @@ from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.recurrent.cells import CellKind, State
 from quarl_bench.quantization.requantize import effective_scale
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.images import make_parted_memory
 from tests.support.sizes import choose
 from tests.support.strategies import make_recurrent, wander
 
@@ -208,6 +209,34 @@ def test_backends_without_ports_for_a_state_say_so(backend: str, scheme: str) ->
     with pytest.raises(DeploymentError, match=message) as caught:
         find_backend(backend).make_files(quantized)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "backend, kernel",
+    [
+        ("dump", "numpy"),
+        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in INTEGER_KERNELS),
+        pytest.param("onnx", "cpu", marks=pytest.mark.needs("onnx")),
+    ],
+)
+def test_a_memory_behind_images_among_vectors(kind: CellKind, backend: str, kernel: str, tmp_path: Path) -> None:
+    policy = make_parted_memory(kind)
+    visited = wander(policy, 50)
+    integers = require_integer(policy.quantize(Scheme.parse("int8"), visited))
+    save_integers(integers, tmp_path / "int8", {})
+    numbered = find_backend(backend).renumber(load_integers(tmp_path / "int8").policy)
+    q, state = draw_rows(numbered.net, choose(500, 100_000), seed=4)
+    expected, behind = numbered.net.run_step(q, state)
+    found, other = run_backend(numbered, q, state, backend, kernel)
+    assert (found != expected).sum() == 0
+    assert [int((one != two).sum()) for one, two in zip(behind, other, strict=True)] == [0, 0]
+    off = np.abs(integers.outputs(visited) - policy.outputs(visited)).max()
+    assert off < 0.1 * np.abs(policy.outputs(visited)).max()
+    if backend != "dump" and kernel == find_backend(backend).kernels[0]:
+        export_policy(integers, tmp_path / "a", visited, scheme="int8", source_sha256="0" * 64, backend=backend)
+        assert verify(load_artefact(tmp_path / "a")) > 100
+        export_policy(policy, tmp_path / "b", visited, scheme="fp32", source_sha256="0" * 64, backend=backend)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,7 +5,7 @@ import pytest
 
 from quarl_bench.policies.storage.integers import hash_integers
 from quarl_bench.quantization.observers import Range
-from quarl_bench.quantization.ptq import Ranges
+from quarl_bench.quantization.ranges import Ranges
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import compare_decisions
 from quarl_bench.repairing.clipping import Clipping, shrink

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+from quarl_bench.environments.images import is_channels_first, is_image_space
 from quarl_bench.errors import MissingExtra
-from quarl_bench.policies.images import is_channels_first, is_image_space
 from quarl_bench.system import extras
 from tests.support.forks import run_python
 from tests.support.places import POLICIES

@@ -173,6 +173,7 @@ C = Backend(
     write=write_model,
     start=CRunner,
     recurrent=True,
+    branched=True,
     list_weight_types=_list_weight_types,
     code=MachineCode(count_code, time_code),
 )

@@ -1,12 +1,14 @@
 """The header of a policy in C99, which documents the call."""
 
 import math
+from collections.abc import Iterator
+from itertools import accumulate
 
 from quarl_bench.backends.base import channel_last, storage_type
 from quarl_bench.backends.c.choice import count_actions, declare_head, describe_action, is_plain
 from quarl_bench.backends.template import fill, fill_part
 from quarl_bench.policies.head import ActionHead
-from quarl_bench.quantization.parameters import ActivationFormat
+from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat
 
 
 def write_header(
@@ -60,11 +62,19 @@ def _define_port(name: str, format: ActivationFormat | None, shape: tuple[int, .
 def _explain(format: ActivationFormat | None) -> str:
     if format is None:
         return "float32"
-    integers, scale = format.format, float(format.scale)
-    return (
-        f"{integers.minimum} .. {integers.maximum} for real numbers\n"
-        f" *          (integer - ({format.zero_point})) * {scale.hex()} ({scale:.9g})"
-    )
+    integers = format.format
+    return f"{integers.minimum} .. {integers.maximum} for real numbers" + "".join(_explain_numbers(format))
+
+
+def _explain_numbers(format: ActivationFormat) -> Iterator[str]:
+    """A line for a port, or for each of its parts."""
+    if isinstance(format, PartedFormat):
+        ends = [*accumulate(format.widths, initial=0)]
+        for part, first, behind in zip(format.parts, ends, ends[1:], strict=False):
+            yield f"{next(_explain_numbers(part))}; values {first} to {behind - 1}"
+        return
+    scale = float(format.scale)
+    yield f"\n *          (integer - ({format.zero_point})) * {scale.hex()} ({scale:.9g})"
 
 
 def _c_type(format: ActivationFormat | None) -> str:

@@ -1,6 +1,7 @@
 """The way from a raw observation to a net's input, as C99: in front of integers, all that computes with floats."""
 
 import math
+from itertools import accumulate
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from quarl_bench.backends.template import fill
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
-from quarl_bench.quantization.parameters import ActivationFormat
+from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat
 
 Policy = IntegerPolicy | PolicyNet
 PIXELS = np.arange(256, dtype=np.uint8)
@@ -81,12 +82,30 @@ def write_observe(arrays: Arrays, transform: ObservationTransform, format: Activ
     if format is None:
         # A NaN is told by its bits: under -ffinite-math-only, which float nets may have, no comparison finds it.
         return fill("observe_float.c", top=top, scaled=scaled)
-    return fill(
-        "observe_integer.c",
-        top=top,
-        scaled=scaled,
-        inverse=float(np.float32(1) / format.scale).hex(),
-        lowest=format.format.minimum - format.zero_point,
-        highest=format.format.maximum - format.zero_point,
-        zero_point=format.zero_point,
+    numbers, begin = _list_numbers(format), ""
+    if isinstance(format, PartedFormat):
+        numbers, begin = {name: f"part->{name}" for name in numbers}, "\n    const quarl_part *part = parts;"
+        scaled, top = "part += i >= part->end;\n        " + scaled, top + _declare_parts(format)
+    return fill("observe_integer.c", top=top, scaled=scaled, begin=begin, **numbers)
+
+
+def _list_numbers(format: ActivationFormat) -> dict[str, str]:
+    """What quantizes, as C: the reciprocal of the scale, both ends without the zero point, and that."""
+    return {
+        "inverse": f"{float(np.float32(1) / format.scale).hex()}f",
+        "lowest": f"{format.format.minimum - format.zero_point}.0f",
+        "highest": f"{format.format.maximum - format.zero_point}.0f",
+        "zero_point": f"({format.zero_point})",
+    }
+
+
+def _declare_parts(format: PartedFormat) -> str:
+    """The same of every part, and where it ends."""
+    rows = (
+        f"    {{{end}, {', '.join(_list_numbers(part).values())}}},\n"
+        for end, part in zip(accumulate(format.widths), format.parts, strict=True)
+    )
+    return (
+        "typedef struct {\n    int end;\n    float inverse, lowest, highest;\n    int32_t zero_point;\n} quarl_part;\n"
+        f"static const quarl_part parts[] = {{\n{''.join(rows)}}};\n"
     )

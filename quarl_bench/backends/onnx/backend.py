@@ -18,7 +18,7 @@ from quarl_bench.backends.state import CELL
 from quarl_bench.errors import DeploymentError, MissingExtra
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.quantization.affine import IntegerFormat
-from quarl_bench.quantization.parameters import ActivationFormat
+from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat
 from quarl_bench.system.extras import require
 
 MODEL = "model.onnx"
@@ -27,7 +27,7 @@ KERNEL = "cpu"
 LARGEST_BATCH = 1024  # longer batches are cut, which bounds the memory of images
 # What may remain of an integer policy: integer sums, and operators that only move or select integers.
 INTEGER_OPERATORS = {"QGemm", "QLinearConv", "MatMulInteger", "Add", "Transpose", "Flatten", "Reshape", "Clip", "Cast",
-                     "Gather"}  # fmt: skip
+                     "Gather", "Split", "Concat"}  # fmt: skip
 STATE_TYPES: dict[str, np.dtype[Any]] = {
     "tensor(uint8)": np.dtype(np.uint8),
     "tensor(int16)": CELL,
@@ -61,7 +61,8 @@ def _move(format: ActivationFormat) -> ActivationFormat:
     if format.wide or not integers.signed:
         return format
     moved = IntegerFormat(integers.bit_width, signed=False, narrow_range=integers.narrow_range)
-    return replace(format, format=moved, zero_point=format.zero_point + moved.minimum - integers.minimum)
+    found = replace(format, format=moved, zero_point=format.zero_point + moved.minimum - integers.minimum)
+    return replace(found, parts=tuple(map(_move, found.parts))) if isinstance(found, PartedFormat) else found
 
 
 class OnnxRunner:
@@ -210,4 +211,5 @@ ONNX = Backend(
     list_weight_types=_list_weight_types,
     renumber=to_unsigned,
     recurrent=True,
+    branched=True,
 )

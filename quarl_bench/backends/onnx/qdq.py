@@ -5,15 +5,17 @@ clip of a quantized output, and every other activation a table of 256 integers, 
 once the runtime has fused the dequantizations. Images enter channel-last and are transposed inside.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.backends.base import channel_last, list_shapes
+from quarl_bench.backends.base import channel_last, list_reads, list_shapes
 from quarl_bench.backends.onnx.cells import IntegerCell, add_float_cell
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.branches import Branch, find_stem, list_places
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
@@ -47,32 +49,33 @@ def load_onnx() -> Any:
 
 def write_integer_model(net: IntegerNet) -> bytes:
     """The QDQ file of a net whose activations are unsigned; DeploymentError for what the form cannot express."""
-    shapes, source = list_shapes(net), net.input
-    graph = _OnnxGraph(shapes, integer=True)
-    for index, cell in list_steps(net.layers, net.cells):
+    reads = list_reads(net)
+    graph = _OnnxGraph(list_shapes(net), integer=True)
+
+    def add(index: int) -> None:
+        layer = net.layers[index]
+        add_layer = graph.add_wide_layer if layer.output.wide else graph.add_integer_layer
+        add_layer(f"layers.{index}", layer, net.sources[index], reads[index])
+
+    graph.join(net.branches, add)
+    for index, cell in list_steps(net.layers, net.cells, find_stem(net.branches)):
         if isinstance(cell, QuantizedCell):
             IntegerCell(graph, net, cell, f"cells.{net.cells.index(cell)}").build()
-            source = cell.hidden
             continue
-        layer = net.layers[index]
-        add = graph.add_wide_layer if layer.output.wide else graph.add_integer_layer
-        add(f"layers.{index}", layer, source, shapes[index])
-        source = layer.result
-    if net.output.wide or net.recurrent:
+        add(index)
+    if net.output.wide or net.recurrent or net.branches:
         graph.describe_ports(net.input, net.output)
     return graph.finish()
 
 
 def write_float_model(net: Net) -> bytes:
     """A float32 net as the bytes of an ONNX file, one operator a step, batch size left open."""
-    shapes = list_shapes(net)
-    graph = _OnnxGraph(shapes, integer=False)
-    for index, cell in list_steps(net.layers, net.cells):
-        if cell is not None:
-            add_float_cell(graph, net, cell, f"cells.{net.cells.index(cell)}")
-            continue
+    reads = list_reads(net)
+    graph = _OnnxGraph(list_shapes(net), integer=False)
+
+    def add(index: int) -> None:
         name, layer = f"layers.{index}", net.layers[index]
-        graph.flatten(layer.weight, shapes[index])
+        graph.flatten(layer.weight, reads[index])
         parameters = [
             graph.add_constant(f"{name}.weight", layer.weight),
             graph.add_constant(f"{name}.bias", layer.bias),
@@ -80,6 +83,13 @@ def write_float_model(net: Net) -> bytes:
         stride = layer.stride if isinstance(layer, Conv2d) else None
         graph.add_affine(f"{name}.sum", [graph.last, *parameters], stride)
         graph.add_activation(f"{name}.activation", layer.activation)
+
+    graph.join(net.branches, add)
+    for index, cell in list_steps(net.layers, net.cells, net.stem):
+        if cell is not None:
+            add_float_cell(graph, net, cell, f"cells.{net.cells.index(cell)}")
+            continue
+        add(index)
     return graph.finish()
 
 
@@ -128,6 +138,24 @@ class _OnnxGraph:
         """Add an initializer; its name is returned."""
         self._constants.append(self._onnx.numpy_helper.from_array(np.array(values, order="C"), name))
         return name
+
+    def join(self, branches: Sequence[Branch], add: Callable[[int], None]) -> None:
+        """The parts of the input, each through its own layers, which `add` adds, side by side; of a chain nothing."""
+        if not branches:
+            return
+        places = [*list_places(branches)]
+        widths = self.add_constant("parts.widths", np.array([place.branch.width for place in places], np.int64))
+        names = [f"parts.{number}" for number in range(len(places))]
+        ends = []
+        for place, name in zip(places, self.add_all("Split", ["input", widths], names, axis=1), strict=True):
+            self.last = name
+            if place.layers and len(place.branch.shape) > 1:
+                shape = self.add_constant(f"{name}.shape", np.array([-1, *place.branch.shape], np.int64))
+                self.add("Reshape", [name, shape], f"{name}.image")
+            for index in place.layers:
+                add(index)
+            ends.append(self.last)
+        self.add("Concat", ends, "parts.joined", axis=1)
 
     def flatten(self, weight: NDArray[Any], shape: tuple[int, ...]) -> None:
         """Make a vector of an image, still quantized, in front of a fully connected layer."""

@@ -15,6 +15,7 @@ import torch
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.batch_norm import BatchNorm, find_batch_norm
 from quarl_bench.quantization.activations import Activation, find_activation, list_modules
+from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, LayerNorm, Linear, Net
 from quarl_bench.quantization.recurrent.cells import GATES, Cell, CellKind
 from quarl_bench.quantization.training.aware import AwareReLU, AwareTabled
@@ -22,12 +23,28 @@ from quarl_bench.quantization.training.aware import AwareReLU, AwareTabled
 CELL = re.compile(r"(?:weight|bias)_(?:ih|hh)_l\d{1,2}", re.ASCII)  # what an LSTM or a GRU has
 
 
+class Fork(torch.nn.Module):
+    """Modules that parts of an observation, behind one another in a vector, pass before they are joined."""
+
+    def __init__(self, parts: Iterable[tuple[tuple[int, ...], tuple[torch.nn.Module, ...]]]) -> None:
+        """`parts` are the shape of each, images channel-first, and its modules, if it has any."""
+        super().__init__()
+        self.parts = tuple(parts)
+
+
 def read_net(shape: tuple[int, ...], modules: Iterable[torch.nn.Module]) -> Net:
-    """The net of modules, LSTMs and GRUs among them, for inputs of `shape`."""
+    """The net of modules, a fork in front and LSTMs and GRUs among them, for inputs of `shape`."""
     layers: list[Layer] = []
     cells: list[Cell] = []
+    branches: list[Branch] = []
     plain: list[torch.nn.Module] = []
     for module in modules:
+        if isinstance(module, Fork):
+            for part_shape, own in module.parts:
+                found = [*read_modules(own)]
+                branches.append(Branch(part_shape, len(found)))
+                layers += found
+            continue
         if not isinstance(module, torch.nn.LSTM | torch.nn.GRU):
             plain.append(module)
             continue
@@ -40,7 +57,7 @@ def read_net(shape: tuple[int, ...], modules: Iterable[torch.nn.Module]) -> Net:
         for part in list_cells(weights):
             cells.append(Cell(kind, len(layers)))
             layers += part
-    return Net(shape, (*layers, *read_modules(plain)), tuple(cells))
+    return Net(shape, (*layers, *read_modules(plain)), tuple(cells), tuple(branches))
 
 
 def list_cells(weights: Mapping[str, Floats]) -> Iterator[tuple[Linear, Linear]]:

@@ -21,6 +21,7 @@ from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Conv2d, Layer, LayerNorm, Linear, Net
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.system.atomic import new_folder
@@ -120,11 +121,15 @@ def end_tensors(transform: ObservationTransform, head: ActionHead) -> Tensors:
 
 
 def _architecture_of(policy: PolicyNet) -> dict[str, Any]:
-    return {
-        "observation": describe_observation(policy.transform),
-        "layers": [_describe(layer) for layer in policy.net.layers],
-        "head": describe_head(policy.head),
-    } | describe_cells(policy.net.cells)
+    return (
+        {
+            "observation": describe_observation(policy.transform),
+            "layers": [_describe(layer) for layer in policy.net.layers],
+            "head": describe_head(policy.head),
+        }
+        | describe_cells(policy.net.cells)
+        | describe_branches(policy.net.branches)
+    )
 
 
 def describe_cells(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -135,6 +140,18 @@ def describe_cells(cells: Sequence[Cell]) -> dict[str, Any]:
 def build_cells(architecture: dict[str, Any]) -> tuple[Cell, ...]:
     """Inverse of `describe_cells`; KeyError, TypeError or ValueError when ill-formed."""
     return tuple(Cell(CellKind(entry["kind"]), int(entry["place"])) for entry in architecture.get("cells", ()))
+
+
+def describe_branches(branches: Sequence[Branch]) -> dict[str, Any]:
+    """What `build_branches` needs; nothing of a net that has none."""
+    entries = [{"shape": list(branch.shape), "layers": branch.layers} for branch in branches]
+    return {"branches": entries} if entries else {}
+
+
+def build_branches(architecture: dict[str, Any]) -> tuple[Branch, ...]:
+    """Inverse of `describe_branches`; KeyError, TypeError or ValueError when ill-formed."""
+    entries = architecture.get("branches", ())
+    return tuple(Branch(tuple(int(n) for n in entry["shape"]), int(entry["layers"])) for entry in entries)
 
 
 def describe_observation(transform: ObservationTransform) -> dict[str, Any]:
@@ -169,7 +186,7 @@ def _describe(layer: Layer) -> dict[str, Any]:
 def _build(architecture: dict[str, Any], tensors: Tensors) -> PolicyNet:
     transform = build_transform(architecture["observation"], tensors)
     layers = tuple(_read_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
-    net = Net(transform.input_shape, layers, build_cells(architecture))
+    net = Net(transform.input_shape, layers, build_cells(architecture), build_branches(architecture))
     return PolicyNet(transform, net, build_head(architecture["head"], tensors))
 
 

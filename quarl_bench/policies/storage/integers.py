@@ -19,8 +19,10 @@ from quarl_bench.policies.policy import IntegerPolicy
 from quarl_bench.policies.storage.fp32 import (
     INTEGERS,
     Tensors,
+    build_branches,
     build_head,
     build_transform,
+    describe_branches,
     describe_head,
     describe_observation,
     end_tensors,
@@ -30,11 +32,12 @@ from quarl_bench.policies.storage.fp32 import (
 )
 from quarl_bench.quantization.activations import Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
+from quarl_bench.quantization.branches import find_stem, list_places
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
-from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, PartedFormat, QuantizedLayer
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
-from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell, list_formats
+from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell
 from quarl_bench.quantization.recurrent.ranges import TABLE_BITS
 from quarl_bench.quantization.requantize import Requantization
 
@@ -72,13 +75,17 @@ def integer_tensors(policy: IntegerPolicy) -> Tensors:
 
 def describe_integers(policy: IntegerPolicy) -> dict[str, Any]:
     """What `build_integers` needs beside `integer_tensors`; JSON types."""
-    return {
-        "observation": describe_observation(policy.transform),
-        "input": _describe_format(policy.net.input),
-        "layers": [_describe_layer(layer) for layer in policy.net.layers],
-        "head": describe_head(policy.head),
-        "requantization": str(policy.net.requantization),
-    } | _describe_cells(policy.net.cells)
+    return (
+        {
+            "observation": describe_observation(policy.transform),
+            "input": _describe_format(policy.net.input) | describe_parts(policy.net.input),
+            "layers": [_describe_layer(layer) for layer in policy.net.layers],
+            "head": describe_head(policy.head),
+            "requantization": str(policy.net.requantization),
+        }
+        | _describe_cells(policy.net.cells)
+        | describe_branches(policy.net.branches)
+    )
 
 
 def load_integers(folder: Path) -> StoredIntegers:
@@ -99,15 +106,17 @@ def build_integers(architecture: dict[str, Any], tensors: Tensors) -> IntegerPol
     layers = tuple(_build_layer(index, entry, tensors) for index, entry in enumerate(architecture["layers"]))
     requantization = Requantization(architecture["requantization"])
     cells = tuple(_build_cell(entry) for entry in architecture.get("cells", ()))
-    net = IntegerNet(transform.input_shape, _build_format(architecture["input"]), layers, requantization, cells)
+    source = build_parts(architecture["input"], _build_format(architecture["input"]))
+    branches = build_branches(architecture)
+    net = IntegerNet(transform.input_shape, source, layers, requantization, cells, branches)
     return IntegerPolicy(transform, net, build_head(architecture["head"], tensors))
 
 
 def check_integers(net: IntegerNet) -> None:
     """Refuse, with PolicyError, what a file may say but no quantizer writes: it would fail later, or act silently."""
-    sources = list_formats(net.input, net.layers, net.cells)
+    _check_parts(net)
     floats = []
-    for index, (layer, source) in enumerate(zip(net.layers, sources, strict=False)):
+    for index, (layer, source) in enumerate(zip(net.layers, net.sources, strict=False)):
         weight, scale, integers = layer.weight, layer.weight_scale, layer.weight_format
         if scale.shape not in ((1,), (len(weight),)) or not ((scale > 0) & np.isfinite(scale)).all():
             raise PolicyError(
@@ -123,7 +132,25 @@ def check_integers(net: IntegerNet) -> None:
     for cell in net.cells:
         _check_cell(cell, net)
     cells = tuple(Cell(cell.kind, cell.place) for cell in net.cells)
-    Net(net.input_shape, tuple(floats), cells)  # what the integers stand for: shapes that fit, finite numbers
+    # What the integers stand for: shapes that fit, finite numbers.
+    Net(net.input_shape, tuple(floats), cells, net.branches)
+
+
+def _check_parts(net: IntegerNet) -> None:
+    """The parts of an input as its branches take it apart: all of the same integers, and joined in one format."""
+    parted = net.input if isinstance(net.input, PartedFormat) else None
+    if (parted is None) != (not net.branches):
+        raise PolicyError("an input has parts where branches take it apart, and nowhere else")
+    if parted is None:
+        return
+    places = [*list_places(net.branches)]
+    if parted.widths != tuple(branch.width for branch in net.branches) or find_stem(net.branches) >= len(net.layers):
+        raise PolicyError(f"an input of parts {parted.widths[:8]} for other branches")
+    for place, part in zip(places, parted.parts, strict=True):
+        end = net.layers[place.layers[-1]] if place.layers else None
+        last = part if end is None else end.result
+        if part.format != parted.format or last != parted.joined or (end is not None and end.tabled is not None):
+            raise PolicyError("every branch ends in the format of the input, whose integers its part has too")
 
 
 def _check_cell(cell: QuantizedCell, net: IntegerNet) -> None:
@@ -245,6 +272,23 @@ def _describe_format(activation: ActivationFormat) -> dict[str, Any]:
     # Every float32 is a float64, so JSON keeps the scale exactly.
     place = {"scale": float(activation.scale), "zero_point": activation.zero_point}
     return _describe_integers(activation.format) | place
+
+
+def describe_parts(format: ActivationFormat) -> dict[str, Any]:
+    """What `build_parts` needs; nothing of a format without parts."""
+    if not isinstance(format, PartedFormat):
+        return {}
+    pairs = zip(format.parts, format.widths, strict=True)
+    return {"parts": [{"width": width, **_describe_format(part)} for part, width in pairs]}
+
+
+def build_parts(entry: dict[str, Any], format: ActivationFormat) -> ActivationFormat:
+    """`format` with the parts that `describe_parts` said; KeyError, TypeError or ValueError when ill-formed."""
+    if "parts" not in entry:
+        return format
+    parts = tuple(_build_format(part) for part in entry["parts"])
+    widths = tuple(int(part["width"]) for part in entry["parts"])
+    return PartedFormat(format.format, format.scale, format.zero_point, parts, widths)
 
 
 def _build_format(entry: dict[str, Any], widths: Container[int] = BIT_WIDTHS) -> ActivationFormat:

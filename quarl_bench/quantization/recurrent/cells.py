@@ -81,10 +81,13 @@ def find_cell(cells: Sequence[Cell], index: int) -> Cell | None:
     return next((cell for cell in cells if cell.place == index), None)
 
 
-def list_steps(layers: Sequence[Affine], cells: Sequence[Cell]) -> Iterator[tuple[int, Cell | None]]:
-    """Index of every layer that reads what stands before it, with the cell that it begins; second layers left out."""
+def list_steps(layers: Sequence[Affine], cells: Sequence[Cell], begin: int = 0) -> Iterator[tuple[int, Cell | None]]:
+    """Index of every layer that reads what stands before it, with the cell that it begins; second layers left out.
+
+    `begin` is the first layer behind those of branches.
+    """
     skipped = {cell.place + 1 for cell in cells}
-    return ((index, find_cell(cells, index)) for index in range(len(layers)) if index not in skipped)
+    return ((index, find_cell(cells, index)) for index in range(begin, len(layers)) if index not in skipped)
 
 
 def find_width(layers: Sequence[Affine], cell: Cell) -> int:

@@ -13,7 +13,8 @@ import numpy as np
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, Integers
-from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer, make_table
+from quarl_bench.quantization.branches import Branch, find_stem, list_places
+from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat, QuantizedLayer, make_table
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.quantization.requantize import RULES, Float32s, Requantization
 
@@ -127,10 +128,18 @@ def _saturate(value: Integers) -> Integers:
 
 
 def list_formats(
-    source: ActivationFormat, layers: Sequence[QuantizedLayer], cells: Sequence[QuantizedCell]
+    source: ActivationFormat,
+    layers: Sequence[QuantizedLayer],
+    cells: Sequence[QuantizedCell],
+    branches: Sequence[Branch] = (),
 ) -> tuple[ActivationFormat, ...]:
     """What each layer reads, and last what the net returns; `source` is the format of its input."""
     found = [source, *(layer.result for layer in layers)]
+    if isinstance(source, PartedFormat):
+        for place, part in zip(list_places(branches), source.parts, strict=True):
+            if place.layers:
+                found[place.layers[0]] = part
+        found[find_stem(branches)] = source.joined
     for cell in cells:
         found[cell.place + 1 : cell.place + 3] = [cell.hidden, cell.hidden]
     return tuple(found)

@@ -107,6 +107,8 @@ def split(net: IntegerNet) -> tuple[Stage, ...]:
     refuse_rule("fpga", net.requantization, FP32_RULES)
     if net.recurrent:
         raise DeploymentError("fpga: a recurrent policy has a state, and designs have none; deploy to c")
+    if net.branches:
+        raise DeploymentError("fpga: an image among the observation's parts passes layers of its own; deploy to c")
     for index, layer in enumerate(net.layers, 1):
         if layer.kind is not Linear:
             raise DeploymentError(

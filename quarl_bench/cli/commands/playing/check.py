@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store, StorePaths
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
+    from quarl_bench.quantization.net import refuse_branches
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
@@ -88,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         open_file(options.html)
     if options.repair is not None:
+        refuse_branches(stored.policy.net, "quarl repair")
         check_replaceable(options.repair, WEIGHTS, INTEGERS)
     schemes = [Scheme.parse(name) for name in selection.names]
     played = check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
@@ -109,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
         chosen = choose_schemes(lines, found.asked)
         exported = [line for name in chosen for line in _export(subject, name, options.export)]
     told, outcome = [str(found), *exported], str(found.verdict.outcome)
-    if outcome == "refuted" and found.asked in REPAIRABLE:
+    if outcome == "refuted" and found.asked in REPAIRABLE and not stored.policy.net.branches:
         repair = _repair(subject, options, found.asked)
         result |= {"repair": repair[0]}
         told += repair[1]

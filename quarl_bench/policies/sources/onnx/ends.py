@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from gymnasium import spaces
 
+from quarl_bench.environments.images import is_image_space
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.head import ActionHead, HeadKind
-from quarl_bench.policies.images import is_image_space
 from quarl_bench.policies.observation import Normalization, ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.choices import KNOWN_ACTIONS, find_last, read_choices

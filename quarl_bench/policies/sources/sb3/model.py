@@ -15,6 +15,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.preprocessing import get_flattened_obs_dim
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
 from stable_baselines3.dqn.policies import QNetwork
@@ -22,13 +23,13 @@ from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 
 from quarl_bench.environments.encoding import encode_actions, encode_observations, list_choices
+from quarl_bench.environments.images import is_image_space
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, find_algorithm, list_readable
 from quarl_bench.policies.head import ActionHead, HeadKind
-from quarl_bench.policies.images import is_image_space
-from quarl_bench.policies.observation import Normalization, ObservationTransform
+from quarl_bench.policies.observation import Normalization, ObservationTransform, Part, normalize_parts
 from quarl_bench.policies.policy import PolicyNet, QuantizedPolicy
-from quarl_bench.policies.sources.torch_layers import read_net
+from quarl_bench.policies.sources.torch_layers import Fork, read_net
 from quarl_bench.quantization.training.aware_net import find_path
 from quarl_bench.system.registry import load
 
@@ -54,12 +55,17 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
     space = encode_observations(model.observation_space)
     if not isinstance(space, spaces.Box):
         raise PolicyError(f"observation space {space} has no flat form; encode it before the policy")
+    scaled = bool(model.policy.normalize_images)
+    parts = _list_parts(model.observation_space, scaled=scaled)
     if normalization == FROM_ENVIRONMENT:
         normalization = _statistics_of(model)
+    elif normalization is not None and any(part.pixels for part in parts):
+        raise PolicyError("statistics beside an image among the observation's parts; give the model its environment")
     if isinstance(normalization, str):
         raise PolicyError(f"normalization={normalization!r} is neither statistics nor None")
+    normalization = normalize_parts(parts) if normalization is None else normalization
     modules, head = _split(model)
-    image = bool(model.policy.normalize_images) and is_image_space(space)
+    image = scaled and is_image_space(space)
     transform = ObservationTransform(tuple(map(int, space.shape)), image, normalization)
     return PolicyNet(transform, read_net(transform.input_shape, modules), head)
 
@@ -87,22 +93,34 @@ def extract_quantized(model: BaseAlgorithm) -> QuantizedPolicy:
     return QuantizedPolicy(policy.transform, find_path([*modules]).export(policy.net), policy.head)
 
 
-def read_normalization(environment: VecNormalize) -> Normalization | None:
-    """The statistics of a VecNormalize; None when it does not normalize observations."""
+def read_normalization(environment: VecNormalize, *, scaled: bool = True) -> Normalization | None:
+    """The statistics of a VecNormalize; None when it does not normalize observations.
+
+    Where it leaves the images of a Dict as they are, their pixels are `scaled` beside it.
+    """
     if not environment.norm_obs:
         return None
-    statistics = environment.obs_rms
     space: Any = environment.observation_space
-    parts = [statistics[key] for key in space.spaces if key in statistics] if isinstance(statistics, dict) else []
-    if isinstance(statistics, dict) and len(parts) < len(space.spaces):
-        raise PolicyError("a VecNormalize of a part of the observations has no portable form; normalize all or none")
-    mean, variance = (
-        np.concatenate([np.ravel(getattr(part, name)) for part in parts]) if parts else getattr(statistics, name)
-        for name in ("mean", "var")
-    )
+    statistics = environment.obs_rms
+    if not isinstance(statistics, dict):
+        return _read_one(environment, statistics)
+    if images := [name for name in statistics if _was_image(space[name], float(environment.clip_obs))]:
+        raise PolicyError(
+            f"a VecNormalize of the image {images[0][:80]!r} has no portable form; leave it out of its keys"
+        )
+    found = {name: _read_one(environment, one) for name, one in statistics.items()}
+    return normalize_parts(_list_parts(space, scaled=scaled), found)
+
+
+def _was_image(space: spaces.Box, clip: float) -> bool:
+    """Whether a VecNormalize has put its own bounds in the place of pixels, in whichever order the channels are."""
+    return len(space.shape) == 3 and bool((space.low == -clip).all() and (space.high == clip).all())
+
+
+def _read_one(environment: VecNormalize, statistics: Any) -> Normalization:
     return Normalization(
-        np.asarray(mean, dtype=np.float64),
-        np.asarray(variance, dtype=np.float64),
+        np.asarray(statistics.mean, dtype=np.float64),
+        np.asarray(statistics.var, dtype=np.float64),
         float(environment.clip_obs),
         float(environment.epsilon),
     )
@@ -117,7 +135,7 @@ def _statistics_of(model: BaseAlgorithm) -> Normalization | None:
             'assert_quantizable also the path of a saved VecNormalize, or "none"'
         )
     wrapper = unwrap_vec_normalize(environment)
-    return None if wrapper is None else read_normalization(wrapper)
+    return None if wrapper is None else read_normalization(wrapper, scaled=bool(model.policy.normalize_images))
 
 
 def find_for(model: BaseAlgorithm) -> Algorithm:
@@ -256,14 +274,35 @@ def _flatten(modules: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
         elif isinstance(module, FlattenExtractor):
             yield from _flatten((module.flatten,))
         elif isinstance(module, CombinedExtractor):
-            yield from _flatten_parts(module)
+            yield _flatten_parts(module)
         else:
             yield module
 
 
-def _flatten_parts(extractor: CombinedExtractor) -> Iterator[torch.nn.Module]:
-    """Of a Dict of vectors nothing but their order, which is that of its flat form."""
-    own = next((part for part in extractor.extractors.values() if not isinstance(part, torch.nn.Flatten)), None)
-    if own is not None:
-        raise PolicyError(f"observations of a Dict go through {type(own).__name__}; only vectors are put together")
-    yield torch.nn.Flatten()
+def _flatten_parts(extractor: CombinedExtractor) -> torch.nn.Module:
+    """A fork, or of a Dict of vectors nothing but their order, which is that of its flat form."""
+    if type(extractor).forward is not CombinedExtractor.forward:
+        raise PolicyError(
+            f"{type(extractor).__name__} puts its parts together in a way of its own; use CombinedExtractor"
+        )
+    space: Any = extractor._observation_space  # noqa: SLF001 (its name for what its parts are of)
+    parts = []
+    for name, own in extractor.extractors.items():
+        modules = () if isinstance(own, torch.nn.Flatten) else tuple(_flatten((own,)))
+        parts.append(
+            (tuple(map(int, space[name].shape)) if modules else (get_flattened_obs_dim(space[name]),), modules)
+        )
+    return Fork(parts) if any(modules for _, modules in parts) else torch.nn.Flatten()
+
+
+def _list_parts(space: spaces.Space[Any], *, scaled: bool) -> tuple[Part, ...]:
+    """The parts of a Dict, none of another space; pixels are `scaled` unless the model is told not to."""
+    return tuple(
+        Part(
+            name,
+            tuple(map(int, part.shape)) if isinstance(part, spaces.Box) else (get_flattened_obs_dim(part),),
+            pixels=scaled and is_image_space(part),
+            bounded=not isinstance(part, spaces.Box),
+        )
+        for name, part in (space.items() if isinstance(space, spaces.Dict) else ())
+    )

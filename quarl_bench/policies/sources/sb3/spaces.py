@@ -2,17 +2,20 @@
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from quarl_bench.errors import PolicyError
+from quarl_bench.policies.observation import Part
 from quarl_bench.quantization.net import Floats
 
 AXES, SIZE, TEXT = 4, 2**24, 10_000
 PART = re.compile(  # of a Dict, as Gymnasium prints it
-    r"'[^'\\]{1,80}': (?:Box\((?:[^()]*), \((?P<shape>\d{1,9}(?:, \d{1,9}){0,3}),?\), \w{1,20}\)"
+    r"'(?P<name>[^'\\]{1,80})': "
+    r"(?:Box\((?P<ends>[^()]*), \((?P<shape>\d{1,9}(?:, \d{1,9}){0,3}),?\), (?P<dtype>\w{1,20})\)"
     r"|Discrete\((?P<count>\d{1,9})\)|MultiDiscrete\(\[(?P<counts>[\d ]{1,400})\]\)|MultiBinary\((?P<bits>\d{1,9})\))",
     re.ASCII,
 )
@@ -24,10 +27,11 @@ Bounds = tuple[Floats, Floats]
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """A Box of observations, or what is flattened to one."""
+    """A Box of observations, or what is flattened to one, of a Dict with its `parts`."""
 
     shape: tuple[int, ...]
     image: bool
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,8 @@ def read_observations(entry: Any, where: str) -> Observations:
     where = f"{where}: observation_space"
     fields = _read_class(entry, ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict"), where)
     if fields["class"] != "Box":
-        return Observations((_count_flat(fields, where),), image=False)
+        parts = tuple(_read_parts(fields.get("spaces"), where)) if fields["class"] == "Dict" else ()
+        return Observations((_count_flat(fields, parts, where),), image=False, parts=parts)
     shape = _read_shape(fields, where)
     ends = [_read_ends(fields.get(key), first) for key, first in (("low", "0"), ("high", "255"))]
     return Observations(shape, fields.get("dtype") == "uint8" and len(shape) == 3 and all(ends))
@@ -76,37 +81,43 @@ def read_actions(entry: Any, where: str) -> Actions:
     return Actions(count, discrete=False, bounds=None if low is None or high is None else (low, high))
 
 
-def _count_flat(fields: dict[str, Any], where: str) -> int:
-    """How many numbers the flat form of a space without axes has, or of a Dict of vectors."""
+def _count_flat(fields: dict[str, Any], parts: Sequence[Part], where: str) -> int:
+    """How many numbers the flat form of a space without axes has, or of a Dict of `parts`."""
     if fields["class"] in ("Discrete", "MultiBinary"):
         count = _read_integer(fields.get("n"), where)
     elif fields["class"] == "MultiDiscrete":
         count = sum(_read_counts(str(fields.get("nvec")), where))
     else:
-        count = _count_parts(fields.get("spaces"), where)
+        count = sum(part.width for part in parts)
     if not 0 < count <= SIZE:
         raise PolicyError(f"{where} of {count} numbers is larger than any observation, or empty; the zip is refused")
     return count
 
 
-def _count_parts(text: Any, where: str) -> int:
-    """The same of the parts of a Dict, as its text lists them."""
+def _read_parts(text: Any, where: str) -> Iterator[Part]:
+    """The parts of a Dict, as its text lists them."""
     if not isinstance(text, str) or len(text) > TEXT or not (text.startswith("{") and text.endswith("}")):
         raise PolicyError(f"{where} has no parts that can be read; pass the live model")
-    count, place = 0, 1
+    place = 1
     while place < len(text) - 1:
         found = PART.match(text, place)
         if found is None:
             strange = text[place : place + 40]
             raise PolicyError(f"{where} has a part that cannot be read, {strange!r}; pass the live model")
         if found["shape"]:
-            count += math.prod(map(int, found["shape"].split(", ")))
+            shape = tuple(map(int, found["shape"].split(", ")))
+            pixels = found["dtype"] == "uint8" and len(shape) == 3 and _has_pixels(found["ends"])
+            yield Part(found["name"], shape, pixels)
         elif found["counts"]:
-            count += sum(_read_counts(found["counts"], where))
+            yield Part(found["name"], (sum(_read_counts(found["counts"], where)),), bounded=True)
         else:
-            count += int(found["count"] or found["bits"])
+            yield Part(found["name"], (int(found["count"] or found["bits"]),), bounded=True)
         place = found.end() + (2 if text.startswith(", ", found.end()) else 0)
-    return count
+
+
+def _has_pixels(ends: str) -> bool:
+    """Whether the two bounds of a Box, as it prints them, are 0 and 255 everywhere."""
+    return {*re.findall(r"[^\[\]\s,]+", ends)} - {"..."} == {"0", "255"}
 
 
 def _read_counts(text: str, where: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """From a state dictionary of stable-baselines3 to the layers on the way from observation to outputs."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,14 @@ import torch
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import SavedForm
+from quarl_bench.policies.observation import Part
 from quarl_bench.policies.sources.archive import Archive, open_archive
 from quarl_bench.policies.sources.batch_norm import RENORM, BatchNorm
 from quarl_bench.policies.sources.inert_pickle import Call, read_pickle
 from quarl_bench.policies.sources.strides import is_held
 from quarl_bench.policies.sources.torch_layers import read_cells
 from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.branches import Branch
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
@@ -31,6 +33,7 @@ DTYPES = {
 SCALARS = {"numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode"}
 KNOWN = frozenset({"collections.OrderedDict", TENSOR, PARAMETER, *DTYPES} | SCALARS)
 STRIDES = {0: 4, 2: 2, 4: 1}  # of NatureCNN, whose convolutions are its modules 0, 2 and 4
+NATURE = len(STRIDES) + 1  # layers: a Linear one behind them
 Weights = dict[str, Floats]
 
 
@@ -133,10 +136,14 @@ def check_modules(algo: str, form: SavedForm, weights: Weights, where: str) -> N
         )
 
 
-def read_layers(algo: str, form: SavedForm, weights: Weights, activation: Activation, where: str) -> tuple[Layer, ...]:
-    """The layers from observation to outputs, in order; PolicyError for weights that no known module explains."""
-    there = (own for own in form.extractors if any(name.startswith(f"{own}.") for name in weights))
-    layers = [*_read_extractor(next(there, form.extractors[-1]), weights, where)]
+def read_layers(
+    algo: str, form: SavedForm, weights: Weights, activation: Activation, parts: Sequence[Part], where: str
+) -> tuple[Layer, ...]:
+    """The layers from observation to outputs, in order; PolicyError for weights that no known module explains.
+
+    Of a Dict of `parts` those of `find_branches` come first.
+    """
+    layers = [*_read_extractor(_find_extractor(form, weights), weights, parts, where)]
     layers += [layer for pair in _read_cells(form, weights, where) for layer in pair]
     for prefix in form.hidden:
         layers += [replace(layer, activation=activation) for layer in _read_sequence(prefix, weights, where)]
@@ -203,6 +210,15 @@ def average_outputs(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
     return (*hidden, replace(last, weight=weight, bias=last.bias.reshape(-1, count).mean(axis=0)))
 
 
+def find_branches(form: SavedForm, weights: Weights, parts: Sequence[Part]) -> tuple[Branch, ...]:
+    """The parts of a Dict, where one of them passes layers of its own; else they are one vector."""
+    prefix = _find_extractor(form, weights)
+    found = tuple(
+        Branch(part.shape, NATURE) if _has_layers(prefix, part, weights) else Branch((part.width,)) for part in parts
+    )
+    return found if any(branch.layers for branch in found) else ()
+
+
 def find_cells(form: SavedForm, weights: Weights, count: int) -> tuple[Cell, ...]:
     """The cells among the `count` layers of `read_layers`: behind the features, in front of the hidden layers."""
     pairs = len(_read_cells(form, weights, form.recurrent))
@@ -252,16 +268,35 @@ def read_affine(name: str, weights: Weights, where: str) -> tuple[Floats, Floats
     return weight, weights.get(f"{name}.bias", np.zeros(len(weight), np.float32))
 
 
-def _read_extractor(prefix: str, weights: Weights, where: str) -> Iterator[Layer]:
-    """NatureCNN's layers, or none for flattened observations."""
+def _find_extractor(form: SavedForm, weights: Weights) -> str:
+    there = (own for own in form.extractors if any(name.startswith(f"{own}.") for name in weights))
+    return next(there, form.extractors[-1])
+
+
+def _has_layers(prefix: str, part: Part, weights: Weights) -> bool:
+    return any(name.startswith(f"{prefix}.extractors.{part.name}.") for name in weights)
+
+
+def _read_extractor(prefix: str, weights: Weights, parts: Sequence[Part], where: str) -> Iterator[Layer]:
+    """The layers of a NatureCNN, or of every part that has one, or none for flattened observations."""
     names = {name for name in weights if name.startswith(prefix + ".")}
-    if not names:
-        return
+    inner = [f"{prefix}.extractors.{part.name}" for part in parts if _has_layers(prefix, part, weights)]
+    owned = [{name for name in names if name.startswith(f"{one}.")} for one in inner]
+    if inner and set.union(*owned) == names:
+        for one, own in zip(inner, owned, strict=True):
+            yield from _read_nature(one, own, weights, where)
+    elif names:
+        yield from _read_nature(prefix, names, weights, where)
+
+
+def _read_nature(prefix: str, names: set[str], weights: Weights, where: str) -> Iterator[Layer]:
     modules = [*(f"{prefix}.cnn.{index}" for index in STRIDES), f"{prefix}.linear.0"]
     kernels = [weights[f"{name}.weight"].shape[2:] for name in modules[:3] if f"{name}.weight" in weights]
     nature = {f"{name}.{kind}" for name in modules for kind in ("weight", "bias")}
     if names != nature or kernels != [(8, 8), (4, 4), (3, 3)]:
-        raise PolicyError(f"{where}: {prefix} is no NatureCNN, and no other features extractor has a portable form")
+        raise PolicyError(
+            f"{where}: {prefix[:80]} is no NatureCNN, and no other features extractor has a portable form"
+        )
     for name, stride in zip(modules, STRIDES.values(), strict=False):
         yield Conv2d(*read_affine(name, weights, where), stride, Activation.RELU)
     yield replace(_read_linear(modules[3], weights, where), activation=Activation.RELU)

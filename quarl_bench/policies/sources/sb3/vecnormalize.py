@@ -27,7 +27,13 @@ FROM_BUFFER = {f"{module}.numeric._frombuffer" for module in NUMPY}
 SPACES = {
     f"{gym}.spaces.{module}.{name}"
     for gym in ("gym", "gymnasium")
-    for module, name in (("box", "Box"), ("discrete", "Discrete"))
+    for module, name in (
+        ("box", "Box"),
+        ("discrete", "Discrete"),
+        ("dict", "Dict"),
+        ("multi_discrete", "MultiDiscrete"),
+        ("multi_binary", "MultiBinary"),
+    )
 }
 RANDOM = {
     f"numpy.random.{name}"
@@ -49,11 +55,20 @@ KNOWN = frozenset(
     | SPACES
     | RANDOM
 )
+PartStatistics = dict[str, Normalization]  # of the parts of a Dict, by name
 NUMBERS = re.compile(r"f[248]|[iu][1248]")
 
 
 def read_statistics(path: Path) -> Normalization | None:
     """What `VecNormalize.save` wrote, None when it does not normalize observations; PolicyError for anything else."""
+    found = read_any_statistics(path)
+    if isinstance(found, dict):
+        raise PolicyError(f"{path}: statistics of a Dict, which belong to the zip of its policy; pass them with that")
+    return found
+
+
+def read_any_statistics(path: Path) -> Normalization | PartStatistics | None:
+    """The same, and of a Dict the statistics of the parts that have some."""
     tree = read_pickle(read_file(path, LIMIT), KNOWN, str(path))
     if not isinstance(tree, Call) or tree.name != VEC_NORMALIZE or not isinstance(tree.state, dict):
         raise PolicyError(f"{path}: not a pickled VecNormalize; save the statistics with VecNormalize.save")
@@ -67,10 +82,10 @@ def read_statistics(path: Path) -> Normalization | None:
 
 def find_statistics(
     folder: Path, training: Training, given: Normalization | Path | str | None, where: str, signs: str
-) -> Normalization | None:
+) -> Normalization | PartStatistics | None:
     """Those that are given, or that lie in the folder beside a zip; PolicyError where `signs` show that some lack."""
     if isinstance(given, Path):
-        return read_statistics(given)
+        return read_any_statistics(given)
     if not isinstance(given, str):
         return given
     if given != FROM_FOLDER:
@@ -91,7 +106,7 @@ def find_statistics(
             f"{where}: {folder.name}/{CONFIG} says raw observations, but {STATISTICS} lies beside it: pass "
             "normalization"
         )
-    return read_statistics(folder / STATISTICS) if present else None
+    return read_any_statistics(folder / STATISTICS) if present else None
 
 
 def list_signs(folder: Path, settings: dict[str, Any]) -> str:
@@ -108,12 +123,16 @@ def list_signs(folder: Path, settings: dict[str, Any]) -> str:
     return " and ".join(signs)
 
 
-def _read_state(state: dict[Any, Any]) -> Normalization | None:
+def _read_state(state: dict[Any, Any]) -> Normalization | PartStatistics | None:
     if not state["norm_obs"]:
         return None
     statistics = state["obs_rms"]
-    if isinstance(statistics, dict) or (isinstance(statistics, Call) and statistics.entries):
-        raise PolicyError("dictionary observations have no portable form")
+    if isinstance(statistics, dict) and statistics:
+        return {str(name): _read_one(one, state) for name, one in statistics.items()}
+    return _read_one(statistics, state)
+
+
+def _read_one(statistics: Any, state: dict[Any, Any]) -> Normalization:
     if not isinstance(statistics, Call) or statistics.name != RUNNING_MEAN_STD:
         raise TypeError("no RunningMeanStd")
     mean, variance = (read_array(statistics.state[key]).astype(np.float64) for key in ("mean", "var"))

@@ -8,15 +8,15 @@ does not say is refused, not guessed.
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.algorithm import ALGORITHMS, Algorithm, SavedForm, list_readable
 from quarl_bench.policies.head import ActionHead, HeadKind
-from quarl_bench.policies.observation import Normalization, ObservationTransform
+from quarl_bench.policies.observation import Normalization, ObservationTransform, Part, normalize_parts
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.archive import Archive, open_archive, read_file
 from quarl_bench.policies.sources.sb3.sbx import name_algorithms, read_sbx
@@ -24,12 +24,13 @@ from quarl_bench.policies.sources.sb3.spaces import Actions, Bounds, Observation
 from quarl_bench.policies.sources.sb3.state_dict import (
     average_outputs,
     check_modules,
+    find_branches,
     find_cells,
     fold_norms,
     read_layers,
     read_weights,
 )
-from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, find_statistics, list_signs
+from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, PartStatistics, find_statistics, list_signs
 from quarl_bench.policies.sources.sb3.zoo_config import Training, read_training
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
@@ -140,10 +141,12 @@ def _build(
     settings: dict[str, Any],
     observations: Observations,
     actions: Actions,
-    statistics: Normalization | None,
+    statistics: Normalization | PartStatistics | None,
 ) -> PolicyNet:
     where = archive.where
     if name_algorithms(settings["policy_class"]["__module__"]):
+        if isinstance(statistics, dict):
+            raise PolicyError(f"{where}: statistics of a Dict, and SBX has policies of a Box alone")
         return read_sbx(settings, observations, actions, statistics)
     options = _read_options(settings, where)
     weights = read_weights(archive.read("policy.pth", LIMIT), f"{where}: policy.pth")
@@ -152,18 +155,37 @@ def _build(
         weights = fold_norms(form, weights, options.get("batch_norm_eps", NORM_EPSILON), f"{where}: policy.pth")
     check_modules(algo.name, form, weights, f"{where}: policy.pth")
     activation = options.get("activation_fn", Activation(form.activation))
-    layers = read_layers(algo.name, form, weights, activation, f"{where}: policy.pth")
+    layers = read_layers(algo.name, form, weights, activation, observations.parts, f"{where}: policy.pth")
     if form.averaged:
         layers = average_outputs(layers, actions.count)
-    image = observations.image and options.get("normalize_images", True)
-    transform = ObservationTransform(observations.shape, image, statistics)
-    net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)))
+    scaled = bool(options.get("normalize_images", True))
+    parts = observations.parts if scaled else tuple(replace(part, pixels=False) for part in observations.parts)
+    normalization = _normalize(parts, statistics, where)
+    transform = ObservationTransform(observations.shape, observations.image and scaled, normalization)
+    branches = find_branches(form, weights, parts)
+    net = Net(transform.input_shape, layers, find_cells(form, weights, len(layers)), branches)
     expected = actions.count * (2 if actions.bits and algo.masked else 1)  # a bit that can be masked has two logits
     if net.outputs != expected:
         raise PolicyError(f"{where}: a net of {net.outputs} outputs for {actions.count} actions; restore the zip")
     squashed = _is_squashed(algo, settings, options)
     head = _build_head(algo, actions, options, squashed=squashed, limited=form.limited in weights)
     return PolicyNet(transform, net, head)
+
+
+def _normalize(
+    parts: Sequence[Part], statistics: Normalization | PartStatistics | None, where: str
+) -> Normalization | None:
+    """What is done to flat observations, of a Dict to those of its `parts`."""
+    if not isinstance(statistics, dict):
+        if statistics is not None and any(part.pixels for part in parts):
+            raise PolicyError(f"{where}: statistics of one vector, and its observations have an image among vectors")
+        return normalize_parts(parts) if statistics is None else statistics
+    shapes = {part.name: part.shape for part in parts}
+    if strange := [name for name, one in statistics.items() if shapes.get(name) != one.mean.shape]:
+        raise PolicyError(f"{where}: statistics of {strange[0][:80]!r}, which is no part of its observations")
+    if images := [name for name in statistics if len(shapes[name]) == 3]:  # a VecNormalize hides that it was one
+        raise PolicyError(f"{where}: statistics of {images[0][:80]!r}, which may be an image, have no portable form")
+    return normalize_parts(parts, statistics)
 
 
 def require_form(algo: Algorithm) -> SavedForm:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from quarl_bench.environments.encoding import encode
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.calibration import quantize_calibrated
@@ -15,6 +16,7 @@ from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.sb3.model import extract, name_algorithm
 from quarl_bench.policies.sources.sb3.zip import read_zip
+from quarl_bench.policies.storage.fp32 import hash_policy
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.choices import ACTIONS, Chooser
 
@@ -41,6 +43,38 @@ def train(kind: str) -> Any:
     options = {"n_steps": 128, "batch_size": 128, "n_epochs": 2, "seed": 1, "device": "cpu"}
     model = contrib.RecurrentPPO("MlpLstmPolicy", Positions(), policy_kwargs=KINDS[kind], **options)
     return model.learn(256)
+
+
+class Seen(gymnasium.ObservationWrapper):
+    """The same with an image of where the cart is."""
+
+    def __init__(self) -> None:
+        super().__init__(Positions())
+        camera = gymnasium.spaces.Box(0, 255, (36, 36, 1), np.uint8)
+        self.observation_space = gymnasium.spaces.Dict({"camera": camera, "positions": self.env.observation_space})
+
+    def observation(self, observation: Any) -> Any:
+        camera = np.zeros((36, 36, 1), np.uint8)
+        camera[:, : int(np.clip(18 + 40 * observation[0], 0, 36))] = 200
+        return {"camera": camera, "positions": observation}
+
+
+def test_a_memory_that_sees_an_image_among_vectors(tmp_path: Path) -> None:
+    kinds = KINDS["plain"] | {"features_extractor_kwargs": {"cnn_output_dim": 8}}
+    options = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 1, "device": "cpu"}
+    model = contrib.RecurrentPPO("MultiInputLstmPolicy", Seen(), policy_kwargs=kinds, **options).learn(64)
+    model.save(tmp_path / "model.zip")
+    stored, own, flat = read_zip(tmp_path / "model.zip").policy, Seen(), encode(Seen())
+    assert hash_policy(stored) == hash_policy(extract(model))
+    (seen, _), (row, _) = own.reset(seed=5), flat.reset(seed=5)
+    state, other, start = None, stored.initial_state(1), np.ones(1, np.bool_)
+    for _ in range(8):
+        batch = {name: value[None] for name, value in seen.items()}
+        expected, state = model.predict(batch, state, start, deterministic=True)
+        action, other = stored.act(row[None], other)
+        assert action[0] == expected[0]
+        assert np.abs(state[0][-1] - other[0]).max() < 1e-5
+        (seen, *_), (row, *_), start = own.step(int(action[0])), flat.step(int(action[0])), np.zeros(1, np.bool_)
 
 
 def check_equal(model: Any, policy: PolicyNet) -> None:
