@@ -90,6 +90,7 @@ def test_actions_that_begin_elsewhere_are_moved_for_others_and_refused_for_the_l
 
 def test_statistics_of_all_parts_are_put_together_and_of_some_refused() -> None:
     both = spaces.Dict({"b": VECTOR, "a": spaces.Box(-1, 1, (2,), np.float32)})
+    both.seed(0)  # what training sees, too
     vectorized = VecNormalize(DummyVecEnv([lambda: Random(both, INDEX)]))
     model = PPO("MultiInputPolicy", vectorized, n_steps=32, batch_size=32, device="cpu", seed=0).learn(64)
     both.seed(3)
