@@ -49,8 +49,8 @@ def test_a_zip_is_checked_and_shipped(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
     model.save("lamps.zip")
-    command = ["check", "lamps.zip", "--environment", ENVIRONMENT, "--scheme", "int8", "--episodes", "80"]
-    assert main([*command, "--margin", "0.1", "--export", "shipped", "--json"]) == 0
+    command = ["check", "lamps.zip", "--environment", ENVIRONMENT, "--scheme", "int8", "--episodes", "30"]
+    assert main([*command, "--margin", "0.2", "--export", "shipped", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "supported"
     deployed = load_artefact(tmp_path / "shipped" / "int8-c")
     golden = deployed.artefact.golden

@@ -10,7 +10,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | every activation is bit-exact in every backend | two, 1,000 inputs, one kernel of C | all, 100,000, all |
 | recurrent cells are bit-exact in C and dump | 2,000 states and inputs of each | 100,000 |
 | torch's exports of a memory act as in onnxruntime | of three opsets | of six |
-| images among vectors are so in C, ONNX and dump | 500 observations | 100,000 |
+| images among vectors are so in C, ONNX and dump | two schemes, 500 observations | five, 100,000 |
 | mutated programs of TorchScript are refused | 50 of each part | 5,000 |
 | its float file agrees, and it saturates | one policy of an environment | all |
 | its weights have 2^n levels | one policy of a cell, five schemes | all, seven |
