@@ -68,7 +68,7 @@ def assert_quantizable(
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
     from quarl_bench.quantization.scheme import read_scheme
-    from quarl_bench.report.check_rows import build_check_row
+    from quarl_bench.report.rows.checks import build_check_row
     from quarl_bench.spec import Outcome
 
     subject, name = _open(policy, env, store, named), name or name_policy(policy)

@@ -13,8 +13,8 @@ from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.modes import describe
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
-from quarl_bench.report.board_rows import show_board
-from quarl_bench.report.rows import build_row, show_cells
+from quarl_bench.report.rows.boards import show_board
+from quarl_bench.report.rows.builder import build_row, show_cells
 from quarl_bench.spec import Verdict
 
 if TYPE_CHECKING:

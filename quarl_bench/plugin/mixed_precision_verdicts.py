@@ -12,8 +12,8 @@ from quarl_bench.judging.step_times import explain_step_time, read_size
 from quarl_bench.plugin.board_verdicts import TIME_TOLERANCE
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
-from quarl_bench.report.rows import build_row
-from quarl_bench.report.step_time_rows import show_step_times
+from quarl_bench.report.rows.builder import build_row
+from quarl_bench.report.rows.step_times import show_step_times
 from quarl_bench.spec import Verdict
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.step_times import LEAN, StepTimes, find_error

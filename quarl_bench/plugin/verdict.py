@@ -13,7 +13,7 @@ from quarl_bench.judging.modes import describe
 from quarl_bench.judging.outcomes import ClaimRefuted
 from quarl_bench.judging.rules.cells import Keeps
 from quarl_bench.plugin.state import REGRESSION, get_settings
-from quarl_bench.report.rows import build_row, show_case, show_cells
+from quarl_bench.report.rows.builder import build_row, show_case, show_cells
 from quarl_bench.spec import Measurement, Outcome, Verdict
 from quarl_bench.views.rows import Row
 

@@ -9,13 +9,13 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quantization.branches import list_places
+from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.ranges import Ranges, observe_activations
 from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm, refuse_branches
-from quarl_bench.quantization.observers import Range
 from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, PartedFormat, QuantizedLayer, has_margin
-from quarl_bench.quantization.ranges import Ranges, observe_activations
 from quarl_bench.quantization.recurrent.cells import NO_STATE, State
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell
 from quarl_bench.quantization.recurrent.ranges import choose_cell

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet, QuantizedPolicy
+from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.ranges import Ranges, observe_activations
 from quarl_bench.quantization.net import Outputs
-from quarl_bench.quantization.observers import Range
 from quarl_bench.quantization.ptq import quantize_to_ranges
-from quarl_bench.quantization.ranges import Ranges, observe_activations
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.bias import correct_biases
 from quarl_bench.repairing.candidate import compare_decisions, spread

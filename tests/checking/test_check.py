@@ -26,8 +26,8 @@ from quarl_bench.policies.sources.torch_module import read_architecture, read_ch
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.report.check_rows import build_check_row
 from quarl_bench.report.page.row_views import view_plots
+from quarl_bench.report.rows.checks import build_check_row
 from quarl_bench.spec import Measurement, Outcome, name_seeds
 from quarl_bench.training.sb3.models import make_model
 from quarl_bench.training.sb3.vector import make_vector

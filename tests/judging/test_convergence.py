@@ -23,7 +23,7 @@ from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.html import render_report
 from quarl_bench.report.page.kinds.mixed_precision import view_convergence
-from quarl_bench.report.rows import build_row, show_cells
+from quarl_bench.report.rows.builder import build_row, show_cells
 from quarl_bench.spec import Outcome
 from tests.support.rows import ROWS
 from tests.support.stores import make_policy

@@ -19,7 +19,7 @@ from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.report.rows import build_row, show_cells
+from quarl_bench.report.rows.builder import build_row, show_cells
 from quarl_bench.spec import Outcome
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.models import make_model

@@ -15,7 +15,7 @@ from quarl_bench.judging.rules.cells import Drops, Keeps
 from quarl_bench.judging.rules.returns import Count, Gains, Loses, MeanError, Tracks
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.storage.fp32 import save_policy
-from quarl_bench.report.rows import build_row, show_case
+from quarl_bench.report.rows.builder import build_row, show_case
 from quarl_bench.spec import Case, Measurement, Outcome, PolicySpec
 from tests.support.claims import make_claim
 from tests.support.stores import FakeTrainer, make_policy

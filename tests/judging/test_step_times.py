@@ -21,8 +21,8 @@ from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
 from quarl_bench.report.page.html import render_report
 from quarl_bench.report.page.kinds.mixed_precision import view_step_times
-from quarl_bench.report.rows import build_row
-from quarl_bench.report.step_time_rows import show_step_times
+from quarl_bench.report.rows.builder import build_row
+from quarl_bench.report.rows.step_times import show_step_times
 from quarl_bench.spec import Outcome
 from quarl_bench.training.sb3.matmul_times import LeanLinear, list_kernels, multiply, time_call
 from quarl_bench.training.sb3.step_times import (

@@ -10,7 +10,7 @@ from quarl_bench.errors import StoreError
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.audit import judge_again, list_cases
 from quarl_bench.report.documents import read_document
-from quarl_bench.report.rows import build_row, show_case
+from quarl_bench.report.rows.builder import build_row, show_case
 from quarl_bench.views.rows import Row
 from tests.support.measurements import measure_all
 from tests.support.pages import DOCS

@@ -7,7 +7,7 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, choose_affine
-from quarl_bench.quantization.observers import Range, observe
+from quarl_bench.quantization.calibration.observers import Range, observe
 from quarl_bench.quantization.parameters import ActivationFormat, has_margin
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell

@@ -10,11 +10,11 @@ from torch import nn
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import find_activation, list_modules
 from quarl_bench.quantization.affine import IntegerFormat
+from quarl_bench.quantization.calibration.ranges import Ranges
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import QuantizedLayer
 from quarl_bench.quantization.ptq import quantize_to_ranges
-from quarl_bench.quantization.ranges import Ranges
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.quantization.training.aware import (
     AwareConv2d,

@@ -94,7 +94,7 @@ def _list_lines(compared: "BoardComparison") -> list[str]:
 
 
 def _summarise(compared: "BoardComparison") -> dict[str, Any]:
-    from quarl_bench.report.board_rows import summarise_timing
+    from quarl_bench.report.rows.boards import summarise_timing
 
     timings = [summarise_timing(compared, timing) for timing in (compared.first, compared.second)]
     ratio = list(compared.find_speedup()) if compared.timed else None

@@ -139,7 +139,7 @@ def compare(
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.retention import judge_retention
     from quarl_bench.policies.clipping import count_clipped
-    from quarl_bench.report.rows import summarise
+    from quarl_bench.report.rows.builder import summarise
 
     (stored, own), (policy, sha256, scheme) = base, other
     seeds = list_test_seeds(options.episodes)
@@ -226,7 +226,7 @@ def play_alone(
     from quarl_bench.evaluation.protocol import list_test_seeds
     from quarl_bench.evaluation.rollouts import measure
     from quarl_bench.policies.clipping import count_clipped
-    from quarl_bench.report.rows import summarise
+    from quarl_bench.report.rows.builder import summarise
 
     counted, counter = count_clipped(policy)
     seeds = list_test_seeds(options.episodes)

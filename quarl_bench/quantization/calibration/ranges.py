@@ -6,8 +6,8 @@ import torch
 
 from quarl_bench.quantization.activations import ELEMENTWISE, is_tabled
 from quarl_bench.quantization.branches import join, list_places
+from quarl_bench.quantization.calibration.observers import Range, observe
 from quarl_bench.quantization.net import Floats, Net
-from quarl_bench.quantization.observers import Range, observe
 from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
 from quarl_bench.quantization.recurrent.ranges import CellRanges, observe_cell
 from quarl_bench.quantization.scheme import Scheme

@@ -7,7 +7,7 @@ from quarl_bench.boards.judgements import Faster
 from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
 from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.claim import JudgedCase
-from quarl_bench.report.rows import Shown
+from quarl_bench.report.rows.builder import Shown
 from quarl_bench.spec import Verdict
 
 RANDOM_WEIGHTS = "random weights: timing only"

@@ -7,7 +7,7 @@ import pytest
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.report.results import build_results
-from quarl_bench.report.rows import build_row, show_cells
+from quarl_bench.report.rows.builder import build_row, show_cells
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.views.rows import SCHEMA_VERSION, Row
 from tests.support.rows import CLAIM, ROWS

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import IntegerFormat, choose_affine
-from quarl_bench.quantization.observers import BATCH, MOMENTUM, Range, observe
+from quarl_bench.quantization.calibration.observers import BATCH, MOMENTUM, Range, observe
 from quarl_bench.quantization.scheme import ObserverKind
 from tests.support.strategies import SEEDS, normal
 

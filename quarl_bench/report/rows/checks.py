@@ -8,7 +8,7 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.text import name_share
 from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.judging.retention import retention_p_values
-from quarl_bench.report.rows import build_row, show_pair
+from quarl_bench.report.rows.builder import build_row, show_pair
 from quarl_bench.views.rows import Row
 
 LIBRARIES = ("torch", "numpy", "gymnasium")

@@ -1,0 +1,1 @@
+"""What calibration measures: ranges of activations, and how they are watched."""
