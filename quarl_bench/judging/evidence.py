@@ -12,7 +12,7 @@ from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
 from quarl_bench.experiments.cells import FP32, MOST, Cells, PolicySet
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.convergence import Curve, read_curves
-from quarl_bench.judging.exploration import FULL_PRECISION_BITS, Arm, compare_arms, compare_delays, order_arms, read_arm
+from quarl_bench.judging.exploration import FULL_PRECISION_BITS, Arm, Comparison, compare_arms, order_arms, read_arm
 from quarl_bench.judging.pairs import ANCHOR, align, is_anchored, pair_up
 from quarl_bench.judging.tasks import TaskMean
 from quarl_bench.quantization.net import Net
@@ -153,7 +153,7 @@ def collect_spreads(cells: Cells, item: JudgedClaim, than: str, than_origin: str
     return replace(found, policies=min(counts, default=0), missing=tuple(missing))
 
 
-def collect_exploration(cells: Cells, item: JudgedClaim, states: str) -> Evidence:
+def collect_exploration(cells: Cells, item: JudgedClaim, states: str, compare: Comparison = compare_arms) -> Evidence:
     """Per cell, the learning curves of fp32 and of the judged arms; a cell counts when all of them are there."""
     missing: list[str] = []
     counts: list[int] = []
@@ -171,7 +171,6 @@ def collect_exploration(cells: Cells, item: JudgedClaim, states: str) -> Evidenc
             orders = order_arms(bits | {FULL_PRECISION_BITS: plain}, states)
             found.orders[name], found.within[name] = float(np.mean(orders)), TaskMean.of(orders)
         else:
-            compare = compare_delays if item.claim.judgement.delayed else compare_arms
             logs = compare(plain, others[wanted[0]], states)
             found.ratios[name], found.within[name] = math.exp(np.mean(logs)), TaskMean.of(logs)
         counts.append(seeds)

@@ -7,7 +7,7 @@ actions instead, whose meaning is the opposite: a wide Gaussian explores, and so
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,9 @@ def read_arm(manifests: Sequence[Mapping[str, Any]], where: str) -> Arm:
         if not curve or not all("variance" in point for point in curve):
             raise SpecError(f"{where}: its curves state no variance of actions; train it again with this version")
     return Arm(curves, max(int(about["recipe"].get("quant_delay", 0)) for about in manifests))
+
+
+Comparison = Callable[[Arm, Arm, str], list[float]]  # of fp32 and another arm, in such states: a logarithm per seed
 
 
 def compare_arms(plain: Arm, other: Arm, states: str) -> list[float]:

@@ -42,28 +42,28 @@ def test_an_episode_here_is_the_librarys(model: Any, tmp_path: Path) -> None:
     assert total > 45  # by chance 25
 
 
-@pytest.mark.needs("cc")
-def test_a_zip_is_checked_and_shipped(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def folder(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where lamps.zip is, and the cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
     model.save("lamps.zip")
+    return tmp_path
+
+
+@pytest.mark.needs("cc")
+def test_a_zip_is_checked_and_shipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["check", "lamps.zip", "--environment", ENVIRONMENT, "--scheme", "int8", "--episodes", "30"]
     assert main([*command, "--margin", "0.2", "--export", "shipped", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "supported"
-    deployed = load_artefact(tmp_path / "shipped" / "int8-c")
+    deployed = load_artefact(folder / "shipped" / "int8-c")
     golden = deployed.artefact.golden
     np.testing.assert_array_equal(deployed.act(golden.observations), golden.actions)
     assert golden.inputs.shape[1:] == (36 * 36 * 3 + 2 + 2,)
 
 
-def test_a_repair_is_refused_before_anything_is_played(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
-    model.save("lamps.zip")
+@pytest.mark.usefixtures("folder")
+def test_a_repair_is_refused_before_anything_is_played(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["check", "--repair", "made"], ["repair", "--scheme", "int8", "--output", "made"]):
         assert main([command[0], "lamps.zip", "--environment", ENVIRONMENT, *command[1:]]) == 2
         said = capsys.readouterr().err.strip()

@@ -104,7 +104,13 @@ class FlatterBehind(Flatter):
         "ratio of the variances of action probabilities, fp32 over an arm, behind the delay over before it, over "
         "tasks; supported above the threshold"
     )
-    delayed = True
+
+    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":
+        """Learning curves of fp32 and of the judged arm, each compared with itself before the delay."""
+        from quarl_bench.judging.evidence import collect_exploration
+        from quarl_bench.judging.exploration import compare_delays
+
+        return collect_exploration(cells, item, self.states, compare_delays)
 
 
 @dataclass(frozen=True)
