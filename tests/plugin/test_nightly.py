@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.cli import main
+from quarl_bench.environments.atari import NOOPS, count_noops
 from quarl_bench.errors import StoreError
+from quarl_bench.evaluation.protocol import list_test_seeds
+from quarl_bench.plugin.settings import WHOLE
 from quarl_bench.plugin.shard import group_durations, pick_shard, split
 from quarl_bench.plugin.state import CASE
 from quarl_bench.report.compare import compare_rows, list_changes
@@ -322,3 +325,9 @@ def test_a_verdict_in_a_fixture_s_teardown_is_not_lost(project, workers):
     rows = [(row["id"], row["nodeid"], row["outcome"]) for row in read(project, "1.json")["rows"]]
     assert rows == [("early", "test_bench.py::test_late", "passed"), ("late", "test_bench.py::test_late", "passed")]
     result.stdout.fnmatch_lines(["c: 2 verdicts: 2 supported; *"])
+
+
+def test_a_nightly_meets_every_start_of_atari():
+    starts = [count_noops(seed) for seed in list_test_seeds(WHOLE["games"])]
+    assert len(set(starts)) == NOOPS
+    assert len(set(starts[:-1])) < NOOPS
