@@ -27,11 +27,11 @@ from typing import Any, Self
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.plugin.options import MARKERS, add_options
-from quarl_bench.report.documents import read_document, read_results
+from quarl_bench.report.documents import Document, read_document, read_results
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
 from quarl_bench.report.repaired import list_few_bits, list_repairs
-from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows
+from quarl_bench.report.stored import find_void, list_outcomes, merge_stored
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
@@ -60,12 +60,12 @@ def main(arguments: list[str]) -> None:
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
     write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
-    for path, blocks in list_blocks(claims, verdicts).items():
+    for path, blocks in list_blocks(verdicts).items():
         text = path.read_text(encoding="utf-8")
         for name, lines in blocks.items():
             text = insert_block(text, name, lines)
         write_file(path, text)
-    write_figures(PICTURES, read_rows(verdicts, claims), (".svg",))
+    write_figures(PICTURES, Document(STORED.name, verdicts).rows, (".svg",))
     write_file(HOUSE, draw_house(read_floors(PROJECT)))
 
 
@@ -102,9 +102,9 @@ def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
     return {claim.id: {item.id for item in expand(claim)} for claim in claims}
 
 
-def list_blocks(claims: tuple[Claim, ...], verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
+def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
     """By page, what stands between its marks."""
-    findings = [f"- {line}" for line in list_findings(read_rows(verdicts, claims))]
+    findings = [f"- {line}" for line in list_findings(Document(STORED.name, verdicts).rows)]
     runs = [_tell_runs(verdicts)]
     return {
         README: {"findings": [*findings, "", _tell_shortly(verdicts)]},

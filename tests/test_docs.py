@@ -18,9 +18,9 @@ import quarl_bench.environments
 import quarl_bench.plugin
 from quarl_bench.environments.registry import Environment, make_environment
 from quarl_bench.papers.registry import read_catalog
-from quarl_bench.report.documents import read_document
+from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.overview import describe_kept, view_kept
-from quarl_bench.report.stored import list_outcomes, read_rows
+from quarl_bench.report.stored import list_outcomes
 from quarl_bench.training.recipes import Recipe
 from tests.support.browser import open_chromium, open_file
 from tests.support.distributions import install_project
@@ -102,11 +102,11 @@ def test_what_is_made_of_stored_results_is_current(generator):
     claims, verdicts = read_catalog(), read_document(generator.STORED).data
     remedy = "run python docs/generate.py"
     assert generator.PAGE.read_text() == generator.write_page(claims, verdicts), remedy
-    for path, blocks in generator.list_blocks(claims, verdicts).items():
+    for path, blocks in generator.list_blocks(verdicts).items():
         text = path.read_text()
         for name, lines in blocks.items():
             assert text == generator.insert_block(text, name, lines), remedy
-    words = describe_kept(view_kept(read_rows(verdicts, claims)))
+    words = describe_kept(view_kept(Document(generator.STORED.name, verdicts).rows))
     assert escape(words) in (generator.PICTURES / "bits.svg").read_text(), remedy
     ids = generator.list_ids(claims)
     outcomes = list_outcomes(verdicts)

@@ -1,15 +1,12 @@
 """Stored results: the last row of every case of several runs, cut down to what an audit of its number needs.
 
-A stored file is a results file with `runs` (date, commit, settings, machine) and a `run` in every row. Of cases that
-were stored before rows were, `verdicts` holds the verdict alone, by claim and id, with its run.
+A stored file is a results file with `runs` (date, commit, settings, machine) and a `run` in every row.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-from quarl_bench.judging.claim import Claim, JudgedCase, JudgedClaim, expand
-from quarl_bench.views.rows import COUNTS, SCHEMA_VERSION, Row
+from quarl_bench.views.rows import COUNTS, SCHEMA_VERSION
 
 KEPT = (
     "nodeid", "id", "claim", "kind", "rule", "verdict", "threshold", "estimate", "interval", "floor", "algo", "env",
@@ -19,7 +16,6 @@ KEPT = (
 )  # fmt: skip
 SIDES = ("measured", "reference")
 SIDE = ("agreement", "per_policy")  # that each side of a case keeps as well; the means show how policies differ
-KNOWN = " (known)"
 VOID = "void: "  # so begins what a timing needs that was taken on a busy machine
 Ids = Mapping[str, set[str]]  # by claim, of its cases or items
 Outcomes = dict[str, dict[str, list[Any]]]  # by claim and id: the verdict in words, and its run
@@ -37,29 +33,17 @@ def merge_stored(stored: dict[str, Any], results: dict[str, Any], date: str, ids
         if (row["claim"], row["id"]) not in void:
             rows[row["claim"], row["id"]] = reduce_row(row) | {"run": len(runs) - 1}
     rows = {key: row for key, row in sorted(rows.items()) if key[1] in ids.get(key[0], ())}
-    words = {
-        claim: kept
-        for claim, verdicts in stored.get("verdicts", {}).items()
-        if (kept := {id_: v for id_, v in verdicts.items() if id_ in ids.get(claim, ()) and (claim, id_) not in rows})
-    }
-    used = sorted(
-        {row["run"] for row in rows.values()} | {run for verdicts in words.values() for _, run in verdicts.values()}
-    )
+    used = sorted({row["run"] for row in rows.values()})
     return {
         "schema_version": SCHEMA_VERSION,
         "runs": [runs[run] for run in used],
         "rows": [row | {"run": used.index(row["run"])} for row in rows.values()],
-        "verdicts": {
-            claim: {id_: [word, used.index(run)] for id_, (word, run) in verdicts.items()}
-            for claim, verdicts in words.items()
-        },
     }
 
 
 def find_void(stored: dict[str, Any], results: dict[str, Any]) -> dict[tuple[str, str], str]:
     """By claim and id, what made times of a results file void where `stored` has a verdict that is not."""
     good = {(row["claim"], row["id"]) for row in stored.get("rows", ()) if not is_void(row)}
-    good |= {(claim, id_) for claim, verdicts in stored.get("verdicts", {}).items() for id_ in verdicts}
     void = {(row["claim"], row["id"]): row["needed"] for row in results["rows"] if is_void(row)}
     return {key: needed for key, needed in void.items() if key in good}
 
@@ -80,29 +64,8 @@ def reduce_row(row: dict[str, Any]) -> dict[str, Any]:
 
 def list_outcomes(stored: dict[str, Any]) -> Outcomes:
     """The verdict of every case and item that is stored, as words."""
-    found = {claim: dict(verdicts) for claim, verdicts in stored.get("verdicts", {}).items()}
+    found: Outcomes = {}
     for row in stored.get("rows", ()):
-        known = KNOWN if row.get("known") and row["verdict"] == "refuted" else ""
+        known = " (known)" if row.get("known") and row["verdict"] == "refuted" else ""
         found.setdefault(row["claim"], {})[row["id"]] = [row["verdict"] + known, row["run"]]
     return found
-
-
-def read_rows(stored: dict[str, Any], claims: Iterable[Claim]) -> list[Row]:
-    """Its rows; of what is stored as a word alone, a row of its claim without numbers."""
-    rows = [Row.from_dict(row) for row in stored.get("rows", ())]
-    for claim in claims:
-        words = stored.get("verdicts", {}).get(claim.id, {})
-        rows += [_write_bare(item, words[item.id][0]) for item in expand(claim) if item.id in words]
-    return rows
-
-
-def _write_bare(item: JudgedCase | JudgedClaim, word: str) -> Row:
-    claim = item.claim
-    bare = Row(
-        id=item.id, claim=claim.id, kind="claim", verdict=word.removesuffix(KNOWN), threshold=claim.threshold,
-        rule=claim.judgement.name, algo=item.algo if isinstance(item, JudgedClaim) else item.case.algo,
-    )  # fmt: skip
-    if isinstance(item, JudgedClaim):
-        return replace(bare, scheme=item.scheme)
-    case = item.case
-    return replace(bare, kind="case", env=case.environment, scheme=case.scheme, origin=case.origin, board=case.board)

@@ -8,7 +8,7 @@ import pytest
 
 from quarl_bench.errors import StoreError
 from quarl_bench.papers.registry import read_catalog
-from quarl_bench.report.audit import judge_again, list_cases
+from quarl_bench.report.audit import audit_rows, judge_again, list_cases
 from quarl_bench.report.documents import read_document
 from quarl_bench.report.rows.builder import build_row, show_case
 from quarl_bench.views.rows import Row
@@ -55,6 +55,17 @@ def test_a_row_that_cannot_be_judged_again_is_named():
     ):
         with pytest.raises(StoreError, match=f"row ppo-cartpole-w[78]+ of table2-cell: .*{words}"):
             judge_again(dataclasses.replace(row, **changes), CASES)
+
+
+def test_a_row_that_does_not_follow_is_told_in_one_line():
+    reference = measure_all(np.array([[20.0, 21.0], [20.0, 19.0]]))
+    row, verdict = write_and_read(PLAIN, reference, reference)
+    other = dataclasses.replace(row, verdict="refuted", interval=[0.1, 0.2])
+    found = audit_rows([row, other, dataclasses.replace(row, returns=None)], CASES)
+    assert (found.same, found.bare) == (1, 1)
+    (line,) = found.differing
+    assert line.startswith(f"table2-cell ppo-cartpole-w8: stored refuted {verdict.estimate:.6g} [0.1, 0.2], from its")
+    assert f"returns {verdict.outcome} " in line
 
 
 def pick_stored(count):

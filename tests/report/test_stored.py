@@ -4,11 +4,11 @@ from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.matrix import view_matrix
-from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, read_rows, reduce_row
+from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, reduce_row
 from tests.support.pages import DOCS
 from tests.support.rows import CLAIM, make_row
 
-NOTHING = {"runs": [], "verdicts": {}}
+NOTHING = {"runs": [], "rows": []}
 IDS = {"cell": {"a", "b", "c"}}
 
 
@@ -32,7 +32,7 @@ def test_a_part_of_a_nightly_replaces_what_it_ran():
     assert list_outcomes(rest) == {"cell": {"a": ["supported", 1], "b": ["refuted (known)", 0]}}
     assert [run["commit"] for run in rest["runs"]] == ["2", "3"]
     empty = merge_stored(rest, make_results("4"), "2026-01-04", {})
-    assert (empty["runs"], empty["rows"], empty["verdicts"]) == ([], [], {})
+    assert (empty["runs"], empty["rows"]) == ([], [])
 
 
 def test_a_void_timing_replaces_nothing_and_is_named():
@@ -46,8 +46,6 @@ def test_a_void_timing_replaces_nothing_and_is_named():
     stored = merge_stored(NOTHING, first, "2026-01-01", ids)
     assert find_void(stored, late) == {key: busy}
     assert merge_stored(stored, late, "2026-01-02", ids) == stored
-    words = {"runs": [{"commit": "0"}], "verdicts": {"table4-speed": {timing["id"]: ["supported", 0]}}}
-    assert list_outcomes(merge_stored(words, late, "2026-01-02", ids))["table4-speed"][timing["id"]][0] == "supported"
 
     alone = merge_stored(NOTHING, late, "2026-01-01", ids)
     assert not find_void(NOTHING, late)
@@ -55,24 +53,6 @@ def test_a_void_timing_replaces_nothing_and_is_named():
     assert not find_void(alone, first)
     assert merge_stored(alone, first, "2026-01-02", ids)["rows"][0]["estimate"] == 2.25
     assert not find_void(stored, make_results("3") | {"rows": [void | {"kind": "case"}]})
-
-
-def test_words_of_older_runs_stay_until_a_row_takes_their_place():
-    claims = [claim for claim in read_catalog() if claim.id in {"table2-cell", "table2-mean"}]
-    ids = {claim.id: {item.id for item in expand(claim)} for claim in claims}
-    words = {"dqn-pong-w8": ["refuted (known)", 0], "ppo-cartpole-w8": ["partial", 0]}
-    old = {
-        "runs": [{"commit": "0"}],
-        "verdicts": {"table2-cell": words, "table2-mean": {"ppo-table2-w8": ["partial", 0]}},
-    }
-    results = make_results("1") | {"rows": [make_row("w8", 0.99, "supported")]}
-    new = merge_stored(old, results, "2026-01-01", ids)
-    assert new["verdicts"]["table2-cell"] == {"dqn-pong-w8": ["refuted (known)", 0]}
-    cell, bare, mean = read_rows(new, claims)
-    assert (cell.id, cell.estimate) == ("ppo-cartpole-w8", 0.99)
-    assert (bare.algo, bare.env, bare.scheme, bare.verdict, bare.estimate) == ("dqn", "pong", "w8", "refuted", None)
-    assert (mean.kind, mean.scheme) == ("claim", "w8")
-    assert view_matrix([cell, bare]).counts == {"supported": 1, "refuted": 1}
 
 
 def test_what_is_stored_is_a_results_file_that_can_be_audited():

@@ -55,6 +55,9 @@ COMMANDS = {
         "results.compare",
         "Say what moved between two results files: verdicts, and numbers by more than a standard error.",
     ),
+    "audit": Command(
+        "results.audit", "Judge every case of a results file again, from the returns that it holds; name what differs."
+    ),
     "plan": Command(
         "results.plan",
         "Say which policies would decide a claim that is undecided, and how many hours their training takes.",

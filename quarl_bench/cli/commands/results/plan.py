@@ -11,7 +11,6 @@ from quarl_bench.cli.printing import print_result
 if TYPE_CHECKING:
     from quarl_bench.judging.power import Item
     from quarl_bench.report.plan import Plan
-    from quarl_bench.views.rows import Row
 
 STORED = Path("docs/results/nightly.json.xz")  # of a checkout
 
@@ -43,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.errors import SpecError, StoreError
     from quarl_bench.experiments.durations import read_trainings
     from quarl_bench.experiments.policy_source import BASELINES
+    from quarl_bench.report.documents import read_results
     from quarl_bench.report.plan import Planner, rank
     from quarl_bench.system.bars import collect
 
@@ -51,27 +51,11 @@ def run(options: argparse.Namespace) -> int:
     folder = options.baselines or BASELINES
     if not folder.is_dir():
         raise StoreError(f"{folder}: no folder of trained policies; name one by --baselines")
-    planner = Planner(_read_rows(options.results), read_trainings(folder))
+    planner = Planner(read_results(options.results).rows, read_trainings(folder))
     items = [item for item in _list_items() if planner.is_open(item)] if options.all else _find_items(options.names)
     plans = rank(collect(map(planner.plan, items), len(items), "items", lambda plan: plan.item.id))
     print_result(options, {"plans": [_as_dict(plan) for plan in plans]}, "\n".join(_tell(plans)))
     return 0
-
-
-def _read_rows(path: Path) -> "Iterable[Row]":
-    """Rows of a results file, or of docs/results/nightly.json.xz, which holds some verdicts as words alone."""
-    from quarl_bench.errors import StoreError
-    from quarl_bench.papers.registry import read_catalog
-    from quarl_bench.report.documents import read_results
-    from quarl_bench.report.stored import read_rows
-
-    document = read_results(path)
-    if "runs" not in document.data:
-        return document.rows
-    try:
-        return read_rows(document.data, read_catalog())
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
-        raise StoreError(f"{path}: verdicts of another form; restore it") from error
 
 
 def _list_items() -> "list[Item]":
