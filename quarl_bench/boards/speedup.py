@@ -25,7 +25,7 @@ def judge_speed(compared: BoardComparison, threshold: float) -> Verdict:
     if compared.faults or not compared.timed:
         estimate = compared.find_speedup().estimate if compared.timed else None
         return _call_void(compared, compared.faults, threshold, estimate)
-    return _decide(compared, compared.find_speedup(), threshold, "the ratio varies")
+    return _tell_sessions(compared, _decide(compared, compared.find_speedup(), threshold, "the ratio varies"))
 
 
 def judge_size(compared: BoardComparison, threshold: float) -> Verdict:
@@ -39,7 +39,7 @@ def judge_memory(compared: BoardComparison, threshold: float) -> Verdict:
     """Whether the int8 process's peak resident memory is `threshold` times smaller; other work does not change it."""
     if not compared.timed:
         return _call_void(compared, compared.faults, threshold)
-    return _decide(compared, compared.find_memory_ratio(), threshold, "the peaks vary")
+    return _tell_sessions(compared, _decide(compared, compared.find_memory_ratio(), threshold, "the peaks vary"))
 
 
 def judge_growth(compared: Sequence[BoardComparison], threshold: float) -> Verdict:
@@ -60,7 +60,8 @@ def judge_growth(compared: Sequence[BoardComparison], threshold: float) -> Verdi
     found = ", ".join(
         f"{f.first.check.parameters:,} parameters: {r.estimate:.3g}x" for f, r in zip(ordered, ratios, strict=True)
     )
-    return replace(verdict, scope=f"these policies on {ordered[0].board.name}", policies=len(ordered), caveats=(found,))
+    scope = f"these policies on {ordered[0].board.name}, {min(map(str, (f.sessions for f in ordered)))}"
+    return replace(verdict, scope=scope, policies=len(ordered), caveats=(found,))
 
 
 def explain_speed(compared: BoardComparison) -> str:
@@ -112,13 +113,19 @@ def describe_timing(timing: Timing) -> str:
     )
 
 
-def describe_ratio(compared: BoardComparison, verdict: Verdict) -> str:
+def describe_ratio(verdict: Verdict) -> str:
     """The outcome, the ratio with its interval, the threshold and the board, as one line for terminal and report."""
     numbers = "no number" if verdict.estimate is None else f"{verdict.estimate:.3g}x"
     if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
         numbers += f" [{verdict.low:.3g}, {verdict.high:.3g}]"
-    line = f"{verdict.outcome}: fp32/int8 {numbers} against {verdict.threshold:g}x on {compared.board.name}"
+    where = verdict.scope.removeprefix("this policy on ")
+    line = f"{verdict.outcome}: fp32/int8 {numbers} against {verdict.threshold:g}x on {where}"
     return f"{line}; {verdict.needed}" if verdict.needed else line
+
+
+def _tell_sessions(compared: BoardComparison, verdict: Verdict) -> Verdict:
+    """The same, which says in its scope what its interval covers."""
+    return replace(verdict, scope=f"{verdict.scope}, {compared.sessions}")
 
 
 def _decide(compared: BoardComparison, interval: Interval, threshold: float, reason: str) -> Verdict:

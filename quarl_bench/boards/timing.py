@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from quarl_bench.boards.board import Board
+from quarl_bench.judging.sessions import ALONE, Sessions
 from quarl_bench.judging.statistics import Interval, bound_mean
 
 FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}  # of a Raspberry Pi
+SPEED, MEMORY = "speed", "memory"
+RATIOS = (SPEED, MEMORY)  # of a session
+IDENTITY = ("machine", "cores", "artefacts", "runtime", "kernels", "threads")  # what sessions have in common
 SINCE_BOOT = 16  # bits above: the same, at any time since boot
 CLOCK_SHARE = 0.95  # of the highest frequency of a run; below, the clock moved under the timing
 POINTS = 200  # of a memory trace that are kept
@@ -177,13 +181,17 @@ class Timing:
 
 @dataclass(frozen=True)
 class BoardComparison:
-    """Two artefacts, timed in turns on one board. `faults` say why the times are void; empty: they count."""
+    """Two artefacts, timed in turns on one board. `faults` say why the times are void; empty: they count.
+
+    `sessions` are earlier timings of the same artefacts there: the limits of ratios then cover all of them.
+    """
 
     board: Board
     before: State
     after: State
     first: Timing
     second: Timing
+    sessions: Sessions = ALONE
 
     @property
     def timed(self) -> bool:
@@ -195,17 +203,42 @@ class BoardComparison:
         """Everything that makes these times void."""
         return find_faults(self.board, self.before, self.after, (*self.first.blocks, *self.second.blocks))
 
+    @property
+    def machine(self) -> str:
+        """The processor that was timed, as stored sessions name it."""
+        return f"{self.after.processor} {self.after.architecture}"
+
+    def identify(self) -> dict[str, object]:
+        """The values of `IDENTITY` here."""
+        first, second = self.first.check, self.second.check
+        artefacts = f"{first.golden_sha256[:16]} {second.golden_sha256[:16]}"
+        runtimes = " ".join(dict.fromkeys((first.runtime, second.runtime)))
+        kernels = f"{first.kernel} {second.kernel}"
+        values = (self.machine, self.after.cores, artefacts, runtimes, kernels, self.board.threads)
+        return dict(zip(IDENTITY, values, strict=True))
+
+    def list_ratios(self) -> dict[str, float]:
+        """The ratios of this session alone, the first's over the second's."""
+        return dict(zip(RATIOS, (self._bound_speedup().estimate, self._bound_memory().estimate), strict=True))
+
     def find_speedup(self) -> Interval:
         """The first's median call over the second's, with 90% limits of the paired blocks' logarithms.
 
-        They are widened by what the clock cannot tell: blocks of short calls often agree to its step.
+        They are widened by what the clock cannot tell: blocks of short calls often agree to its step. With earlier
+        sessions they are limits over sessions.
         """
+        return self.sessions.cover(self._bound_speedup(), lambda ratios: ratios[SPEED])
+
+    def find_memory_ratio(self) -> Interval:
+        """The first's peak resident memory over the second's, with limits as of `find_speedup`."""
+        return self.sessions.cover(self._bound_memory(), lambda ratios: ratios[MEMORY])
+
+    def _bound_speedup(self) -> Interval:
         estimate, low, high = self._average(lambda block: block.ns["p50"])
         blind = sum(self.find_step() / 2 / timing.find_ns("p50") for timing in (self.first, self.second))
         return Interval(*map(math.exp, (estimate, low - blind, high + blind)))
 
-    def find_memory_ratio(self) -> Interval:
-        """The first's peak resident memory over the second's, with limits as of `find_speedup`."""
+    def _bound_memory(self) -> Interval:
         return Interval(*map(math.exp, self._average(lambda block: block.peak_rss)))
 
     def _average(self, read: Callable[[Block], float]) -> Interval:

@@ -1,14 +1,17 @@
 """The `times_regression` and `board_verdict` fixtures: did our own time move, and does the sentence hold there?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from quarl_bench.boards.judgements import Faster, Grows
-from quarl_bench.boards.timing import BoardComparison, Timing
+from quarl_bench.boards.session_file import read_sessions, store_session
+from quarl_bench.boards.timing import RATIOS, BoardComparison, Timing
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.modes import describe
 from quarl_bench.plugin.regression import StoredNumbers
@@ -41,6 +44,11 @@ class TimesRegression(StoredNumbers):
         if run.compared.faults or not run.compared.timed:
             self._note_state("void")
             return
+        option = self.request.config.getoption
+        if option("force_regen") or option("regen_all"):
+            name = self.request.getfixturevalue("case").id
+            path = find_sessions(self.request.node.path, name, self._profile)
+            store_session(path, run.compared.identify(), run.compared.list_ratios(), datetime.now(UTC))
         self._compare(tabulate(run.compared), IDENTITY)
 
     def _tolerances(self, obtained: pd.DataFrame, expected: pd.DataFrame) -> dict[str, Any]:  # noqa: ARG002
@@ -59,23 +67,40 @@ class BoardVerdict(VerdictFixture):
     def check(self, run: BoardRun) -> Verdict:
         """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
-        verdict = judged.claim.require(Faster).decide_board(run.compared)
-        row = build_row(judged, verdict, **show_board(judged, run.compared, verdict, trained=run.trained))
+        compared = self._recall(run.compared, judged.id)
+        verdict = judged.claim.require(Faster).decide_board(compared)
+        row = build_row(judged, verdict, **show_board(judged, compared, verdict, trained=run.trained))
         return self._conclude(judged, row, verdict, row.line, foreign=self._find_foreign([judged.id], run))
 
     def check_policies(self, runs: Sequence[BoardRun]) -> Verdict:
         """Judge how ratios grow over the policies of a claim."""
         judged: JudgedClaim = self._request.getfixturevalue("claim")
-        verdict = judged.claim.require(Grows).decide_boards([run.compared for run in runs])
+        named = zip(judged.cases, runs, strict=True)
+        verdict = judged.claim.require(Grows).decide_boards(
+            [self._recall(run.compared, case.id) for case, run in named]
+        )
         processor = runs[0].compared.after.processor
         row = build_row(judged, verdict, **show_cells(Evidence()) | {"processor": processor})
         foreign = self._find_foreign([case.id for case in judged.cases], runs[0])
         return self._conclude(judged, row, verdict, describe(verdict), foreign=foreign)
 
+    def _recall(self, compared: BoardComparison, name: str) -> BoardComparison:
+        """The comparison with the sessions of the case `name` that are stored for its machine."""
+        if not compared.timed:
+            return compared
+        path = find_sessions(self._request.node.path, name, self._profile)
+        sessions = read_sessions(path, compared.identify(), RATIOS, datetime.now(UTC))
+        return replace(compared, sessions=sessions)
+
     def _find_foreign(self, names: Sequence[str], run: BoardRun) -> str:
         """The machine, where some of these cases have no stored session on it."""
-        machine = name_machine(run.compared)
+        machine = run.compared.machine
         return "" if all(self._is_stored(name, machine) for name in names) else machine
+
+
+def find_sessions(bench: Path, name: str, profile: str) -> Path:
+    """The stored sessions of the case `name` beside its bench, as pytest-datadir has it."""
+    return bench.with_suffix("") / f"{name}.{profile}.sessions.csv"
 
 
 def tabulate(compared: BoardComparison) -> pd.DataFrame:
@@ -83,15 +108,10 @@ def tabulate(compared: BoardComparison) -> pd.DataFrame:
     return pd.DataFrame([_list_columns(compared, timing) for timing in (compared.first, compared.second)])
 
 
-def name_machine(compared: BoardComparison) -> str:
-    """The processor that was timed, as stored sessions name it."""
-    return f"{compared.after.processor} {compared.after.architecture}"
-
-
 def _list_columns(compared: BoardComparison, timing: Timing) -> dict[str, Any]:
     state = compared.after
     return {
-        "machine": name_machine(compared),
+        "machine": compared.machine,
         "cores": state.cores,
         "artefact": timing.check.golden_sha256[:16],
         "scheme": timing.check.scheme,

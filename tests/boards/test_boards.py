@@ -187,7 +187,7 @@ def test_the_exit_code_tells_a_divergence_and_void_times(board, pair, tmp_path, 
     """A release script reads no lines: 0 is equal and timed, 1 differs, 3 is to be timed again."""
     other = exchange_output(pair[1], tmp_path / "other")
     monkeypatch.setattr("quarl_bench.boards.board.THIS_MACHINE", board)
-    monkeypatch.setattr("quarl_bench.boards.session.TimingPlan", lambda: FEW)
+    monkeypatch.setattr("quarl_bench.boards.timing.TimingPlan", lambda: FEW)
     assert main(["board", "local", str(pair[1])]) == 0
     assert "all equal" in capsys.readouterr().out
     assert main(["board", "local", str(pair[0])]) == 0
@@ -195,9 +195,20 @@ def test_the_exit_code_tells_a_divergence_and_void_times(board, pair, tmp_path, 
     assert main(["board", "local", str(other)]) == 1
     assert main(["board", "local", str(pair[0]), str(other)]) == 1
     capsys.readouterr()
+    sessions = tmp_path / "sessions.csv"
+    timed = ["board", "local", str(pair[0]), str(pair[1]), "--sessions", str(sessions)]
     monkeypatch.setattr("quarl_bench.boards.timing.find_faults", lambda *_: ["others were at work"])
-    assert main(["board", "local", str(pair[0]), str(pair[1])]) == 3
+    assert main(timed) == 3
     assert "VOID: others were at work" in capsys.readouterr().out
+    assert not sessions.exists()
+    monkeypatch.setattr("quarl_bench.boards.timing.find_faults", lambda *_: [])
+    monkeypatch.setattr("quarl_bench.boards.board.THIS_MACHINE", replace(board, quiet=1000.0))
+    assert main(timed) == 0
+    assert f"{sessions}: this session was added" in capsys.readouterr().out
+    text = sessions.read_text()
+    sessions.write_text(text.replace(text.splitlines()[1].partition(",")[0], "2026-01-01T00:00Z"))
+    assert main(timed) == 0
+    assert re.search(r"ratio \S+ \[.*\], 2 sessions on 2 days \(5 on 2 days are wanted\)", capsys.readouterr().out)
 
 
 def test_a_damaged_or_missing_artefact_is_one_line(board, pair, tmp_path_factory):

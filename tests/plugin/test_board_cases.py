@@ -141,11 +141,16 @@ def test_a_board_gives_rows_regression_files_and_leaves_nothing(project):
     assert "ppo-quadx1-int8-desk" in (project.path / "page.html").read_text()
 
     file = project.path / "test_bench" / "ppo-quadx1-int8-desk.quick.csv"
+    sessions = pd.read_csv(file.with_suffix(".sessions.csv"))
+    assert sessions["speed"].tolist() == pytest.approx([speed["estimate"]], rel=1e-4)
+    assert speed["scope"] == "this policy on desk, this session"
+    sessions.assign(when="2026-01-01T00:00Z").to_csv(file.with_suffix(".sessions.csv"), index=False)
     good = pd.read_csv(file)
     write(good.assign(machine="another", p50_us=0.001), file)
     run(project, *options, "test_speed and quadx1")
     (row,) = read_rows(project)
     assert row["regression"] == "mismatch"
+    assert row["scope"] == "this policy on desk, 2 sessions on 2 days (5 on 2 days are wanted)"
     write(good.assign(p50_us=0.001, p50_se_us=0.0), file)
     moved = run(project, *options, "test_speed and quadx1")
     assert moved.parseoutcomes()["failed"] == 1

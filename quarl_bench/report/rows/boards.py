@@ -39,7 +39,7 @@ def show_board(judged: JudgedCase, compared: BoardComparison, verdict: Verdict, 
         "source": str(compared.board.source),
         "processor": compared.after.processor,
         "caveats": notes,
-        "line": describe_ratio(compared, verdict),
+        "line": describe_ratio(verdict),
     }
 
 

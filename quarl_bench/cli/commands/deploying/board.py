@@ -31,6 +31,11 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--boards", type=Path, metavar="FILE", help="board file, as hw/boards.example.toml. Default: only `local`."
     )
+    command.add_argument(
+        "--sessions", type=Path, metavar="FILE",
+        help="with two artefacts: CSV of sessions of this comparison, which this one joins if its times count and the "
+        "last one is an hour old; the limits of the ratio then cover all. Default: this session alone.",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,14 +43,19 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.backends.artefact import read_artefact
     from quarl_bench.boards.board import find_board
     from quarl_bench.boards.session import open_session
-    from quarl_bench.boards.timing import TimingPlan
+    from quarl_bench.boards.session_file import check_file
+    from quarl_bench.boards.timing import IDENTITY, RATIOS, TimingPlan
     from quarl_bench.errors import SpecError
 
     if len(options.artefacts) > 2:
         raise SpecError(f"{len(options.artefacts)} artefacts; one is checked, two are compared")
+    if options.sessions is not None and len(options.artefacts) != 2:
+        raise SpecError("--sessions is of a timing: name two artefacts, or leave it out")
     board = find_board(options.name, options.boards)
     for folder in options.artefacts:
         read_artefact(folder)  # here, where the folder has the name that was typed
+    if options.sessions is not None:
+        check_file(options.sessions, IDENTITY, RATIOS)
     code = 0
     with open_session(board) as session:
         result: dict[str, Any] = {"board": board.name, "source": str(board.source), "state": asdict(session.state)}
@@ -60,6 +70,9 @@ def run(options: argparse.Namespace) -> int:
             with open_bar(2 * plan.blocks, "block", board.name) as bar:
                 artefacts = options.artefacts[0], options.artefacts[1]
                 compared = session.compare(artefacts, plan, progress=lambda _: step(bar))
+            if options.sessions is not None and compared.timed:
+                compared, note = _join_sessions(compared, options.sessions)
+                lines += note
             result |= _summarise(compared)
             lines += _list_lines(compared)
             differs = any(timing.check.first for timing in (compared.first, compared.second))
@@ -89,8 +102,24 @@ def _list_lines(compared: "BoardComparison") -> list[str]:
     lines = [str(timing.check) for timing in (compared.first, compared.second)]
     if compared.timed:
         lines += [describe_timing(timing) for timing in (compared.first, compared.second)]
-        lines.append("ratio {:.3g}x [{:.3g}, {:.3g}]".format(*compared.find_speedup()))
+        estimate, low, high = compared.find_speedup()
+        lines.append(f"ratio {estimate:.3g}x [{low:.3g}, {high:.3g}], {compared.sessions}")
     return [*lines, explain_speed(compared), *(f"VOID: {fault}" for fault in compared.faults)]
+
+
+def _join_sessions(compared: "BoardComparison", path: Path) -> "tuple[BoardComparison, list[str]]":
+    """The comparison with the earlier sessions of the file, to which it is added; a note where it is not."""
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from quarl_bench.boards.session_file import read_sessions, store_session
+
+    now, identity, ratios = datetime.now(UTC), compared.identify(), compared.list_ratios()
+    note = [] if compared.faults else [f"{path}: this session was added"]
+    sessions = read_sessions(path, identity, ratios, now)
+    if not compared.faults and not store_session(path, identity, ratios, now):
+        note = [f"{path}: not added, the last session is less than an hour old"]
+    return replace(compared, sessions=sessions), note
 
 
 def _summarise(compared: "BoardComparison") -> dict[str, Any]:
@@ -98,4 +127,5 @@ def _summarise(compared: "BoardComparison") -> dict[str, Any]:
 
     timings = [summarise_timing(compared, timing) for timing in (compared.first, compared.second)]
     ratio = list(compared.find_speedup()) if compared.timed else None
-    return {"timings": timings, "ratio": ratio, "faults": list(compared.faults)}
+    told = {"sessions": len(compared.sessions.earlier) + 1}
+    return {"timings": timings, "ratio": ratio, "faults": list(compared.faults)} | told
