@@ -131,7 +131,8 @@ def _tell_sessions(compared: BoardComparison, verdict: Verdict) -> Verdict:
 def _decide(compared: BoardComparison, interval: Interval, threshold: float, reason: str) -> Verdict:
     """The verdict of an interval of a ratio; `reason` says why more blocks are needed where it holds the threshold."""
     outcome = conclude(interval[1:], threshold, math.inf)
-    needed = "" if outcome is not Outcome.INCONCLUSIVE else f"more blocks: {reason}"
+    more = "sessions" if compared.sessions.earlier else "blocks"
+    needed = "" if outcome is not Outcome.INCONCLUSIVE else f"more {more}: {reason}"
     return _conclude(compared, outcome, interval.estimate, interval, threshold, needed)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from quarl_bench.judging.retention import conclude, reverse
+from quarl_bench.judging.sessions import ALONE, Sessions
 from quarl_bench.judging.statistics import Interval, bound_mean
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.training.recipes import FP32
@@ -24,31 +25,56 @@ def read_size(environment: str) -> str:
 
 
 def judge_step_time(
-    times: StepTimes, environment: str, precision: str, threshold: float, *, opposite: bool = False
+    times: StepTimes,
+    environment: str,
+    precision: str,
+    threshold: float,
+    *,
+    opposite: bool = False,
+    sessions: Sessions = ALONE,
 ) -> Verdict:
     """Whether a step in `precision` is more than `threshold` times as fast as the better one in fp32; or its opposite.
 
-    The opposite sentence, "at most so many times", is judged by the same interval.
+    The opposite sentence, "at most so many times", is judged by the same interval. It covers earlier `sessions`.
     """
-    interval = mean_speedup(times.list_gains(read_size(environment), precision))
-    verdict = _conclude(times, conclude(interval[1:], threshold, math.inf), interval, threshold)
+    size = read_size(environment)
+    now = mean_speedup(times.list_gains(size, precision))
+    interval = sessions.cover(now, lambda ratios: ratios[f"{size}-{precision}"])
+    verdict = _conclude(times, conclude(interval[1:], threshold, math.inf), interval, threshold, sessions)
     return reverse(verdict) if opposite else verdict
 
 
 def judge_trend(
-    times: StepTimes, environments: Sequence[str], precision: str, threshold: float, *, ends: bool = False
+    times: StepTimes,
+    environments: Sequence[str],
+    precision: str,
+    threshold: float,
+    *,
+    ends: bool = False,
+    sessions: Sessions = ALONE,
 ) -> Verdict:
     """Whether gains grow more than `threshold`-fold from policy to policy, or only between the two `ends`.
 
-    Every step has to hold, each at 5%. Estimate and interval are of the ratio of two gains that decides.
+    Every step has to hold, each at 5%. Estimate and interval are of the ratio of two gains that decides. It covers
+    earlier `sessions`.
     """
-    gains = [times.list_gains(read_size(name), precision) for name in environments]
-    pairs = [(gains[0], gains[-1])] if ends else [*pairwise(gains)]
-    steps = [mean_speedup([b / a for a, b in zip(small, large, strict=True)]) for small, large in pairs]
+    sizes = [read_size(name) for name in environments]
+    pairs = [(sizes[0], sizes[-1])] if ends else [*pairwise(sizes)]
+    steps = [_bound_growth(times, *pair, precision, sessions) for pair in pairs]
     least = min(steps, key=lambda step: step.low)
     if any(step.high < threshold for step in steps):
         least = min(steps, key=lambda step: step.high)
-    return _conclude(times, conclude(least[1:], threshold, math.inf), least, threshold)
+    return _conclude(times, conclude(least[1:], threshold, math.inf), least, threshold, sessions)
+
+
+def list_ratios(times: StepTimes) -> dict[str, float]:
+    """The gain of every size and precision over fp32, as a session is stored."""
+    names = (key.split("-") for key in times.steps)
+    return {
+        f"{size}-{name}": mean_speedup(times.list_gains(size, name)).estimate
+        for size, name in names
+        if name not in (FP32, LEAN)
+    }
 
 
 def mean_speedup(gains: Sequence[float]) -> Interval:
@@ -85,6 +111,13 @@ def describe_step_time(verdict: Verdict) -> str:
     return f"{line}; {verdict.needed}" if verdict.needed else line
 
 
+def _bound_growth(times: StepTimes, small: str, large: str, precision: str, sessions: Sessions) -> Interval:
+    """How many times as large the gain of the larger policy is."""
+    gains = [times.list_gains(size, precision) for size in (small, large)]
+    now = mean_speedup([b / a for a, b in zip(*gains, strict=True)])
+    return sessions.cover(now, lambda ratios: ratios[f"{large}-{precision}"] / ratios[f"{small}-{precision}"])
+
+
 def _explain_size(times: StepTimes, environment: str, precision: str) -> str:
     size = read_size(environment)
     milliseconds = ", ".join(
@@ -102,16 +135,20 @@ def _explain_size(times: StepTimes, environment: str, precision: str) -> str:
     return f"Policy {size.upper()} / {times.divisor}: a step takes {milliseconds}; {precision} is {over}{played}"
 
 
-def _conclude(times: StepTimes, outcome: Outcome, interval: Interval, threshold: float) -> Verdict:
+def _conclude(times: StepTimes, outcome: Outcome, interval: Interval, threshold: float, sessions: Sessions) -> Verdict:
     void = "; ".join(times.faults)
-    needed = "more blocks: the ratio varies" if outcome is Outcome.INCONCLUSIVE else ""
+    needed = (
+        f"more {'sessions' if sessions.earlier else 'blocks'}: the ratio varies"
+        if outcome is Outcome.INCONCLUSIVE
+        else ""
+    )
     return Verdict(
         outcome=Outcome.INCONCLUSIVE if void else outcome,
         estimate=interval.estimate,
         low=None if void else interval.low,
         high=None if void else interval.high,
         threshold=threshold,
-        scope=f"these networks on {times.machine}",
+        scope=f"these networks on {times.machine}, {sessions}",
         policies=0,
         episodes=0,
         distinct_episodes=0,

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.claim import expand_cases, expand_claims
+from quarl_bench.judging.sessions import Session, Sessions
 from quarl_bench.judging.step_times import (
     explain_kernels,
     explain_step_time,
     judge_step_time,
     judge_trend,
+    list_ratios,
 )
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document
@@ -83,6 +86,24 @@ def test_the_trend_over_sizes(gains, rises, exceeds):
     names = ["ponga", "pongb", "pongc"]
     assert judge_trend(times, names, "bf16", 1.0).outcome is rises
     assert judge_trend(times, names, "bf16", 1.0, ends=True).outcome is exceeds
+
+
+def test_earlier_sessions_widen_what_blocks_decide():
+    """Gains that agree in this session, and not with those of other days."""
+    times, day = make_step_times((1.3, 1.5, 1.9)), datetime(2026, 11, 1, 8, tzinfo=UTC)
+    earlier = [
+        Session(day + k * timedelta(days=1), list_ratios(make_step_times(gains)))
+        for k, gains in enumerate([(1.2, 1.1, 1.5), (1.05, 1.3, 1.4), (1.4, 1.35, 1.2)])
+    ]
+    sessions = Sessions(tuple(earlier), date(2026, 11, 4))
+    sizes = ["ponga", "pongb", "pongc"]
+    for judge, what, threshold in ((judge_step_time, sizes[0], 1.1), (judge_trend, sizes, 1.0)):
+        alone = judge(times, what, "bf16", threshold)
+        covered = judge(times, what, "bf16", threshold, sessions=sessions)
+        assert (alone.outcome, covered.outcome) == (Outcome.SUPPORTED, Outcome.INCONCLUSIVE)
+        assert alone.scope == "these networks on a machine, this session"
+        assert covered.scope == "these networks on a machine, 4 sessions on 4 days (5 on 2 days are wanted)"
+        assert covered.needed == "more sessions: the ratio varies"
 
 
 def test_void_times_decide_nothing():

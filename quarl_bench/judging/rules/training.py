@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.rules.judgement import STATES, Axis, Domain, Judgement
+from quarl_bench.judging.sessions import ALONE, Sessions
 
 if TYPE_CHECKING:
     from quarl_bench.experiments.cells import Cells
@@ -177,8 +178,10 @@ class OnTimes(Judgement):
     axis = Axis.PRECISIONS
     timed = True
 
-    def decide_times(self, environments: list[str], precision: str, times: "StepTimes") -> "Verdict":
-        """The verdict on the policies of these environments, the smallest first."""
+    def decide_times(
+        self, environments: list[str], precision: str, times: "StepTimes", sessions: Sessions = ALONE
+    ) -> "Verdict":
+        """The verdict on the policies of these environments, the smallest first; it covers earlier `sessions`."""
         raise NotImplementedError
 
 
@@ -191,12 +194,14 @@ class Quicker(OnTimes):
     each = True
     opposite: ClassVar[bool] = False  # whether the claim says that the step is not so fast
 
-    def decide_times(self, environments: list[str], precision: str, times: "StepTimes") -> "Verdict":
+    def decide_times(
+        self, environments: list[str], precision: str, times: "StepTimes", sessions: Sessions = ALONE
+    ) -> "Verdict":
         """The verdict on the policy of one environment."""
         from quarl_bench.judging.step_times import judge_step_time
 
         (environment,) = environments
-        return judge_step_time(times, environment, precision, self.threshold, opposite=self.opposite)
+        return judge_step_time(times, environment, precision, self.threshold, opposite=self.opposite, sessions=sessions)
 
 
 @dataclass(frozen=True)
@@ -216,11 +221,13 @@ class Rises(OnTimes):
     meaning = "smallest ratio of successive policies' gains in a training step, by size; supported above the threshold"
     ends: ClassVar[bool] = False  # whether only the largest and the smallest policy are compared
 
-    def decide_times(self, environments: list[str], precision: str, times: "StepTimes") -> "Verdict":
+    def decide_times(
+        self, environments: list[str], precision: str, times: "StepTimes", sessions: Sessions = ALONE
+    ) -> "Verdict":
         """The verdict over policies, the smallest first."""
         from quarl_bench.judging.step_times import judge_trend
 
-        return judge_trend(times, environments, precision, self.threshold, ends=self.ends)
+        return judge_trend(times, environments, precision, self.threshold, ends=self.ends, sessions=sessions)
 
 
 @dataclass(frozen=True)
