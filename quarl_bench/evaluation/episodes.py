@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.atari import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
+from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (
     ENVIRONMENTS,
     Environment,
@@ -27,6 +28,7 @@ from quarl_bench.environments.registry import (
 )
 from quarl_bench.errors import QuarlError, SpecError, first_line
 from quarl_bench.evaluation.masks import MaskReader, draw_allowed
+from quarl_bench.evaluation.walks import WalkEpisodes
 from quarl_bench.policies.masks import read_masks
 from quarl_bench.spec import name_seeds
 
@@ -121,14 +123,18 @@ def _part(environment: Environment, maker: Any, seeds: tuple[int, ...], *, maske
 
 
 def start_episodes(environment: Environment, seeds: Sequence[int], *, masked: bool = False) -> Episodes:
-    """Vectorised where the dynamics are our own, else one by one; `masked`: observations have masks of actions beside.
+    """Vectorised where we can, else one by one; `masked`: observations have masks of actions beside.
 
     Only environments that are stepped one by one may give masks; where one gives none there are none.
     """
     if environment.atari:
         return GameEpisodes(environment, seeds)
-    ours = environment.id in DYNAMICS and not environment.time_feature
-    return VectorEpisodes(environment, seeds) if ours else SteppedEpisodes(environment, seeds, masked=masked)
+    if environment.id in DYNAMICS and not environment.time_feature:
+        return VectorEpisodes(environment, seeds)
+    walker = None if environment.time_feature else find_walker(environment.id)
+    if walker is not None:
+        return WalkEpisodes(environment, seeds, walker)
+    return SteppedEpisodes(environment, seeds, masked=masked)
 
 
 class SteppedEpisodes:

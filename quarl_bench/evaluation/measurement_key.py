@@ -47,6 +47,7 @@ EVALUATION_LOOP = (
     "environments/encoding.py",
     "environments/hidden_velocities.py",
     "environments/images.py",
+    "environments/locomotion.py",
     "environments/masking.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
@@ -56,6 +57,7 @@ EVALUATION_LOOP = (
     "evaluation/noise.py",
     "evaluation/protocol.py",
     "evaluation/rollouts.py",
+    "evaluation/walks.py",
     "environments/wrappers.py",
 )
 LIBRARIES = {  # that decide what an environment does, by the extra that brings it
