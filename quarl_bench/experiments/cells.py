@@ -179,6 +179,8 @@ class Cells:
     def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
         case, scheme = policies.case, Scheme.parse(policies.case.scheme)
         seeds = self.protocol.list_seeds(find_environment(case.environment))
+        if sampled:  # chance makes every episode another one: no starts are to be met
+            seeds = seeds[: self.protocol.episodes]
         single = [
             measure_member(
                 self.store,
