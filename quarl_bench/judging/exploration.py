@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import scipy.stats
-
 from quarl_bench.errors import SpecError
 
 ACTIONS = "actions"  # what the variance is of, for Gaussian policies; else of probabilities
@@ -78,10 +76,12 @@ def compare_delays(plain: Arm, other: Arm, states: str) -> list[float]:
 
 def order_arms(arms: Mapping[int, Arm], states: str) -> list[float]:
     """Per seed, Kendall's rank correlation of bits and peakedness; 1: the fewer bits, the flatter."""
+    from scipy.stats import kendalltau  # half a second, which no other verdict needs
+
     since = max(arm.since for arm in arms.values())
     bits = sorted(arms)
     rows = zip(*(arms[n].average(states, since) for n in bits), strict=False)
-    return [float(scipy.stats.kendalltau(bits, row).statistic) for row in rows]
+    return [float(kendalltau(bits, row).statistic) for row in rows]
 
 
 def _average(curve: Sequence[Mapping[str, Any]], states: str, since: int, until: float) -> float:

@@ -176,7 +176,7 @@ class Unit:
         padded = np.pad(given, (0, self.beats * self.lanes - self.stage.outputs))
         return Rom(f"{self.name}_offsets", self.beats, self.lanes, self.stage.out_bits, lambda: padded)
 
-    @property
+    @cached_property
     def roms(self) -> tuple[Rom, ...]:
         """Everything that it stores, constants as memories of one word."""
         behind = () if self.offsets is None else (self.offsets,)
@@ -280,7 +280,7 @@ class FoldingPlan:
         """Whether an observation can enter in every cycle: all vectors take one beat, and all move together."""
         return self.in_beats == 1 and all(unit.beats == 1 for unit in self.units)
 
-    @property
+    @cached_property
     def roms(self) -> tuple[Rom, ...]:
         """All memories of more than one word."""
         return tuple(rom for unit in self.units for rom in unit.roms if rom.depth > 1)
