@@ -70,7 +70,7 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
         processes = settings.actors + OTHER_PROCESSES
         with open_engine(options.address, processes, options.store, progress=options.progress) as ray:
             folder.mkdir(parents=True, exist_ok=True)
-            report = _Run(ray, settings, folder.absolute(), options).watch()
+            report = _Run(ray, settings, folder.absolute(), options).watch(options.should_stop)
         if report["stopped"]:
             raise Interrupted(f"stopped at {report['steps']:,} of {settings.steps:,} steps; --resume goes on")
         scored = score_run(
@@ -83,6 +83,16 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
         remove_folder(folder / CHECKPOINT)
         discard_curve(folder)
     return record
+
+
+def observe(settings: RunSettings, folder: Path, options: RunOptions, is_over: Callable[[int], bool]) -> dict[str, Any]:
+    """Train into `folder` until `is_over` says so of the steps so far; the report, with nothing scored or kept.
+
+    Raises EngineError as `train` does.
+    """
+    with open_engine(options.address, settings.actors + OTHER_PROCESSES, options.store) as ray:
+        run = _Run(ray, settings, folder.absolute(), options)
+        return run.watch(lambda: is_over(run.count_steps()))
 
 
 class _Run:
@@ -109,8 +119,15 @@ class _Run:
         self.deaths = 0
         self._reports: list[dict[str, Any]] = []
 
-    def watch(self) -> dict[str, Any]:
-        """Until the learner is done; its report with those of the others."""
+    def count_steps(self) -> int:
+        """Steps that the learner has; 0 where it does not answer."""
+        with suppress(self._ray.exceptions.RayError):  # told when its result is collected
+            steps, _ = self._ray.get(self._learner.status.remote())
+            return int(steps)
+        return 0
+
+    def watch(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
+        """Until the learner is done, or is told to stop; its report with those of the others."""
         learned = self._learner.learn.remote()
         for actor in range(self._settings.actors):
             self._start(actor)
@@ -122,7 +139,7 @@ class _Run:
                 if learned in ready:
                     break
                 self._collect(ready)
-                if self._options.should_stop() and not stopping:
+                if should_stop() and not stopping:
                     self._learner.stop.remote()
                     stopping = True
                 self._show(bar)

@@ -32,7 +32,12 @@ def add_command(commands: Any) -> None:
         "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
     command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")
-    command.add_argument("--output", type=Path, required=True, help="folder of the runs' folders. Default: none.")
+    command.add_argument("--output", type=Path, help="folder of the runs' folders; not of --calibrate. Default: none.")
+    command.add_argument(
+        "--calibrate", type=read_positive, metavar="SECONDS",
+        help="train each combination for so many seconds, keep nothing, and print how long it would take, and whether "
+        "its actors decide that. Default: train.",
+    )  # fmt: skip
     swept = command.add_argument_group("what is swept: a list makes a run of every combination")
     swept.add_argument("--precision", type=_read_words, default=("int8",), metavar="LIST",
                        help="precisions of the actors: fp32, fp16, int8. Default: int8.")  # fmt: skip
@@ -100,8 +105,12 @@ def run(options: argparse.Namespace) -> int:
     with needing("actorq", "ActorQ"):
         import quarl_bench.training.sb3.run  # noqa: F401
 
+    if (options.output is None) == (options.calibrate is None):
+        raise SpecError("name a folder by --output, or a number of seconds by --calibrate, and not both")
     options.environment = name_task(options.environment)
     runs = _list_settings(options)
+    if options.calibrate is not None:
+        return _calibrate(options, runs)
     open_folder(options.output)
     if options.plot:
         open_file(options.plot)
@@ -110,6 +119,26 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         _plot(options.plot, rows)
     print_result(options, {"runs": records}, _describe(rows))
+    return 0
+
+
+def _calibrate(options: argparse.Namespace, runs: "list[RunSettings]") -> int:
+    from quarl_bench.actorq.prediction import calibrate, list_predictions
+    from quarl_bench.system.bars import collect
+
+    found = collect(
+        (calibrate(settings, options.calibrate, options.address) for settings in runs),
+        len(runs),
+        "runs",
+        lambda one: one.settings.name,
+    )
+    fields = ("acting", "learning", "quantized", "seconds", "share", "ceiling")
+    told = [{"settings": one.settings.as_dict()} | {name: getattr(one, name) for name in fields} for one in found]
+    note = (
+        f"predicted from {options.calibrate} s each on {os.cpu_count()} cores; `actors' share`: of the run's time in "
+        "which they work; `ceiling`: a precision that takes no time (Amdahl)"
+    )
+    print_result(options, {"predictions": told}, "\n".join([*format_table(list_predictions(found)), "", note]))
     return 0
 
 
