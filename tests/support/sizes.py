@@ -33,6 +33,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | verdicts of workers become outcomes | inconclusive ones | refuted ones too |
 | a part that was interrupted says so | without workers | with two too |
 | a small run of actors | in int8 | in fp32 and fp16 too |
+| a run of actors is predicted from a second of it | not run: of given times | run |
 | killed trainings and benches | one kill of a training | two each |
 | Ray loses a process | not run | three runs |
 | the training of docs/example_project runs | not run | run |
