@@ -1,5 +1,6 @@
 """Hypothesis without a clock or a database, so that every machine runs the same examples; fixtures of several files."""
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from tests.support.places import POLICIES
 from tests.support.sizes import draw_examples
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on many threads mostly wait
+
+gc.set_threshold(50_000, 20, 20)  # a run imports a million objects, and each collection visits them again
 
 if shutil.which("ccache"):  # most of a build of Verilator's is its own library, the same for every design
     os.environ.setdefault("OBJCACHE", "ccache")

@@ -1,5 +1,6 @@
 """What decides a measurement: the key under which it is stored, and the versions that it depends on."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -130,4 +131,10 @@ def runtime_versions(case: Case) -> dict[str, str]:
 def _list_versions(environment: Environment, board: str, backend: str) -> dict[str, str]:
     names = ["torch", "numpy", "gymnasium", *LIBRARIES.get(environment.extra, ())]
     names += find_backend(backend or DEPLOYED).distributions if board else []
-    return {name: (read_version(name) or "absent").partition("+")[0] for name in names}
+    return {name: _read_public_version(name) for name in names}
+
+
+@functools.cache
+def _read_public_version(name: str) -> str:
+    """Of a library that this process runs; reading it takes a millisecond, and every measurement asks for three."""
+    return (read_version(name) or "absent").partition("+")[0]

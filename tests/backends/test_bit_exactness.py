@@ -44,7 +44,7 @@ from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.layers import INT8, draw_integers, make_layer, make_tie_net, requantize_half_up
 from tests.support.places import POLICIES
-from tests.support.sizes import EXHAUSTIVE, choose, draw_examples
+from tests.support.sizes import EXHAUSTIVE, choose, draw_examples, pick_kernels
 from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
 
 NEEDS = {"litert": ("litert",), "litert-dynamic": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": ()}
@@ -57,9 +57,19 @@ SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulu
 SOME = [Activation.ELU, Activation.GELU]  # one table rises, one falls and rises; of GELU two operators
 COUNT, IMAGES = choose(1_000, 100_000), choose(10, 2_000)
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
-every_kernel = pytest.mark.parametrize(
-    ("backend", "kernel"), [pytest.param(*pair, marks=pytest.mark.needs(*NEEDS[pair[0]])) for pair in EXACT]
-)
+
+
+def over_kernels(pairs: list[tuple[str, str]]) -> Any:
+    """Parametrizes over backends and their kernels, each with what it needs."""
+    return pytest.mark.parametrize(
+        ("backend", "kernel"), [pytest.param(*pair, marks=pytest.mark.needs(*NEEDS[pair[0]])) for pair in pairs]
+    )
+
+
+C = find_backend("c").kernels
+every_kernel = over_kernels(EXACT)
+some_kernels = over_kernels([pair for pair in EXACT if pair[1] not in C or pair[1] in pick_kernels(C)])
+one_kernel = over_kernels(choose([pair for pair in EXACT if pair[1] not in C[1:]], EXACT))
 
 
 def over(*names: str) -> Any:
@@ -121,7 +131,7 @@ def compare(policy: IntegerPolicy, observations: NDArray[Any], backend: str, ker
 # --- committed policies, on the states they visit -------------------------------------------------------------------
 
 
-@every_kernel
+@some_kernels
 @pytest.mark.parametrize("name", list_names(image=False))
 def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) -> None:
     policy, observations = open_integers(name, "int8", COUNT)
@@ -135,7 +145,7 @@ def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) 
 
 
 @pytest.mark.parametrize("scheme", choose(["int8"], ["int8", "int8pow2"]))
-@every_kernel
+@some_kernels
 @pytest.mark.parametrize("name", list_names(image=True))
 def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, scheme: str) -> None:
     compare(*open_integers(name, scheme, IMAGES), backend, kernel)
@@ -144,13 +154,7 @@ def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, sc
 # --- every activation, near ties included ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("backend", "kernel"),
-    [
-        pytest.param(*pair, marks=pytest.mark.needs(*NEEDS[pair[0]]))
-        for pair in choose([pair for pair in EXACT if pair[1] not in find_backend("c").kernels[1:]], EXACT)
-    ],
-)
+@one_kernel
 @pytest.mark.parametrize("activation", choose(SOME, [activation for activation in Activation if is_tabled(activation)]))
 def test_every_activation_is_bit_exact(activation: Activation, backend: str, kernel: str) -> None:
     """Two hidden layers, and a last one whose sums lie on ties in front of its table."""

@@ -25,12 +25,12 @@ from quarl_bench.quantization.parameters import PartedFormat
 from quarl_bench.quantization.requantize import Requantization, effective_scale
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.images import draw_parts, make_parted_policy
-from tests.support.sizes import choose
+from tests.support.sizes import choose, pick_kernels
 
 COUNT = choose(500, 100_000)
 EXACT = [
     pytest.param("dump", "numpy"),
-    *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in INTEGER_KERNELS),
+    *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in pick_kernels(INTEGER_KERNELS)),
     pytest.param("onnx", "cpu", marks=pytest.mark.needs("onnx")),
 ]
 every_exact = pytest.mark.parametrize(("backend", "kernel"), EXACT)

@@ -26,7 +26,7 @@ from quarl_bench.quantization.recurrent.cells import CellKind, State
 from quarl_bench.quantization.requantize import effective_scale
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.images import make_parted_memory
-from tests.support.sizes import choose
+from tests.support.sizes import choose, pick_kernels
 from tests.support.strategies import make_recurrent, wander
 
 KINDS = list(CellKind)
@@ -72,7 +72,7 @@ def run_backend(policy: IntegerPolicy, q: Any, state: State, name: str, kernel: 
     "backend, kernel",
     [
         ("dump", "numpy"),
-        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in INTEGER_KERNELS),
+        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in pick_kernels(INTEGER_KERNELS)),
         pytest.param("onnx", "cpu", marks=pytest.mark.needs("onnx")),
     ],
 )
@@ -216,7 +216,7 @@ def test_backends_without_ports_for_a_state_say_so(backend: str, scheme: str) ->
     "backend, kernel",
     [
         ("dump", "numpy"),
-        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in INTEGER_KERNELS),
+        *(pytest.param("c", kernel, marks=pytest.mark.needs("cc")) for kernel in pick_kernels(INTEGER_KERNELS)),
         pytest.param("onnx", "cpu", marks=pytest.mark.needs("onnx")),
     ],
 )

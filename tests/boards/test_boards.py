@@ -35,7 +35,7 @@ from tests.support.strategies import make_linear_policy
 pytestmark = pytest.mark.needs("litert")
 
 
-QUICK = TimingPlan(blocks=2, calls=50, seconds=0.2, warmup=0.05, insist=True)
+QUICK = TimingPlan(blocks=2, calls=50, seconds=0.05, warmup=0.01, insist=True)
 FEW = TimingPlan(blocks=2, calls=10, seconds=0.0, warmup=0.0, insist=True)
 EXAMPLE = ROOT / "hw" / "boards.example.toml"
 GOOD = '[pi4]\ntransport = "ssh"\nhost = "pi4.lan"\n'

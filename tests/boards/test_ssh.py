@@ -24,7 +24,7 @@ from tests.support.artefacts import export_pair
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.needs("sshd", "ssh", "ssh-keygen", "litert")
 
-QUICK = TimingPlan(blocks=2, calls=50, seconds=0.2, warmup=0.05, insist=True)
+QUICK = TimingPlan(blocks=2, calls=50, seconds=0.05, warmup=0.01, insist=True)
 PRIVILEGE_SEPARATION = Path("/run/sshd")  # root's sshd wants it; the service makes it where there is one
 CONFIG = """
 ListenAddress 127.0.0.1:{port}

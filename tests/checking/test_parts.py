@@ -14,8 +14,10 @@ from quarl_bench.cli import main
 from quarl_bench.environments.encoding import encode
 from quarl_bench.policies.sources.sb3.zip import read_zip
 from tests.support.lamps import Lamps
+from tests.support.sizes import choose
 
 ENVIRONMENT = "tests.support.lamps:Lamps"
+STATES = choose(500, 10_000)  # that it is calibrated on
 REFUSED = "an image among the observation's parts passes layers of its own, and has no form in it"
 
 
@@ -45,6 +47,7 @@ def test_an_episode_here_is_the_librarys(model: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def folder(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where lamps.zip is, and the cache."""
+    monkeypatch.setattr("quarl_bench.evaluation.calibration.STATES", STATES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "cache"))
     model.save("lamps.zip")

@@ -23,6 +23,7 @@ from quarl_bench.policies.storage.fp32 import load_policy
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing import plan as plan_of_repair
 from quarl_bench.system import bars
+from tests.support.fragile import shorten_repairs
 from tests.support.places import POLICIES, ROOT
 from tests.support.rows import make_document
 
@@ -133,6 +134,7 @@ def test_same_games_are_played_and_counted_once(monkeypatch):
 
 @pytest.mark.needs("cc")
 def test_the_test_of_a_repair_is_a_bar_of_its_own(tmp_path, monkeypatch):
+    shorten_repairs(monkeypatch)
     monkeypatch.setattr("quarl_bench.checking.subject.INSIDE", 0.0)
     monkeypatch.setattr("quarl_bench.experiments.cells.INSIDE", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())

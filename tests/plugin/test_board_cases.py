@@ -37,6 +37,7 @@ def test_memory(case, board_run, board_verdict):
     board_verdict.check(board_run)
 """
 # `quiet`: these tests are about the machinery, on machines that do other work.
+GLANCE = TimingPlan(blocks=2, calls=50, seconds=0.02, warmup=0.01)
 BOARDS = '[desk]\ntransport = "local"\nquiet = 1000\nfolder = "{folder}"\n'
 
 
@@ -118,7 +119,8 @@ def test_a_bad_board_file_ends_the_run_before_it_starts(project, text, message):
     result.stderr.fnmatch_lines([message])
 
 
-def test_a_board_gives_rows_regression_files_and_leaves_nothing(project):
+def test_a_board_gives_rows_regression_files_and_leaves_nothing(project, monkeypatch):
+    monkeypatch.setattr("quarl_bench.plugin.board_fixtures.find_plan", lambda _: GLANCE)
     options = ("-m", "hardware", "--quarl-boards=boards.toml", "--quarl-json", "rows.json", "-k")
     assert run(project, *options, "test_memory and quadx1").ret == 0  # refuted, on a machine without a stored session
     (memory,) = read_rows(project)

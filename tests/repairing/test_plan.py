@@ -13,26 +13,16 @@ from quarl_bench.evaluation.protocol import TEST_SEEDS
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.quantization.net import Net
-from quarl_bench.repairing import candidate, distillation, rounding
 from quarl_bench.repairing import plan as repairing
-from quarl_bench.repairing import search as searching
 from quarl_bench.repairing.plan import Plan, check_subject, repair_policy
-from quarl_bench.repairing.rounding import Size
-from quarl_bench.repairing.search import Round, search
+from quarl_bench.repairing.search import search
 from quarl_bench.repairing.workbench import Workbench
-from tests.support.fragile import INT8, make_fragile, make_subject
+from tests.support.fragile import INT8, make_fragile, make_subject, shorten_repairs
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Few states, few episodes, few steps."""
-    monkeypatch.setattr(candidate, "STATES", 200)
-    monkeypatch.setattr(rounding, "NUMBERS", Size(20, 32))
-    monkeypatch.setattr(searching, "RANGED", 2)
-    for module in (searching, distillation):
-        monkeypatch.setattr(module, "list_rounds", lambda _: (Round(4, 5), Round(2, 6)))
-    for name, value in {"STATES": 200, "VISITED": 200, "STEPS": 20, "LONGEST": 2}.items():
-        monkeypatch.setattr(distillation, name, value)
+    shorten_repairs(monkeypatch)
 
 
 def test_a_fragile_policy_is_repaired_and_tested_once(monkeypatch):

@@ -1,6 +1,7 @@
-"""A policy that plain int8 breaks and a rewrite repairs, and attempts with chosen numbers."""
+"""A policy that plain int8 breaks and a rewrite repairs, attempts with chosen numbers, and a short search."""
 
 import numpy as np
+import pytest
 
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
@@ -11,6 +12,7 @@ from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.repairing import candidate, distillation, rounding, search
 from quarl_bench.repairing.candidate import Candidate
 from quarl_bench.repairing.workbench import Attempt
 
@@ -29,6 +31,17 @@ def make_subject(policy: PolicyNet | None = None) -> Subject:
     """It on CartPole, without a store."""
     policy = make_fragile() if policy is None else policy
     return Subject(StoredPolicy(policy, hash_policy(policy), {"algo": "dqn"}), find_environment("cartpole"))
+
+
+def shorten_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few states, few episodes, few steps."""
+    monkeypatch.setattr(candidate, "STATES", 200)
+    monkeypatch.setattr(rounding, "NUMBERS", rounding.Size(20, 32))
+    monkeypatch.setattr(search, "RANGED", 2)
+    for module in (search, distillation):
+        monkeypatch.setattr(module, "list_rounds", lambda _: (search.Round(4, 5), search.Round(2, 6)))
+    for name, value in {"STATES": 200, "VISITED": 200, "STEPS": 20, "LONGEST": 2}.items():
+        monkeypatch.setattr(distillation, name, value)
 
 
 def make_attempt(name: str, agreement: float, regret: float, returns: object = ()) -> Attempt:

@@ -6,11 +6,12 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 |---|---|---|
 | a committed policy plays as its manifest | one policy of an environment, 2 episodes, 1 of Pong | all, 20 and 3 |
 | it is bit-exact in LiteRT | one of an environment, 500 states, 40 of a flight, 20 images | all, 100,000; 500 |
-| it is so in every other backend | four policies, 1,000 states; images 10 (int8) | all, 100,000; 2,000 |
+| it is so in every other backend | four policies, 1,000 states; images 10 (int8); two C kernels | all, 100,000; 2,000 |
 | every activation is bit-exact in every backend | two, 1,000 inputs, one kernel of C | all, 100,000, all |
-| recurrent cells are bit-exact in C and dump | 2,000 states and inputs of each | 100,000 |
+| recurrent cells are bit-exact in C and dump | 2,000 states and inputs of each; two C kernels | 100,000; all |
 | torch's exports of a memory act as in onnxruntime | of three opsets | of six |
-| images among vectors are so in C, ONNX and dump | two schemes, 500 observations | five, 100,000 |
+| images among vectors are so in C, ONNX and dump | two schemes, 500 observations, two C kernels | five, 100,000, all |
+| a policy of images among vectors is checked | calibrated on 500 states | 10,000 |
 | mutated programs of TorchScript are refused | 50 of each part | 5,000 |
 | its float file agrees, and it saturates | one policy of an environment | all |
 | its weights have 2^n levels | one policy of a cell, five schemes | all, seven |
@@ -23,6 +24,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a grid trains many seeds at once | quantized | in fp32 too |
 | two policies under one id are found | in one process | by two workers |
 | an exit code is the verdict | that of a refuted policy | of a supported one too |
+| agents from the hub are the zoo's | one with statistics and one without | all |
 | verdicts keep their error rate and power | 100 draws | 400 |
 | verdicts on all starts keep their error rate | three kinds of returns | eight |
 | mean errors of tied cells keep their error rate | 100 draws | 300 |
@@ -63,6 +65,7 @@ A cell is an algorithm in an environment, trained in one way; widths of quantiza
 
 import os
 import re
+from collections.abc import Iterable
 from typing import TypeVar
 
 import pytest
@@ -83,6 +86,12 @@ def choose(default: Size, exhaustive: Size) -> Size:
 def draw_examples(count: int, *others: settings, **more: object) -> settings:
     """Hypothesis's settings for `count` examples, of which a share is drawn by default."""
     return settings(*others, max_examples=choose(max(10, count // SHARE), count), **more)
+
+
+def pick_kernels(kernels: Iterable[str]) -> list[str]:
+    """All of C's kernels, or by default the first, which rounds in integers, and the last: other sign, in floats."""
+    listed = list(kernels)
+    return choose([listed[0], listed[-1]], listed)
 
 
 def pick_policies(names: list[str], *, per_environment: bool = False) -> list[str]:

@@ -4,6 +4,7 @@ An artefact holds source, not machine code: `make test` proves it again wherever
 """
 
 import ctypes
+import functools
 import json
 import os
 import platform
@@ -63,8 +64,12 @@ class CRunner:
         if kernel not in known:
             raise DeploymentError(f"c: unknown kernel {kernel!r}; known are {', '.join(known)}")
         self.kernel = kernel
+        code = _compile_once(tuple(sorted(files.items())), known[kernel], shutil.which(find_compiler()))
         with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
-            self._library = ctypes.CDLL(str(compile_library(files, known[kernel], Path(folder))))
+            # From a file of its own: the source computes in static memory, which no two runners are to share.
+            library = Path(folder, "libpolicy.so")
+            library.write_bytes(code)
+            self._library = ctypes.CDLL(str(library))
         self._run = self._library.policy_run_batch
         self._run.restype, self._run.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
         self.input, self.output = self._describe(0), self._describe(1)
@@ -85,6 +90,14 @@ class CRunner:
         dtype = {-1: np.int8, 1: np.uint8, -4: np.int32, 4: np.float32}[size.value]
         known = None if dtype is np.float32 else np.float32(scale.value)
         return Port(np.dtype(dtype), tuple(shape[:rank]), known, zero_point.value)
+
+
+@functools.lru_cache(maxsize=16)
+def _compile_once(files: tuple[tuple[str, bytes], ...], flags: tuple[str, ...], compiler: str | None) -> bytes:
+    """The library of `files`, which is asked for as an artefact is measured, exported and read again."""
+    del compiler  # another one makes another library
+    with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
+        return compile_library(dict(files), flags, Path(folder)).read_bytes()
 
 
 def compile_library(files: Files, flags: tuple[str, ...], folder: Path) -> Path:

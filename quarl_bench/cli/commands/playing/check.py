@@ -80,6 +80,9 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     if "assumed" in stored.metadata:
         say(f"{options.policy}: assumed to be {stored.metadata['assumed']}")
+    if options.repair is not None:
+        refuse_branches(stored.policy.net, "quarl repair")
+        check_replaceable(options.repair, WEIGHTS, INTEGERS)
     subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     selection = check.select_schemes(subject, options.scheme)
     if selection.note:
@@ -88,9 +91,6 @@ def run(options: argparse.Namespace) -> int:
         _open_export(options.export, selection.names)
     if options.html is not None:
         open_file(options.html)
-    if options.repair is not None:
-        refuse_branches(stored.policy.net, "quarl repair")
-        check_replaceable(options.repair, WEIGHTS, INTEGERS)
     schemes = [Scheme.parse(name) for name in selection.names]
     played = check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
     lines = collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
