@@ -40,6 +40,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Types first: they take longest, and a process that began with them at the end would end last."""
+    items.sort(key=lambda item: item.path.name != "test_types.py")
+
+
 @pytest.fixture(scope="session")
 def designs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where compiled designs are kept: one folder for all processes of xdist, as builds are locked."""
