@@ -30,6 +30,7 @@ class BoardRun:
 
     compared: BoardComparison
     trained: bool
+    memory: int = 0  # bytes that the processes were limited to
 
 
 class TimesRegression(StoredNumbers):
@@ -60,7 +61,9 @@ class BoardVerdict(VerdictFixture):
         """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
         verdict = judged.claim.require(Faster).decide_board(run.compared)
-        row = build_row(judged, verdict, **show_board(judged, run.compared, verdict, trained=run.trained))
+        row = build_row(
+            judged, verdict, **show_board(judged, run.compared, verdict, trained=run.trained, memory=run.memory)
+        )
         return self._conclude(judged, row, verdict, row.line, foreign=self._find_foreign([judged.id], run))
 
     def check_policies(self, runs: Sequence[BoardRun]) -> Verdict:

@@ -103,6 +103,6 @@ def _write_bare(item: JudgedCase | JudgedClaim, word: str) -> Row:
         rule=claim.judgement.name, algo=item.algo if isinstance(item, JudgedClaim) else item.case.algo,
     )  # fmt: skip
     if isinstance(item, JudgedClaim):
-        return replace(bare, scheme=item.scheme)
+        return replace(bare, env=item.environment, scheme=item.scheme)
     case = item.case
     return replace(bare, kind="case", env=case.environment, scheme=case.scheme, origin=case.origin, board=case.board)
