@@ -24,6 +24,21 @@ def test_int8_takes_a_quarter_of_the_memory(case, board_run, board_verdict):
     board_verdict.check(board_run)
 
 
+@pytest.mark.claim("table4-rate")
+def test_int8_acts_as_often_as_the_drone_needs(case, board_run, board_verdict):
+    board_verdict.check(board_run)
+
+
+@pytest.mark.claim("figure4-exceeds")
+def test_fp32_takes_more_memory_than_the_board_has(case, board_run, board_verdict):
+    board_verdict.check(board_run)
+
+
+@pytest.mark.claim("figure4-cliff")
+def test_fp32_swaps_where_int8_fits(case, limited_run, board_verdict):
+    board_verdict.check(limited_run)
+
+
 @pytest.mark.claim("table4-growth")
 def test_larger_policies_gain_more(claim, board_runs, board_verdict):
     board_verdict.check_policies(board_runs)

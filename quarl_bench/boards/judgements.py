@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from quarl_bench.judging.rules.judgement import Domain, Judgement
 
 if TYPE_CHECKING:
     from quarl_bench.boards.timing import BoardComparison
     from quarl_bench.spec import Verdict
+
+GIBIBYTE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Faster(Judgement):
     each = True
     boards = True
     timed = True
+    limited: ClassVar[bool] = False  # in emulated memory, too little for fp32
 
     def decide_board(self, compared: "BoardComparison") -> "Verdict":
         """The verdict on one policy on one board."""
@@ -33,6 +36,51 @@ class Faster(Judgement):
         from quarl_bench.boards.speedup import explain_speed
 
         return explain_speed(compared)
+
+    def describe(self, compared: "BoardComparison", verdict: "Verdict") -> str:  # noqa: ARG002
+        """The verdict as one line for terminal and report."""
+        from quarl_bench.boards.speedup import describe_ratio
+
+        return describe_ratio(verdict)
+
+
+@dataclass(frozen=True)
+class Fits(Faster):
+    """In memory that holds the weights of the scheme and not those of fp32, it is more than `threshold` times as fast.
+
+    fp32 is swapped there. The memory is this machine's, limited: an emulation of a small board.
+    """
+
+    name = "fits"
+    meaning = (
+        "ratio of median times in the least memory that fp32 runs in, swapping, fp32 over the scheme; supported above "
+        "the threshold"
+    )
+    limited = True
+
+
+@dataclass(frozen=True)
+class Reaches(Faster):
+    """On this board the scheme acts more than `threshold` times a second, and fp32 does not."""
+
+    name = "reaches"
+    meaning = (
+        "actions a second under the scheme, or in fp32 where that is as fast; supported where the scheme is above the "
+        "threshold and fp32 below"
+    )
+    domain = Domain.RATIO
+
+    def decide_board(self, compared: "BoardComparison") -> "Verdict":
+        """The verdict on one policy on one board."""
+        from quarl_bench.boards.speedup import judge_rate
+
+        return judge_rate(compared, self.threshold)
+
+    def describe(self, compared: "BoardComparison", verdict: "Verdict") -> str:
+        """In hertz."""
+        from quarl_bench.boards.speedup import describe_rate
+
+        return describe_rate(compared, verdict)
 
 
 @dataclass(frozen=True)
@@ -74,6 +122,28 @@ class Leaner(Faster):
         from quarl_bench.boards.speedup import explain_memory
 
         return explain_memory(compared)
+
+
+@dataclass(frozen=True)
+class Fills(Leaner):
+    """The process that runs the policy in fp32 has a peak memory of more than `threshold` times `memory` bytes."""
+
+    memory: int = GIBIBYTE  # of a Raspberry Pi 3b
+
+    name = "fills"
+    meaning = "peak resident memory in fp32 over that of a Raspberry Pi 3b, 1 GiB; supported above the threshold"
+
+    def decide_board(self, compared: "BoardComparison") -> "Verdict":
+        """The verdict on one policy on one board."""
+        from quarl_bench.boards.speedup import judge_peak
+
+        return judge_peak(compared, self.memory, self.threshold)
+
+    def describe(self, compared: "BoardComparison", verdict: "Verdict") -> str:  # noqa: ARG002
+        """In shares of that memory."""
+        from quarl_bench.judging.modes import describe
+
+        return describe(verdict)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A board with little memory, made of this machine: a control group with a limit, and somewhere to swap to.
 
-For the demonstration of Figure 4's swap cliff; root only. Both disappear with the block that asked for them.
+For Figure 4's swap cliff; root only. Both disappear with the block that asked for them.
 """
 
 import contextlib
@@ -12,10 +12,57 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from quarl_bench.boards.session import Session
+from quarl_bench.boards.timing import BoardComparison, TimingPlan
 from quarl_bench.errors import BoardError
 
 VERSION_1, VERSION_2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 SECONDS = 120.0
+SWAP_FOLDER = "QUARL_SWAP"  # where the environment says that a swap file may be made
+SWAP = 512 << 20
+STEP = 1 << 20  # of the limit
+GLANCE = TimingPlan(blocks=2, calls=3, seconds=0.0, warmup=0.0, insist=True)
+
+
+def find_obstacle() -> str:
+    """Why this process cannot have a board with little memory; empty where it can try."""
+    if os.geteuid() != 0:
+        return "the swap cliff needs root, to limit memory"
+    if not os.environ.get(SWAP_FOLDER) and len(_read(Path("/proc/swaps")).splitlines()) < 2:
+        return f"the swap cliff needs swap: {SWAP_FOLDER}=FOLDER makes a file of {SWAP >> 20} MiB there"
+    return ""
+
+
+def compare_limited(session: Session, pair: tuple[Path, Path], plan: TimingPlan) -> tuple[int, BoardComparison]:
+    """The least memory, in whole MiB, in which the first of two artefacts runs at all, and both compared in it.
+
+    BoardError where no control group can be made, or no swap.
+    """
+    folder = os.environ.get(SWAP_FOLDER)
+    with contextlib.ExitStack() as stack:
+        if folder:
+            stack.enter_context(enable_swap(Path(folder), SWAP))
+        limit = _find_least(session, pair[0])
+        group = stack.enter_context(limit_memory(limit))
+        return limit, session.compare(pair, plan, cgroup=group)
+
+
+def _find_least(session: Session, artefact: Path) -> int:
+    """By halving, between nothing and its peak without a limit; below, the kernel ends it."""
+    low, high = 0, session.compare((artefact, artefact), GLANCE).first.peak_rss // STEP
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _runs(session, artefact, middle * STEP) else (middle, high)
+    return high * STEP
+
+
+def _runs(session: Session, artefact: Path, limit: int) -> bool:
+    with limit_memory(limit) as group:
+        try:
+            session.compare((artefact, artefact), GLANCE, cgroup=group)
+        except BoardError:
+            return False
+    return True
 
 
 @contextlib.contextmanager

@@ -7,10 +7,12 @@ from itertools import pairwise
 
 from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.judging.retention import conclude
+from quarl_bench.judging.sessions import ALONE
 from quarl_bench.judging.statistics import Interval
 from quarl_bench.spec import Outcome, Verdict
 
 DOT_PRODUCT = ("asimddp", "i8mm", "avx512_vnni", "avx_vnni")  # instructions that multiply and add int8 at once
+VARIES = "more blocks: fp32's rate varies"
 PAPER_CAVEATS = (
     (
         "the paper's milliseconds are a reference, no target: its Policy II takes 900 times as long as Policy I for 14 "
@@ -40,6 +42,36 @@ def judge_memory(compared: BoardComparison, threshold: float) -> Verdict:
     if not compared.timed:
         return _call_void(compared, compared.faults, threshold)
     return _tell_sessions(compared, _decide(compared, compared.find_memory_ratio(), threshold, "the peaks vary"))
+
+
+def judge_peak(compared: BoardComparison, memory: int, threshold: float) -> Verdict:
+    """Whether the fp32 process's peak resident memory is more than `threshold` times `memory` bytes."""
+    if not compared.timed:
+        return _call_void(compared, compared.faults, threshold)
+    share = Interval(*(peak / memory for peak in compared.first.bound_peak()))
+    return _decide(compared, share, threshold, "the peaks vary")
+
+
+def judge_rate(compared: BoardComparison, threshold: float) -> Verdict:
+    """Whether int8 acts more than `threshold` times a second and fp32 less often; void times give no interval.
+
+    The rate that decides is int8's, or fp32's where that is not below. Of rates no earlier sessions are stored.
+    """
+    if compared.faults or not compared.timed:
+        return _call_void(compared, compared.faults, threshold)
+    alone = replace(compared, sessions=ALONE)
+    fp32, int8 = (_find_rate(timing) for timing in (compared.first, compared.second))
+    if fp32.high < threshold:
+        return _tell_sessions(alone, _decide(alone, int8, threshold, "the rate varies"))
+    outcome = Outcome.REFUTED if fp32.low > threshold else Outcome.INCONCLUSIVE
+    needed = "" if outcome is Outcome.REFUTED else VARIES
+    return _tell_sessions(alone, _conclude(alone, outcome, fp32.estimate, fp32, threshold, needed))
+
+
+def _find_rate(timing: Timing) -> Interval:
+    """Actions a second."""
+    estimate, low, high = timing.bound_ns()
+    return Interval(1e9 / estimate, 1e9 / high, 1e9 / low)
 
 
 def judge_growth(compared: Sequence[BoardComparison], threshold: float) -> Verdict:
@@ -111,6 +143,16 @@ def describe_timing(timing: Timing) -> str:
         f"{timing.calls:,} calls; {timing.hertz:,.0f} Hz; init {block.init_ms:.3g} ms, first {block.first_ms:.3g}; "
         f"peak {timing.peak_rss / 2**20:.1f} MiB resident, {faults} major faults{energy}"
     )
+
+
+def describe_rate(compared: BoardComparison, verdict: Verdict) -> str:
+    """The outcome, the rates of both, the threshold and the board, as one line for terminal and report."""
+    numbers = "no number"
+    if verdict.estimate is not None:
+        fp32, int8 = (_find_rate(timing).estimate for timing in (compared.first, compared.second))
+        numbers = f"{fp32:,.0f} Hz in fp32, {int8:,.0f} Hz in int8"
+    line = f"{verdict.outcome}: {numbers} against {verdict.threshold:g} Hz on {compared.board.name}"
+    return f"{line}; {verdict.needed}" if verdict.needed else line
 
 
 def describe_ratio(verdict: Verdict) -> str:

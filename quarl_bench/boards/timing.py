@@ -150,6 +150,14 @@ class Timing:
         values = [block.ns[name] for block in self.blocks]
         return max(values) if name == "max" else statistics.median(values)
 
+    def bound_ns(self) -> Interval:
+        """The median call with its 90% limits, over the blocks' logarithms."""
+        return _exponentiate(bound_mean([math.log(block.ns["p50"]) for block in self.blocks]))
+
+    def bound_peak(self) -> Interval:
+        """Peak resident bytes of a process, with limits as of `bound_ns`."""
+        return _exponentiate(bound_mean([math.log(block.peak_rss) for block in self.blocks]))
+
     @property
     def spread_ns(self) -> float:
         """Standard error of the median call over the blocks."""
@@ -239,7 +247,7 @@ class BoardComparison:
         return Interval(*map(math.exp, (estimate, low - blind, high + blind)))
 
     def _bound_memory(self) -> Interval:
-        return Interval(*map(math.exp, self._average(lambda block: block.peak_rss)))
+        return _exponentiate(self._average(lambda block: block.peak_rss))
 
     def _average(self, read: Callable[[Block], float]) -> Interval:
         """Of the logarithm of the ratio, over paired blocks."""
@@ -249,6 +257,10 @@ class BoardComparison:
     def find_step(self) -> int:
         """Nanoseconds between two readings of the board's clock: the largest that divides every longest call."""
         return math.gcd(*(int(block.ns["max"]) for timing in (self.first, self.second) for block in timing.blocks))
+
+
+def _exponentiate(logarithms: Interval) -> Interval:
+    return Interval(*map(math.exp, logarithms))
 
 
 def read_state(report: dict[str, Any]) -> State:

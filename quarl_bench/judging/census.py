@@ -28,7 +28,7 @@ def judge_most_cells(
     no cell at all.
     """
     weights = _cell_p_values(cells, margin, caps, missing)
-    found = _find_share(weights)
+    found = find_share(weights)
     outcome = Outcome.INCONCLUSIVE
     if found is not None and found[0] >= share:
         outcome = Outcome.SUPPORTED
@@ -51,7 +51,7 @@ def judge_some_cells(
     of 0 one cell supports, whatever is missing.
     """
     weights = _cell_p_values(cells, 0.0, caps, missing)
-    share = _find_share(weights, len(missing))
+    share = find_share(weights, len(missing))
     outcome = Outcome.PARTIAL if missing else Outcome.INCONCLUSIVE
     if share is not None and share[0] > threshold:
         outcome = Outcome.SUPPORTED
@@ -69,7 +69,7 @@ def _cell_p_values(
     return [retention_p_values(*pair, margin=margin, cap=caps.get(name)) for name, pair in cells.items()]
 
 
-def _find_share(weights: Sequence[tuple[float, float]], missing: int = 0) -> tuple[float, float] | None:
+def find_share(weights: Sequence[tuple[float, float]], missing: int = 0) -> tuple[float, float] | None:
     """Interval of the share of cells in which something holds, from the p-values of holding and of failing."""
     if not weights:
         return None

@@ -144,16 +144,19 @@ class JudgedCase:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """One sentence over many cells: `<algo>-<the claim's slug>-<scheme>[-<board>]`."""
+    """One sentence over many cells, `<algo>-<the claim's slug>-<scheme>[-<board>]`, or over all schemes of one cell."""
 
     claim: Claim
     algo: str
     scheme: str
     cases: tuple[Case, ...]
+    environment: str = ""  # where it is about one cell
 
     @property
     def id(self) -> str:
-        """The pytest id, `<algo>-<slug>-<scheme>[-<board>]`."""
+        """The pytest id, `<algo>-<slug>-<scheme>[-<board>]`; about one cell `<algo>-<environment>-<slug>`."""
+        if self.environment:
+            return f"{self.algo}-{self.environment}-{self.claim.middle}"
         name = f"{self.algo}-{self.claim.middle}-{self.scheme}"
         return f"{name}-{self.board}" if self.board else name
 
@@ -183,11 +186,19 @@ def expand_cases(claim: Claim) -> Iterator[JudgedCase]:
 def expand_claims(claim: Claim) -> Iterator[JudgedClaim]:
     """One item per scheme and board, and per algorithm unless it is pooled, of a claim over many cells.
 
-    A count, and an order of schemes, is one item over all cells and schemes; a comparison of two cells is pooled.
+    A count, and an order of schemes, is one item over all cells and schemes; a comparison of two cells is pooled; the
+    schemes of a cell, compared with each other, are one item for each cell.
     """
+    over_schemes = {
+        (a, environment): tuple(Case(a, environment, scheme, claim.origin) for scheme in claim.schemes)
+        for a, environment in claim.cells
+    }
     if claim.judgement.whole:
-        cases = tuple(Case(a, environment, s, claim.origin) for a, environment in claim.cells for s in claim.schemes)
-        yield JudgedClaim(claim, ALL, ALL, cases)
+        yield JudgedClaim(claim, ALL, ALL, tuple(case for cases in over_schemes.values() for case in cases))
+        return
+    if claim.judgement.by_cell:
+        for (algo, environment), cases in over_schemes.items():
+            yield JudgedClaim(claim, algo, ALL, cases, environment)
         return
     pooled = claim.pooled or claim.judgement.pair
     for algo in (ALL,) if pooled else dict.fromkeys(algo for algo, _ in claim.cells):

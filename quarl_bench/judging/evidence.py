@@ -98,6 +98,32 @@ def collect_returns(cells: Cells, item: JudgedClaim, statistic: str = "") -> Evi
     return Evidence(measurements, spreads, policies=fewest, missing=tuple(missing))
 
 
+def collect_widths(cells: Cells, item: JudgedClaim) -> Evidence:
+    """Measure every cell of `item` in fp32 and under each of its schemes; cells without policies are `missing`."""
+    measurements: dict[str, tuple[Measurement, ...]] = {}
+    missing: list[str] = []
+    for algo, environment in dict.fromkeys((case.algo, case.environment) for case in item.cases):
+        cases = [case for case in item.cases if (case.algo, case.environment) == (algo, environment)]
+        policies = _find(cells, replace(cases[0], scheme=FP32), missing)
+        if policies is None:
+            continue
+        plain = cells.measure(policies)
+        for case in cases:
+            measurements[case.id] = plain, cells.measure(cells.quantize(policies, case.scheme))
+    fewest = min((len(group[0].policies) for group in measurements.values()), default=0)
+    return Evidence(measurements, policies=fewest, missing=tuple(missing))
+
+
+def split_widths(item: JudgedClaim, evidence: Evidence) -> dict[str, tuple[str, dict[int, tuple[Measurement, ...]]]]:
+    """By cell, `<algo>-<environment>`: its environment, and by bits what `collect_widths` measured."""
+    found: dict[str, tuple[str, dict[int, tuple[Measurement, ...]]]] = {}
+    for case in item.cases:
+        if case.id in evidence.measurements:
+            _, curve = found.setdefault(f"{case.algo}-{case.environment}", (case.environment, {}))
+            curve[Scheme.parse(case.scheme).bit_width] = evidence.measurements[case.id]
+    return found
+
+
 def name_flaws(measured: Measured) -> tuple[Measured, tuple[str, ...]]:
     """The cells whose mean fp32 return is a unit of an error, and a line for each of the others.
 

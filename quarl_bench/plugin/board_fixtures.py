@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.spec import Case
     from quarl_bench.views.rows import Row
 
+QUIET = 0.5  # cores that may be in use beside a process that swaps: the kernel's own work counts as another's
 WAIT = 1800.0  # seconds that workers of one run wait for each other's board
 
 
@@ -58,6 +59,27 @@ def board_run(case: "JudgedCase", quarl_settings: "Settings", request: pytest.Fi
 
 
 @pytest.fixture
+def limited_run(case: "JudgedCase", quarl_cells: "Cells", quarl_run: str) -> "BoardRun":
+    """The case's policy on this machine with too little memory for fp32; skips where memory cannot be limited."""
+    from dataclasses import replace
+
+    from quarl_bench.boards.board import LOCAL, THIS_MACHINE
+    from quarl_bench.boards.memory import compare_limited, find_obstacle
+    from quarl_bench.boards.session import open_session
+    from quarl_bench.papers.registry import list_providers
+    from quarl_bench.plugin.board_verdicts import BoardRun
+
+    if case.case.board != LOCAL:
+        pytest.skip("memory is limited on this machine only, as an emulation")
+    if obstacle := find_obstacle():
+        pytest.skip(obstacle)
+    pair = list_providers("navigation")[0].open("navigation").export_flight(quarl_cells, case.case)
+    with open_session(replace(THIS_MACHINE, quiet=QUIET), quarl_run, WAIT) as session:
+        memory, compared = compare_limited(session, (pair.fp32, pair.int8), find_limited_plan())
+    return BoardRun(compared, pair.trained, memory)
+
+
+@pytest.fixture
 def board_runs(
     claim: "JudgedClaim", quarl_settings: "Settings", request: pytest.FixtureRequest
 ) -> "tuple[BoardRun, ...]":
@@ -86,6 +108,13 @@ def board_verdict(
     from quarl_bench.plugin.board_verdicts import BoardVerdict
 
     return BoardVerdict(request, quarl_record, strict=quarl_settings.strict)
+
+
+def find_limited_plan() -> "TimingPlan":
+    """A call that swaps takes up to a tenth of a second."""
+    from quarl_bench.boards.timing import TimingPlan
+
+    return TimingPlan(calls=20, seconds=0.0, warmup=0.0)
 
 
 def find_plan(profile: str) -> "TimingPlan":

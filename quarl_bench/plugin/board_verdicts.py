@@ -33,6 +33,7 @@ class BoardRun:
 
     compared: BoardComparison
     trained: bool
+    memory: int = 0  # bytes that the processes were limited to
 
 
 class TimesRegression(StoredNumbers):
@@ -67,9 +68,12 @@ class BoardVerdict(VerdictFixture):
     def check(self, run: BoardRun) -> Verdict:
         """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
-        compared = self._recall(run.compared, judged.id)
-        verdict = judged.claim.require(Faster).decide_board(compared)
-        row = build_row(judged, verdict, **show_board(judged, compared, verdict, trained=run.trained))
+        judgement = judged.claim.require(Faster)
+        compared = run.compared if judgement.limited else self._recall(run.compared, judged.id)
+        verdict = judgement.decide_board(compared)
+        row = build_row(
+            judged, verdict, **show_board(judged, compared, verdict, trained=run.trained, memory=run.memory)
+        )
         return self._conclude(judged, row, verdict, row.line, foreign=self._find_foreign([judged.id], run))
 
     def check_policies(self, runs: Sequence[BoardRun]) -> Verdict:

@@ -2,15 +2,20 @@
 
 import json
 import socket
+from dataclasses import replace
+from fnmatch import fnmatch
 
 import pandas as pd
 import pytest
 
 from quarl_bench.boards.speedup import (
+    describe_rate,
     explain_memory,
     explain_size,
     explain_speed,
     judge_memory,
+    judge_peak,
+    judge_rate,
     judge_size,
     judge_speed,
 )
@@ -204,8 +209,6 @@ def test_size_is_known_exactly():
 
 
 def test_memory_is_judged_by_the_peaks_of_paired_blocks():
-    from dataclasses import replace
-
     def take(timing, mebibytes):
         return replace(timing, blocks=tuple(replace(block, peak_rss=mebibytes << 20) for block in timing.blocks))
 
@@ -217,6 +220,44 @@ def test_memory_is_judged_by_the_peaks_of_paired_blocks():
     untimed = replace(compared, second=replace(compared.second, blocks=()))
     assert judge_memory(untimed, 1.9).outcome is Outcome.INCONCLUSIVE
     assert explain_memory(untimed) == explain_size(untimed)
+
+
+@pytest.mark.parametrize(
+    ("fp32", "int8", "outcome", "line"),
+    [
+        (201e6, 10e6, Outcome.SUPPORTED, "supported: 5 Hz in fp32, 100 Hz in int8 against 90 Hz on pi"),
+        (201e6, 12e6, Outcome.REFUTED, "refuted: 5 Hz in fp32, 83 Hz in int8 against 90 Hz on pi"),
+        (146e3, 46e3, Outcome.REFUTED, "refuted: 6,815 Hz in fp32, 21,631 Hz in int8 against 90 Hz on pi"),
+        (1e9 / 90, 1e6, Outcome.INCONCLUSIVE, "*against 90 Hz on pi; more blocks: fp32's rate varies"),
+        (201e6, 1e9 / 90, Outcome.INCONCLUSIVE, "*against 90 Hz on pi; more blocks: the rate varies"),
+    ],
+)
+def test_a_rate_is_what_int8_reaches_and_fp32_does_not(fp32, int8, outcome, line):
+    compared = compare_boards(fp32, int8)
+    verdict = judge_rate(compared, 90.0)
+    assert verdict.outcome is outcome
+    assert verdict.low < verdict.estimate < verdict.high
+    assert fnmatch(describe_rate(compared, verdict), line)
+
+
+def test_a_rate_of_a_busy_board_is_void():
+    busy = compare_boards(201e6, 11e6, others=2.0)
+    verdict = judge_rate(busy, 90.0)
+    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
+    assert describe_rate(busy, verdict).startswith("inconclusive: no number against 90 Hz on pi; void: other processes")
+
+
+def test_a_peak_is_a_share_of_a_boards_memory():
+    compared = compare_boards(4000.0, 1000.0)
+    blocks = tuple(replace(block, peak_rss=(700 + i) << 20) for i, block in enumerate(compared.first.blocks))
+    compared = replace(compared, first=replace(compared.first, blocks=blocks))
+    assert judge_peak(compared, 1 << 30, 1.0).outcome is Outcome.REFUTED
+    assert judge_peak(compared, 512 << 20, 1.0).outcome is Outcome.SUPPORTED
+    verdict = judge_peak(compared, 701 << 20, 1.0)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.low < 1 < verdict.high
+    untimed = replace(compared, second=replace(compared.second, blocks=()))
+    assert judge_peak(untimed, 1 << 30, 1.0).estimate is None
 
 
 def test_flight_policies_have_the_papers_sizes():

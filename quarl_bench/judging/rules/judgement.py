@@ -76,6 +76,7 @@ class Judgement:
     axis: ClassVar[Axis] = Axis.SCHEMES  # what a claim's `schemes` are
     each: ClassVar[bool] = False  # every cell is an item of its own, a case
     whole: ClassVar[bool] = False  # one item is about all cells and schemes
+    by_cell: ClassVar[bool] = False  # one item is about all schemes of one cell
     pair: ClassVar[bool] = False  # one item is about two cells, the first against the second
     boards: ClassVar[bool] = False  # cells are measured on boards
     timed: ClassVar[bool] = False  # times or memory of a process decide, which are a processor's own

@@ -5,7 +5,7 @@ Policies I to III are quadx1 to quadx3, on every board of --quarl-boards and on 
 on Pong with Policies A to C, catcha to catchc the same on environments/catch.py.
 """
 
-from quarl_bench.boards.judgements import Faster, Grows, Leaner, Smaller
+from quarl_bench.boards.judgements import Faster, Fills, Fits, Grows, Leaner, Reaches, Smaller
 from quarl_bench.judging.claim import Claim, over
 from quarl_bench.judging.rules.cells import Drops
 from quarl_bench.judging.rules.training import Converges, Exceeds, Idles, Quicker, Rises, Sooner
@@ -64,6 +64,36 @@ CLAIMS = (
         schemes=("int8",),
         cells=QUADROTORS,
         boards=BOARDS,
+        table="table4",
+    ),
+    Claim(
+        "table4-rate",
+        where="Section 5, Table 4",
+        says="int8 makes Policy III act at the paper's 90 Hz on this board; fp32, at 5 Hz in the paper, does not",
+        judgement=Reaches(90.0),
+        schemes=("int8",),
+        cells=over("ppo", "quadx3"),
+        boards=BOARDS,
+        table="table4",
+    ),
+    Claim(
+        "figure4-exceeds",
+        where="Section 5, Figure 4",
+        says="the process that runs this policy in fp32 takes more memory than a Raspberry Pi 3b has, 1 GiB",
+        judgement=Fills(1.0),
+        schemes=("int8",),
+        cells=over("ppo", "quadx2 quadx3"),
+        boards=BOARDS,
+        table="table4",
+    ),
+    Claim(
+        "figure4-cliff",
+        where="Section 5, Figure 4",
+        says="where memory holds int8's weights and not fp32's, which are swapped, int8 is at least 10 times as fast",
+        judgement=Fits(10.0),
+        schemes=("int8",),
+        cells=over("ppo", "quadx3"),
+        boards=("local",),
         table="table4",
     ),
     Claim(

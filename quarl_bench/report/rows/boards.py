@@ -4,22 +4,28 @@ from dataclasses import asdict
 from typing import Any
 
 from quarl_bench.boards.judgements import Faster
-from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_ratio, describe_timing
+from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_timing
 from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.claim import JudgedCase
 from quarl_bench.report.rows.builder import Shown
-from quarl_bench.spec import Verdict
+from quarl_bench.spec import Source, Verdict
 
 RANDOM_WEIGHTS = "random weights: timing only"
 
 
-def show_board(judged: JudgedCase, compared: BoardComparison, verdict: Verdict, *, trained: bool) -> Shown:
-    """Everything about one case on one board, in built-in types. Times stand in it only when they are not void."""
+def show_board(
+    judged: JudgedCase, compared: BoardComparison, verdict: Verdict, *, trained: bool, memory: int = 0
+) -> Shown:
+    """Everything about one case on one board, in built-in types. Times stand in it only when they are not void.
+
+    `memory`: bytes that the processes were limited to.
+    """
     judgement, paper = (
         judged.claim.require(Faster),
         judged.claim.values.get((judged.case.algo, judged.case.environment)),
     )
     notes = [] if trained else [RANDOM_WEIGHTS]
+    notes += [f"emulated: in a control group with {memory >> 20} MiB of memory, and swap"] if memory else []
     notes += [str(timing.check) for timing in (compared.first, compared.second)]
     if compared.timed and not compared.faults:
         notes += [describe_timing(timing) for timing in (compared.first, compared.second)]
@@ -36,10 +42,10 @@ def show_board(judged: JudgedCase, compared: BoardComparison, verdict: Verdict, 
         "states": [asdict(compared.before), asdict(compared.after)],
         "faults": list(compared.faults),
         "paper": None if paper is None else {"reference": paper["fp32"], "value": paper["int8"], "unit": "ms"},
-        "source": str(compared.board.source),
+        "source": str(Source.EMULATED if judgement.limited else compared.board.source),
         "processor": compared.after.processor,
         "caveats": notes,
-        "line": describe_ratio(verdict),
+        "line": judgement.describe(compared, verdict),
     }
 
 

@@ -131,7 +131,13 @@ def _describe_item(judged: JudgedCase | JudgedClaim) -> Shown:
     cell: Shown = (
         asdict(judged.case)
         if isinstance(judged, JudgedCase)
-        else {"algo": judged.algo, "environment": "", "scheme": judged.scheme, "origin": claim.origin, "board": ""}
+        else {
+            "algo": judged.algo,
+            "environment": judged.environment,
+            "scheme": judged.scheme,
+            "origin": claim.origin,
+            "board": "",
+        }
     )
     return {
         "id": judged.id,
