@@ -6,7 +6,8 @@ built.
 python docs/generate.py                  write them from claims, baselines, plugin, stored nightly, pyproject.toml
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into the stored nightly first: of
                                          a whole one, a part of one, or timings measured on an idle machine; void
-                                         timings (a busy machine's) replace no stored row, and are named
+                                         timings (a busy machine's) replace no stored row, and are named, as are rows
+                                         of no claim
 
 docs/results/nightly.json.xz is the stored nightly: the last row of every case that was run, with every return, and in
 which run it was. The lander is no part of it:
@@ -31,7 +32,7 @@ from quarl_bench.report.documents import Document, read_document, read_results
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
 from quarl_bench.report.repaired import list_few_bits, list_repairs
-from quarl_bench.report.stored import find_void, list_outcomes, merge_stored
+from quarl_bench.report.stored import find_unknown, find_void, list_outcomes, merge_stored
 from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
@@ -53,6 +54,8 @@ def main(arguments: list[str]) -> None:
     for path in map(Path, arguments):
         date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
         results, stored = read_results(path).data, read_document(STORED).data
+        for line in find_unknown(results, list_ids(claims)):
+            sys.stderr.write(f"{path}: {line}\n")
         for (claim, id_), needed in find_void(stored, results).items():
             sys.stderr.write(f"{path}: the stored {id_} of {claim} stays, because the new one is {needed}\n")
         write_file(STORED, pack_stored(merge_stored(stored, results, date, list_ids(claims))))

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from pytest_regressions.dataframe_regression import DataFrameRegressionFixture
 
+from quarl_bench.errors import StoreError
 from quarl_bench.evaluation.measurement_key import runtime_versions
 from quarl_bench.plugin.state import DATADIRS, REGRESSION
 from quarl_bench.quantization.scheme import Scheme
@@ -60,7 +61,7 @@ class StoredNumbers(DataFrameRegressionFixture):
             self._note_state("no-baseline")
             return
         if PROCESSOR in frame and stored.exists() and not again:
-            before = pd.read_csv(stored)
+            before = _read_stored(stored)
             self._elsewhere = PROCESSOR not in before or list(before[PROCESSOR]) != list(frame[PROCESSOR])
             frame = frame.drop(columns=PROCESSOR) if self._elsewhere else frame
         self._note_state("moved")  # until the comparison says otherwise
@@ -80,7 +81,13 @@ class StoredNumbers(DataFrameRegressionFixture):
 
     def _check_fn(self, obtained_filename: Path, expected_filename: Path) -> None:
         __tracebackhide__ = True
-        obtained, expected = pd.read_csv(obtained_filename), pd.read_csv(expected_filename)
+        obtained = pd.read_csv(obtained_filename)
+        try:
+            expected = _read_stored(expected_filename)
+        except StoreError as error:
+            if self.request.config.getoption("force_regen"):
+                raise AssertionError(str(error)) from error
+            raise
         vanished = [name for name in expected.columns if name not in obtained.columns and name != PROCESSOR]
         if vanished:
             raise AssertionError(f"metrics vanished: {vanished}\nTo update values, use --force-regen option.")
@@ -94,6 +101,11 @@ class StoredNumbers(DataFrameRegressionFixture):
         if other:
             self._note_state(other)
             return
+        lacking = [name for name in obtained.columns if name not in expected.columns and name != PROCESSOR]
+        if lacking:
+            raise AssertionError(
+                f"{expected_filename.name} lacks {lacking}; to update values, use --force-regen option."
+            )
         self._default_tolerance = {"rtol": 1e-6, "atol": 0.0}
         self._tolerances_dict = self._tolerances(obtained, expected)
         super()._check_fn(obtained_filename, expected_filename)
@@ -105,6 +117,15 @@ class StoredNumbers(DataFrameRegressionFixture):
             name not in expected or list(obtained[name].astype(str)) != list(expected[name].astype(str))
             for name in columns
         )
+
+
+def _read_stored(path: Path) -> pd.DataFrame:
+    """The table of a stored file; StoreError, in one line, where it is none."""
+    try:
+        return pd.read_csv(path)
+    except ValueError as error:  # ParserError, EmptyDataError and UnicodeDecodeError are
+        told = " ".join(str(error).split())
+        raise StoreError(f"{path.name}: no table of numbers ({told}); restore it, or use --force-regen") from error
 
 
 class MetricsRegression(StoredNumbers):

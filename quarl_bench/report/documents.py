@@ -40,14 +40,22 @@ class Document:
 
 def read_document(path: Path) -> Document:
     """A file of one of the four kinds, as JSON or its .xz; StoreError, with the remedy, for anything else."""
+    constants: list[str] = []
+
+    def note(name: str) -> float:
+        constants.append(name)
+        return float(name)
+
     try:
-        data = json.loads(_read_text(path), parse_constant=_refuse_constant)
+        data = json.loads(_read_text(path), parse_constant=note)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}; name a file of --quarl-json") from error
     except (ValueError, RecursionError, EOFError, lzma.LZMAError) as error:
         raise StoreError(f"{path}: not JSON, or cut short ({error}); name a file of --quarl-json") from error
     if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
         raise StoreError(f"{path}: holds no rows; name a file of --quarl-json, or of quarl sweep or weights --json")
+    if constants:
+        raise StoreError(f"{path}: {_place_constant(data['rows'], constants[0])}; restore it, or run pytest again")
     document = Document(path.name, data)
     if document.kind == "results" and data.get("schema_version") not in READABLE:
         known = " or ".join(map(str, READABLE))
@@ -95,5 +103,18 @@ def _read_text(path: Path) -> bytes:
     return data
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"it holds {name}")
+def _place_constant(rows: list[Any], name: str) -> str:
+    """Where a number that is not finite, written as `name`, stands."""
+    for row in rows:
+        for key, value in row.items() if isinstance(row, dict) else ():
+            if not _is_finite(value):
+                return f"row {row.get('id')!r} of claim {row.get('claim')!r}, field {key!r}: it holds {name}"
+    return f"it holds {name}"
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)

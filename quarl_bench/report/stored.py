@@ -48,6 +48,15 @@ def find_void(stored: dict[str, Any], results: dict[str, Any]) -> dict[tuple[str
     return {key: needed for key, needed in void.items() if key in good}
 
 
+def find_unknown(results: dict[str, Any], ids: Ids) -> list[str]:
+    """A line for every row of a results file that is about no claim, or no item, of this version."""
+    unknown = [(row["claim"], row["id"]) for row in results["rows"] if row["id"] not in ids.get(row["claim"], ())]
+    return [
+        f"row {id_!r} of claim {claim!r}, field {'id' if claim in ids else 'claim'!r}: none of this version; left out"
+        for claim, id_ in unknown
+    ]
+
+
 def is_void(row: Mapping[str, Any]) -> bool:
     """Whether a row holds no times because its machine was busy, throttled, or its clock moved."""
     return row["kind"] == "timing" and (row.get("needed") or "").startswith(VOID)

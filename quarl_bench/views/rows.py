@@ -96,6 +96,7 @@ class Row:
         if not isinstance(data, dict):
             raise SpecError(f"{reprlib.repr(data)} is no row")
         name = f"row {reprlib.repr(data.get('id'))}"
+        name += f" of claim {reprlib.repr(data['claim'])}" if "claim" in data else ""
         if lacking := [key for key in ("nodeid", *_REQUIRED) if key not in data]:
             raise SpecError(f"{name} lacks {', '.join(lacking)}")
         for each in fields(cls):

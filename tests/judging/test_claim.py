@@ -4,6 +4,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from quarl_bench.boards.judgements import Faster, Smaller
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.claim import expand, over
 from quarl_bench.judging.rules.cells import Keeps
+from quarl_bench.judging.rules.judgement import Domain
 from quarl_bench.judging.rules.returns import Count, Equivalent, Harder, MeanError, MostCells, Tracks
 from quarl_bench.judging.rules.training import Ordered, Rises, Wider
 from quarl_bench.papers.registry import read_catalog
@@ -123,6 +125,15 @@ def test_an_ill_formed_claim_is_named_with_its_field(judgement, changes, field, 
     assert message.startswith(f"claim 'x', field '{field}': "), message
     assert reason in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("claim", {type(each.judgement): each for each in read_catalog()}.values(), ids=lambda c: c.id)
+def test_every_judgement_of_the_catalog_refuses_a_threshold_out_of_range(claim):
+    beyond = {Domain.SHARE: 1.0, Domain.WHOLE: 0.0, Domain.RATIO: 0.0, Domain.NUMBER: -math.inf}
+    for threshold in (math.nan, math.inf, "5%", True, beyond[claim.judgement.domain]):
+        message = rf"^claim '{claim.id}', field 'judgement': threshold {re.escape(repr(threshold))} must be [^\n]+$"
+        with pytest.raises(SpecError, match=message):
+            replace(claim, judgement=replace(claim.judgement, threshold=threshold))
 
 
 def test_a_test_takes_the_fixture_of_its_judgement():

@@ -14,7 +14,9 @@ from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.net import Linear, Net
+from tests.support.boards import compare_boards
 from tests.support.inner import run_apart, run_inside
+from tests.support.measurements import measure_all
 from tests.support.sizes import choose, exhaustive
 
 pytest.importorskip("pytest_regressions", reason="needs pytest-regressions: pip install 'quarl_bench[claims]'")
@@ -546,6 +548,58 @@ class TestOtherProcessors:
         assert run(project, "-k", "cartpole and w8").parseoutcomes()["failed"] == 1
         edit(regression_file(project), "processor", lambda _: "another")
         assert regression_of(project) == ("passed", "same")
+
+    def test_a_file_without_a_processor_is_written_again_though_no_number_moved(self, project):
+        import pandas as pd
+
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        whole = pd.read_csv(regression_file(project))
+        whole.drop(columns="processor").to_csv(regression_file(project), index=False, float_format="%#.9g")
+        assert regression_of(project) == ("passed", "same")
+        assert "processor" not in pd.read_csv(regression_file(project))
+        assert run(project, "-k", "cartpole and w8", "--force-regen").parseoutcomes()["failed"] == 1
+        pd.testing.assert_frame_equal(pd.read_csv(regression_file(project)), whole)
+
+    @pytest.mark.parametrize(
+        ("damage", "line"),
+        [
+            (
+                lambda text: "",
+                "StoreError: ppo-cartpole-w8.quick.csv: no table of numbers (No columns to parse*); restore*",
+            ),
+            (
+                lambda text: text + 'a,b,"c\n',
+                "StoreError: ppo-cartpole-w8.quick.csv: no table of numbers (*); restore*",
+            ),
+            (lambda text: text.replace("return_se", "return_sx"), "*metrics vanished: *return_sx*"),
+            (lambda text: "\n".join(line.rpartition(",")[0] for line in text.splitlines()), None),  # a version is gone
+        ],
+    )
+    def test_a_damaged_file_is_one_line_and_is_written_again(self, project, damage, line):
+        run(project, "-k", "cartpole and w8", "--regen-all")
+        good = regression_file(project).read_text()
+        regression_file(project).write_text(damage(good))
+        result = run(project, "-k", "cartpole and w8")
+        if line is None:
+            assert regression_of(project) == ("passed", "versions")
+        else:
+            assert result.ret == 1
+            result.stdout.fnmatch_lines([line])
+            assert "Traceback" not in result.stdout.str()
+        assert run(project, "-k", "cartpole and w8", "--force-regen").ret == 1
+        assert regression_file(project).read_text() == good
+
+    def test_every_kind_of_stored_numbers_says_on_what_it_was_measured(self):
+        """The columns of all three; of times it is a part of their identity."""
+        from quarl_bench.plugin import board_verdicts, mixed_precision_verdicts, regression
+        from quarl_bench.plugin.regression import PROCESSOR, StoredNumbers
+
+        kinds = {kind.__name__ for kind in StoredNumbers.__subclasses__()}
+        assert kinds == {"MetricsRegression", "TimesRegression", "StepTimeRegression"}
+        assert PROCESSOR in regression.tabulate(measure_all(np.ones((2, 3))), {})
+        for times in (board_verdicts, mixed_precision_verdicts):
+            assert "machine" in times.IDENTITY
+        assert set(board_verdicts.IDENTITY) <= set(board_verdicts.tabulate(compare_boards(2.0, 1.0)))
 
 
 def edit(file, column, change):

@@ -310,6 +310,14 @@ def test_figures_follow_the_page_s_colours_and_nobody_s_settings():
     [
         ("{", "not JSON, or cut short"),
         ('{"rows": [NaN]}', "it holds NaN"),
+        (
+            '{"rows": [{"id": "a-b-w8", "claim": "c", "interval": [0.9, -Infinity]}]}',
+            "row 'a-b-w8' of claim 'c', field 'interval': it holds -Infinity; restore it",
+        ),
+        (
+            '{"rows": [{"id": "x", "claim": "c", "measured": {"mean": NaN}}]}',
+            "row 'x' of claim 'c', field 'measured': it holds NaN; restore it",
+        ),
         ("[]", "holds no rows"),
         ('{"rows": 3}', "holds no rows"),
         ('{"rows": [], "schema_version": 99}', "schema_version is 99, not 1 or 2; make it again"),
@@ -331,7 +339,10 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
         ({"rows": [{}]}, "row None lacks nodeid, id, claim, kind, verdict, threshold"),
         ({"rows": [{"nodeid": "x", "id": "x"}]}, "row 'x' lacks claim, kind, verdict, threshold"),
         ({"rows": [3]}, "3 is no row"),
-        ({"rows": [make_row("w8", 1.0, "supported", interval=[1.04, 0.96])]}, "its limits are swapped"),
+        (
+            {"rows": [make_row("w8", 1.0, "supported", interval=[1.04, 0.96])]},
+            "row 'ppo-cartpole-w8' of claim 'table2-cell': interval is [1.04, 0.96]: its limits are swapped",
+        ),
         ({"rows": [make_row("w8", 1.0, "supported", interval=[0.9])]}, "interval is [0.9], not two numbers"),
         ({"rows": [make_row("w8", 1.0, "supported", estimate="much")]}, "estimate is 'much'"),
         ({"rows": [make_row("w8", 1.0, "supported", threshold=10**400)]}, "threshold is "),

@@ -4,7 +4,7 @@ from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.matrix import view_matrix
-from quarl_bench.report.stored import find_void, list_outcomes, merge_stored, reduce_row
+from quarl_bench.report.stored import find_unknown, find_void, list_outcomes, merge_stored, reduce_row
 from tests.support.pages import DOCS
 from tests.support.rows import CLAIM, make_row
 
@@ -53,6 +53,16 @@ def test_a_void_timing_replaces_nothing_and_is_named():
     assert not find_void(alone, first)
     assert merge_stored(alone, first, "2026-01-02", ids)["rows"][0]["estimate"] == 2.25
     assert not find_void(stored, make_results("3") | {"rows": [void | {"kind": "case"}]})
+
+
+def test_rows_of_no_claim_of_this_version_are_named_with_claim_and_field():
+    results = make_results("1", a="supported", z="supported")
+    results["rows"].append(make_row("w8", 1.0, "supported", claim="cells", id="a"))
+    assert find_unknown(results, IDS) == [
+        "row 'z' of claim 'cell', field 'id': none of this version; left out",
+        "row 'a' of claim 'cells', field 'claim': none of this version; left out",
+    ]
+    assert list_outcomes(merge_stored(NOTHING, results, "2026-01-01", IDS)) == {"cell": {"a": ["supported", 0]}}
 
 
 def test_what_is_stored_is_a_results_file_that_can_be_audited():
