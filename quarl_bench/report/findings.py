@@ -41,7 +41,10 @@ def _tell(statement: Statement, row: Row) -> str:
     if row.estimate is None:
         return f"{verdict}; our number is not stored yet"
     number = statement.write(row.estimate)
-    limits = f" [{', '.join(map(statement.write, row.interval))}]" if row.interval else ""
+    exact = row.interval is not None and row.interval[0] == row.interval[1]
+    limits = f" [{', '.join(map(statement.write, row.interval))}]" if row.interval and not exact else ""
+    if exact and row.kind == "case":
+        return f"{row.scope}, {number} {statement.measure}: {verdict}"
     policies = row.measured.get("policies") if row.kind == "case" else None
     on = f"{policies} {'policy' if policies == 1 else 'policies'}, " if isinstance(policies, int) else ""
     return f"{on}{number}{limits} {statement.measure}: {verdict}"

@@ -33,6 +33,9 @@ def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
     none = make_row("w8", 0.94, "supported", id="dqn-breakout-w8", interval=[-0.004, 1.0])
     _, line = list_findings(to_rows([none]))
     assert "94% [0%, 100%]" in line  # never "-0%"
+    exact = none | {"interval": [0.94, 0.94], "scope": "this policy, on all 30 starts"}
+    _, line = list_findings(to_rows([exact]))
+    assert line.endswith("Table 2): this policy, on all 30 starts, 94% kept: supported")
     (line,) = list_findings(to_rows(ROWS[:1]))
     assert line.endswith("of the return (paper: 2 to 5% on average, Table 2): 1 cell, 1 supported")
 
