@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from quarl_bench.judging.statistics import Interval, bound_mean
+if TYPE_CHECKING:  # claims are read without NumPy and SciPy
+    from quarl_bench.judging.statistics import Interval
 
 APART = timedelta(hours=1)  # sessions that are nearer see the same machine
 WANTED, DAYS = 5, 2  # sessions, on so many days; fewer are told as what they are
@@ -27,12 +29,14 @@ class Sessions:
     earlier: tuple[Session, ...] = ()
     today: date | None = None
 
-    def cover(self, now: Interval, read: Callable[[Ratios], float]) -> Interval:
+    def cover(self, now: "Interval", read: Callable[[Ratios], float]) -> "Interval":
         """Limits for the ratio that sessions find on average; `read` finds it in the ratios of an earlier one.
 
         With earlier sessions they are Student's over the logarithms of all sessions, with those of this one alone
         they are `now`, which covers blocks only.
         """
+        from quarl_bench.judging.statistics import Interval, bound_mean
+
         if not self.earlier:
             return now
         found = [math.log(read(session.ratios)) for session in self.earlier]
