@@ -564,7 +564,7 @@ class TestOtherProcessors:
         ("damage", "line"),
         [
             (
-                lambda text: "",
+                lambda _: "",
                 "StoreError: ppo-cartpole-w8.quick.csv: no table of numbers (No columns to parse*); restore*",
             ),
             (
