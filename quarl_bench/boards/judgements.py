@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from quarl_bench.judging.rules.judgement import Domain, Judgement
 
 if TYPE_CHECKING:
+    from quarl_bench.boards.memory import LimitedComparison
     from quarl_bench.boards.timing import BoardComparison
     from quarl_bench.spec import Verdict
 
@@ -46,17 +47,29 @@ class Faster(Judgement):
 
 @dataclass(frozen=True)
 class Fits(Faster):
-    """In memory that holds the weights of the scheme and not those of fp32, it is more than `threshold` times as fast.
+    """In memory that holds the weights of the scheme and not those of fp32, fp32 falls behind `threshold`-fold.
 
-    fp32 is swapped there. The memory is this machine's, limited: an emulation of a small board.
+    It is swapped there. The memory is this machine's, limited: an emulation of a small board.
     """
 
     name = "fits"
     meaning = (
-        "ratio of median times in the least memory that fp32 runs in, swapping, fp32 over the scheme; supported above "
-        "the threshold"
+        "how many times as slow fp32 gets where memory is short and swapped, over how many times the scheme gets; "
+        "supported above the threshold"
     )
     limited = True
+
+    def decide_limited(self, found: "LimitedComparison") -> "Verdict":
+        """The verdict on one policy with all memory and with little."""
+        from quarl_bench.boards.speedup import judge_cliff
+
+        return judge_cliff(found.free, found.limited, self.threshold)
+
+    def describe(self, compared: "BoardComparison", verdict: "Verdict") -> str:  # noqa: ARG002
+        """As many times."""
+        from quarl_bench.judging.modes import describe
+
+        return describe(verdict)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from quarl_bench.boards.session import Session
@@ -20,7 +21,9 @@ VERSION_1, VERSION_2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 SECONDS = 120.0
 SWAP_FOLDER = "QUARL_SWAP"  # where the environment says that a swap file may be made
 SWAP = 512 << 20
-STEP = 1 << 20  # of the limit
+PLENTY = 1 << 30
+SHARE = 4  # of what fp32 takes more; halfway it hardly swaps, because files and libraries give way first
+PEAKS = ("memory.max_usage_in_bytes", "memory.peak")  # cgroup version 1, and 2
 GLANCE = TimingPlan(blocks=2, calls=3, seconds=0.0, warmup=0.0, insist=True)
 
 
@@ -33,36 +36,39 @@ def find_obstacle() -> str:
     return ""
 
 
-def compare_limited(session: Session, pair: tuple[Path, Path], plan: TimingPlan) -> tuple[int, BoardComparison]:
-    """The least memory, in whole MiB, in which the first of two artefacts runs at all, and both compared in it.
+@dataclass(frozen=True)
+class LimitedComparison:
+    """Two artefacts compared with all memory, and with `memory` bytes of it and swap."""
+
+    memory: int
+    free: BoardComparison
+    limited: BoardComparison
+
+
+def compare_limited(session: Session, pair: tuple[Path, Path], plan: TimingPlan) -> LimitedComparison:
+    """Both with all memory, and with what the second takes of it and a quarter of what the first takes more.
 
     BoardError where no control group can be made, or no swap.
     """
     folder = os.environ.get(SWAP_FOLDER)
+    free = session.compare(pair, plan)
     with contextlib.ExitStack() as stack:
         if folder:
             stack.enter_context(enable_swap(Path(folder), SWAP))
-        limit = _find_least(session, pair[0])
+        first, second = (_find_peak(session, artefact) for artefact in pair)
+        limit = second + max(0, first - second) // SHARE
         group = stack.enter_context(limit_memory(limit))
-        return limit, session.compare(pair, plan, cgroup=group)
+        return LimitedComparison(limit, free, session.compare(pair, plan, cgroup=group))
 
 
-def _find_least(session: Session, artefact: Path) -> int:
-    """By halving, between nothing and its peak without a limit; below, the kernel ends it."""
-    low, high = 0, session.compare((artefact, artefact), GLANCE).first.peak_rss // STEP
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _runs(session, artefact, middle * STEP) else (middle, high)
-    return high * STEP
-
-
-def _runs(session: Session, artefact: Path, limit: int) -> bool:
-    with limit_memory(limit) as group:
-        try:
-            session.compare((artefact, artefact), GLANCE, cgroup=group)
-        except BoardError:
-            return False
-    return True
+def _find_peak(session: Session, artefact: Path) -> int:
+    """Bytes that a control group counts at most while processes run this artefact, files in memory included."""
+    with limit_memory(PLENTY) as group:
+        session.compare((artefact, artefact), GLANCE, cgroup=group)
+        for name in PEAKS:
+            if peak := _read(Path(group) / name):
+                return int(peak)
+    raise BoardError(f"{group} does not tell its peak ({', '.join(PEAKS)}); use Linux 5.19 or newer")
 
 
 @contextlib.contextmanager

@@ -68,6 +68,31 @@ def judge_rate(compared: BoardComparison, threshold: float) -> Verdict:
     return _tell_sessions(alone, _conclude(alone, outcome, fp32.estimate, fp32, threshold, needed))
 
 
+def judge_cliff(free: BoardComparison, limited: BoardComparison, threshold: float) -> Verdict:
+    """Whether fp32 gets more than `threshold` times slower, beside int8, where memory is `limited` than where `free`.
+
+    The limits are those of both ratios at once, which is wider than 90%.
+    """
+    faults = sorted({*free.faults, *limited.faults})
+    if faults or not (free.timed and limited.timed):
+        return _call_void(limited, faults, threshold)
+    before, after = free.find_speedup(), limited.find_speedup()
+    verdict = _decide(limited, _divide(after, before), threshold, "the ratios vary")
+    slower = [
+        now.find_ns("p50") / then.find_ns("p50")
+        for then, now in ((free.first, limited.first), (free.second, limited.second))
+    ]
+    told = (
+        f"fp32 gets {slower[0]:.3g} times as slow, int8 {slower[1]:.3g} times",
+        f"fp32/int8 is {before.estimate:.3g}x with all memory, {after.estimate:.3g}x with little",
+    )
+    return replace(verdict, caveats=told)
+
+
+def _divide(above: Interval, below: Interval) -> Interval:
+    return Interval(above.estimate / below.estimate, above.low / below.high, above.high / below.low)
+
+
 def _find_rate(timing: Timing) -> Interval:
     """Actions a second."""
     estimate, low, high = timing.bound_ns()
@@ -84,7 +109,7 @@ def judge_growth(compared: Sequence[BoardComparison], threshold: float) -> Verdi
     if faults or not all(found.timed for found in ordered):
         return _call_void(ordered[0], faults, threshold)
     ratios = [found.find_speedup() for found in ordered]
-    steps = [Interval(b.estimate / a.estimate, b.low / a.high, b.high / a.low) for a, b in pairwise(ratios)]
+    steps = [_divide(b, a) for a, b in pairwise(ratios)]
     least = min(steps, key=lambda step: step.low)
     if any(step.high < threshold for step in steps):
         least = min(steps, key=lambda step: step.high)

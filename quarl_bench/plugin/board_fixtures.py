@@ -10,6 +10,7 @@ from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:  # collection imports neither NumPy nor torch
     from quarl_bench.boards.board import Board
+    from quarl_bench.boards.memory import LimitedComparison
     from quarl_bench.boards.timing import TimingPlan
     from quarl_bench.experiments.cells import Cells
     from quarl_bench.judging.claim import JudgedCase, JudgedClaim
@@ -59,7 +60,7 @@ def board_run(case: "JudgedCase", quarl_settings: "Settings", request: pytest.Fi
 
 
 @pytest.fixture
-def limited_run(case: "JudgedCase", quarl_cells: "Cells", quarl_run: str) -> "BoardRun":
+def limited_run(case: "JudgedCase", quarl_cells: "Cells", quarl_run: str) -> "LimitedComparison":
     """The case's policy on this machine with too little memory for fp32; skips where memory cannot be limited."""
     from dataclasses import replace
 
@@ -67,7 +68,6 @@ def limited_run(case: "JudgedCase", quarl_cells: "Cells", quarl_run: str) -> "Bo
     from quarl_bench.boards.memory import compare_limited, find_obstacle
     from quarl_bench.boards.session import open_session
     from quarl_bench.papers.registry import list_providers
-    from quarl_bench.plugin.board_verdicts import BoardRun
 
     if case.case.board != LOCAL:
         pytest.skip("memory is limited on this machine only, as an emulation")
@@ -75,8 +75,7 @@ def limited_run(case: "JudgedCase", quarl_cells: "Cells", quarl_run: str) -> "Bo
         pytest.skip(obstacle)
     pair = list_providers("navigation")[0].open("navigation").export_flight(quarl_cells, case.case)
     with open_session(replace(THIS_MACHINE, quiet=QUIET), quarl_run, WAIT) as session:
-        memory, compared = compare_limited(session, (pair.fp32, pair.int8), find_limited_plan())
-    return BoardRun(compared, pair.trained, memory)
+        return compare_limited(session, (pair.fp32, pair.int8), find_limited_plan())
 
 
 @pytest.fixture

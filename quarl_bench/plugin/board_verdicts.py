@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from quarl_bench.boards.judgements import Faster, Grows
+from quarl_bench.boards.judgements import Faster, Fits, Grows
+from quarl_bench.boards.memory import LimitedComparison
 from quarl_bench.boards.session_file import read_sessions, store_session
 from quarl_bench.boards.timing import RATIOS, BoardComparison, Timing
 from quarl_bench.judging.evidence import Evidence
@@ -33,7 +34,6 @@ class BoardRun:
 
     compared: BoardComparison
     trained: bool
-    memory: int = 0  # bytes that the processes were limited to
 
 
 class TimesRegression(StoredNumbers):
@@ -68,13 +68,17 @@ class BoardVerdict(VerdictFixture):
     def check(self, run: BoardRun) -> Verdict:
         """Judge the ratio that the item's claim is about: of times, of file sizes, or of peak resident memory."""
         judged: JudgedCase = self._request.getfixturevalue("case")
-        judgement = judged.claim.require(Faster)
-        compared = run.compared if judgement.limited else self._recall(run.compared, judged.id)
-        verdict = judgement.decide_board(compared)
-        row = build_row(
-            judged, verdict, **show_board(judged, compared, verdict, trained=run.trained, memory=run.memory)
-        )
+        compared = self._recall(run.compared, judged.id)
+        verdict = judged.claim.require(Faster).decide_board(compared)
+        row = build_row(judged, verdict, **show_board(judged, compared, verdict, trained=run.trained))
         return self._conclude(judged, row, verdict, row.line, foreign=self._find_foreign([judged.id], run))
+
+    def check_limited(self, found: LimitedComparison) -> Verdict:
+        """Judge what little memory does; an emulation is no machine's own, and refuted it fails on every one."""
+        judged: JudgedCase = self._request.getfixturevalue("case")
+        verdict = judged.claim.require(Fits).decide_limited(found)
+        shown = show_board(judged, found.limited, verdict, trained=False, memory=found.memory)
+        return self._conclude(judged, build_row(judged, verdict, **shown), verdict, shown["line"])
 
     def check_policies(self, runs: Sequence[BoardRun]) -> Verdict:
         """Judge how ratios grow over the policies of a claim."""

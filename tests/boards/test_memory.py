@@ -1,4 +1,4 @@
-"""A board with little memory: which machine can be one, and the least memory in which an artefact runs."""
+"""A board with little memory: which machine can be one, and how much it has."""
 
 import contextlib
 import os
@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from quarl_bench.boards import memory
+from quarl_bench.boards.speedup import judge_cliff
+from quarl_bench.boards.timing import TimingPlan
 from quarl_bench.errors import BoardError
 from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
@@ -20,32 +22,42 @@ MIB = 1 << 20
 
 
 class Small:
-    """A session whose artefacts need so many MiB each; the kernel ends a process that has less."""
+    """A session whose artefacts take so many MiB each, as their control group counts them."""
 
-    def __init__(self, **needs):
-        self.needs, self.peak, self.limits = needs, 80 * MIB + 12345, []
+    def __init__(self, peak, **needs):
+        self.peak, self.needs, self.limits = peak, needs, []
 
     def compare(self, pair, plan, *, cgroup=""):
-        self.limits.append(int(cgroup or self.peak))
-        if cgroup and any(self.needs[path.name] * MIB > int(cgroup) for path in pair):
-            raise BoardError("ended by signal 9")
-        return SimpleNamespace(first=SimpleNamespace(peak_rss=self.peak), plan=plan)
+        if not cgroup:
+            return SimpleNamespace(plan=plan)
+        self.limits.append(int(Path(cgroup).name))
+        (Path(cgroup) / self.peak).write_text(f"{max(self.needs[path.name] for path in pair) * MIB}\n")
+        return SimpleNamespace(plan=plan)
 
 
 @pytest.fixture
-def limits(monkeypatch):
-    monkeypatch.setattr(memory, "limit_memory", lambda limit: contextlib.nullcontext(str(limit)))
+def groups(monkeypatch, tmp_path):
+    def limit(size):
+        (tmp_path / str(size)).mkdir(exist_ok=True)
+        return contextlib.nullcontext(str(tmp_path / str(size)))
+
+    monkeypatch.setattr(memory, "limit_memory", limit)
     monkeypatch.delenv(memory.SWAP_FOLDER, raising=False)
 
 
-@pytest.mark.parametrize("need", [1, 2, 19, 20, 63, 79, 80])
-def test_the_least_memory_is_that_in_which_fp32_still_runs(limits, need):
-    session = Small(fp32=need, int8=1)
-    limit, compared = memory.compare_limited(session, (Path("fp32"), Path("int8")), memory.GLANCE)
-    assert limit == need * MIB
-    assert session.limits[-1] == limit
-    assert compared.plan is memory.GLANCE
-    assert len(session.limits) <= 10
+@pytest.mark.parametrize("peak", memory.PEAKS)
+@pytest.mark.parametrize(("fp32", "limit"), [(67, 41.5), (33, 33), (20, 33)])
+def test_the_limit_is_what_int8_takes_and_a_quarter_of_the_rest(groups, peak, fp32, limit):
+    session = Small(peak, fp32=fp32, int8=33)
+    found = memory.compare_limited(session, (Path("fp32"), Path("int8")), TimingPlan(calls=9))
+    assert found.memory == limit * MIB
+    assert session.limits == [memory.PLENTY, memory.PLENTY, found.memory]
+    assert (found.free.plan.calls, found.limited.plan.calls) == (9, 9)
+
+
+def test_a_kernel_that_does_not_count_is_one_line(groups):
+    with pytest.raises(BoardError, match=r"does not tell its peak \(memory.*use Linux 5.19 or newer$"):
+        memory.compare_limited(Small("memory.other", fp32=2, int8=1), (Path("fp32"), Path("int8")), memory.GLANCE)
 
 
 def test_only_root_with_swap_has_a_small_board(monkeypatch, tmp_path):
@@ -62,16 +74,27 @@ def test_only_root_with_swap_has_a_small_board(monkeypatch, tmp_path):
     assert memory.find_obstacle() == ""
 
 
+def test_a_cliff_is_what_fp32_loses_beside_int8():
+    """It is not that int8 is faster: that it is with all memory too."""
+    free, little, same = compare_boards(3e6, 3e5), compare_boards(3e8, 3.3e5), compare_boards(3.8e6, 3e5)
+    assert judge_cliff(free, little, 10.0).outcome is Outcome.SUPPORTED
+    assert judge_cliff(free, little, 10.0).caveats == (
+        "fp32 gets 100 times as slow, int8 1.1 times",
+        "fp32/int8 is 10x with all memory, 909x with little",
+    )
+    assert judge_cliff(free, same, 10.0).outcome is Outcome.REFUTED
+    void = judge_cliff(compare_boards(3e6, 3e5, others=2.0), little, 10.0)
+    assert (void.outcome, void.low) == (Outcome.INCONCLUSIVE, None)
+
+
 def test_limited_memory_is_an_emulation_and_the_row_says_how_much():
-    (claim,) = (each for each in read_catalog() if each.id == "figure4-cliff")
-    (judged,) = expand(claim)
-    compared = compare_boards(900e3, 50e3)
-    verdict = claim.judgement.decide_board(compared)
-    assert verdict.outcome is Outcome.SUPPORTED
-    shown = show_board(judged, compared, verdict, trained=True, memory=20 * MIB)
+    claims = {claim.id: claim for claim in read_catalog()}
+    (judged,) = expand(claims["figure4-cliff"])
+    found = memory.LimitedComparison(42 * MIB, compare_boards(3e6, 3e5), compare_boards(3e8, 3e5))
+    verdict = judged.claim.judgement.decide_limited(found)
+    shown = show_board(judged, found.limited, verdict, trained=False, memory=found.memory)
     assert shown["source"] == "emulated"
-    assert "emulated: in a control group with 20 MiB of memory, and swap" in shown["caveats"]
-    assert claim.judgement.decide_board(compare_boards(154e3, 50e3)).outcome is Outcome.REFUTED
-    plain = next(each for each in read_catalog() if each.id == "table4-eighteenfold")
-    shown = show_board(replace(judged, claim=plain), compared, verdict, trained=True)
-    assert shown["source"] == "measured"
+    assert "emulated: in a control group with 42 MiB of memory, and swap" in shown["caveats"]
+    assert "fp32/int8 is 10x with all memory, 1e+03x with little" in shown["caveats"]
+    plain = replace(judged, claim=claims["table4-eighteenfold"])
+    assert show_board(plain, found.free, verdict, trained=True)["source"] == "measured"

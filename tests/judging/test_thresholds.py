@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quarl_bench.boards.memory import LimitedComparison
 from quarl_bench.judging.claim import expand
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.modes import describe
@@ -209,7 +210,8 @@ PROBES = {
     "Faster": board(9.0),
     "Smaller": board(9.0),
     "Leaner": board(0.5),
-    "Fits": board(3.0),
+    "Fits": Probe(3.0, lambda _: LimitedComparison(1 << 20, compare_boards(4000.0, 1000.0),
+                                                   compare_boards(20_000.0, 1000.0)), "decide_limited"),
     "Reaches": board(500_000.0),
     "Fills": board(1e-12),
     "Fewest": Probe(2.0, named((measure(100), measure(50, 1)), *[(measure(100), measure(99, 1))] * 6)),

@@ -262,7 +262,7 @@ def test_a_peak_is_a_share_of_a_boards_memory():
 
 def test_flight_policies_have_the_papers_sizes():
     counts = {name: find_random_policy(name).net.parameters for name in HIDDEN}
-    assert counts == {"quadx1": 10_180, "quadx2": 139_012, "quadx3": 2_729_476}
+    assert counts == {"quadx1": 10_180, "quadx2": 139_012, "quadx3": 2_729_476, "quadxl": 11_662_004}
     with pytest.raises(SpecError, match="no flight policy for 'quadx4'; known are quadx1"):
         find_random_policy("quadx4")
 

@@ -226,7 +226,10 @@ def test_junit_xml_has_verdicts_and_no_bulk(project):
             ("--quarl-compare", "interval.json"),
             "*interval.json: a row is ill-formed: row 'x' of claim 'c': interval is *; restore it, or run *",
         ),
-        (("--quarl-compare", "estimate.json"), "*estimate.json: a row is ill-formed: row 'x' of claim 'c': estimate is 'much'; *"),
+        (
+            ("--quarl-compare", "estimate.json"),
+            "*estimate.json: a row is ill-formed: row 'x' of claim 'c': estimate is 'much'; *",
+        ),
         (("--quarl-compare", "settings.json"), "*settings.json: settings of another type; *"),
         (("--quarl-compare", "durations.json"), "*durations.json: durations of another type; *"),
     ],

@@ -20,7 +20,12 @@ from quarl_bench.quantization.net import Linear, Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
 
-HIDDEN = {"quadx1": (64, 64, 64), "quadx2": (256, 256, 256), "quadx3": (4096, 512, 1024)}  # Policies I, II, III
+HIDDEN = {
+    "quadx1": (64, 64, 64),  # Policies I, II, III
+    "quadx2": (256, 256, 256),
+    "quadx3": (4096, 512, 1024),
+    "quadxl": (3400, 3400),  # ours: 47 MB in fp32, 12 MB in int8, more than the process that runs them
+}
 OBSERVATION, ACTIONS = 24, 4  # of PyFlyt's QuadX-Waypoints with one target
 STATES = 1000  # random ones, for random weights
 SEED = 20191001

@@ -25,6 +25,7 @@ def show_board(
         judged.claim.values.get((judged.case.algo, judged.case.environment)),
     )
     notes = [] if trained else [RANDOM_WEIGHTS]
+    notes += [*verdict.caveats]
     notes += [f"emulated: in a control group with {memory >> 20} MiB of memory, and swap"] if memory else []
     notes += [str(timing.check) for timing in (compared.first, compared.second)]
     if compared.timed and not compared.faults:
