@@ -13,7 +13,7 @@ end, and single products; says so when other processes disturbed the times.
 import argparse
 import statistics
 
-from quarl_bench.judging.step_times import explain_kernels, mean_speedup
+from quarl_bench.judging.times.step_times import explain_kernels, mean_speedup
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.scaled_cnn import PAPER
 from quarl_bench.training.sb3.step_times import (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from quarl_bench.errors import StoreError
-from quarl_bench.judging.sessions import APART, Ratios, Session, Sessions
+from quarl_bench.judging.times.sessions import APART, Ratios, Session, Sessions
 from quarl_bench.system.atomic import write_file
 
 WHEN = "when"

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from quarl_bench.boards.timing import BoardComparison, Timing
 from quarl_bench.judging.retention import conclude
-from quarl_bench.judging.sessions import ALONE
 from quarl_bench.judging.statistics import Interval
+from quarl_bench.judging.times.sessions import ALONE
 from quarl_bench.spec import Outcome, Verdict
 
 DOT_PRODUCT = ("asimddp", "i8mm", "avx512_vnni", "avx_vnni")  # instructions that multiply and add int8 at once

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quarl_bench.boards.board import Board
-from quarl_bench.judging.sessions import ALONE, Sessions
 from quarl_bench.judging.statistics import Interval, bound_mean
+from quarl_bench.judging.times.sessions import ALONE, Sessions
 
 FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}  # of a Raspberry Pi
 SPEED, MEMORY = "speed", "memory"

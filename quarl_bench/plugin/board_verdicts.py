@@ -45,8 +45,7 @@ class TimesRegression(StoredNumbers):
         if run.compared.faults or not run.compared.timed:
             self._note_state("void")
             return
-        option = self.request.config.getoption
-        if option("force_regen") or option("regen_all"):
+        if self._regenerates:
             name = self.request.getfixturevalue("case").id
             path = find_sessions(self.request.node.path, name, self._profile)
             store_session(path, run.compared.identify(), run.compared.list_ratios(), datetime.now(UTC))
@@ -107,7 +106,7 @@ class BoardVerdict(VerdictFixture):
 
 
 def find_sessions(bench: Path, name: str, profile: str) -> Path:
-    """The stored sessions of the case `name` beside its bench, as pytest-datadir has it."""
+    """The stored sessions of what is called `name`, a case or a device, beside its bench, as pytest-datadir has it."""
     return bench.with_suffix("") / f"{name}.{profile}.sessions.csv"
 
 

@@ -2,7 +2,6 @@
 
 import statistics
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import pandas as pd
 from quarl_bench.boards.session_file import read_sessions, store_session
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
 from quarl_bench.judging.rules.training import OnTimes
-from quarl_bench.judging.step_times import explain_step_time, list_ratios, read_size
-from quarl_bench.plugin.board_verdicts import TIME_TOLERANCE
+from quarl_bench.judging.times.step_times import explain_step_time, list_ratios, read_size
+from quarl_bench.plugin.board_verdicts import TIME_TOLERANCE, find_sessions
 from quarl_bench.plugin.regression import StoredNumbers
 from quarl_bench.plugin.verdict import VerdictFixture
 from quarl_bench.report.rows.builder import build_row
@@ -33,8 +32,8 @@ class StepTimeRegression(StoredNumbers):
         if times.faults:
             self._note_state("void")
             return
-        if self.request.config.getoption("force_regen") or self.request.config.getoption("regen_all"):
-            path = find_sessions(self.request.node.path, times, self._profile)
+        if self._regenerates:
+            path = find_sessions(self.request.node.path, times.device, self._profile)
             store_session(path, identify(times), list_ratios(times), datetime.now(UTC))
         case = self.request.getfixturevalue("case").case
         self._compare(tabulate(times, read_size(case.environment), case.scheme), IDENTITY)
@@ -71,7 +70,7 @@ class StepTimeVerdict(VerdictFixture):
         environments: list[str],
         precision: str,
     ) -> Verdict:
-        path = find_sessions(self._request.node.path, times, self._profile)
+        path = find_sessions(self._request.node.path, times.device, self._profile)
         sessions = read_sessions(path, identify(times), list_ratios(times), datetime.now(UTC))
         verdict = judged.claim.require(OnTimes).decide_times(environments, precision, times, sessions)
         notes = explain_step_time(times, environments, precision)
@@ -80,11 +79,6 @@ class StepTimeVerdict(VerdictFixture):
         cases = [judged.case] if isinstance(judged, JudgedCase) else judged.cases
         stored = all(self._is_stored(case.id, times.machine) for case in cases)
         return self._conclude(judged, row, verdict, row.line, foreign="" if stored else times.machine)
-
-
-def find_sessions(bench: Path, times: StepTimes, profile: str) -> Path:
-    """The stored sessions of all policies on a device, beside the bench."""
-    return bench.with_suffix("") / f"{times.device}.{profile}.sessions.csv"
 
 
 def identify(times: StepTimes) -> dict[str, object]:

@@ -45,6 +45,12 @@ class StoredNumbers(DataFrameRegressionFixture):
         self._versions: tuple[str, ...] = ()
         self._elsewhere = False  # stored on another processor
 
+    @property
+    def _regenerates(self) -> bool:
+        """Whether numbers are to be written again."""
+        option = self.request.config.getoption
+        return bool(option("force_regen") or option("regen_all"))
+
     def _compare(self, frame: pd.DataFrame, identity: Sequence[str], versions: Iterable[str] = ()) -> None:
         """Fail when a number moved; without failing note "no-baseline", or what other numbers the stored ones are.
 
@@ -56,7 +62,7 @@ class StoredNumbers(DataFrameRegressionFixture):
         basename = f"{judged.id}.{self._profile}"
         option = self.request.config.getoption
         stored = self.original_datadir / f"{basename}.csv"
-        again = option("force_regen") or option("regen_all")
+        again = self._regenerates
         if not stored.exists() and not again:
             self._note_state("no-baseline")
             return

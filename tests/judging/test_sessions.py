@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarl_bench.judging.sessions import ALONE, Session, Sessions
 from quarl_bench.judging.statistics import ERROR, Interval, bound_mean
+from quarl_bench.judging.times.sessions import ALONE, Session, Sessions
 from tests.support.sizes import choose
 
 TODAY = date(2026, 11, 25)

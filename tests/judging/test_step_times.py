@@ -12,8 +12,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.claim import expand_cases, expand_claims
-from quarl_bench.judging.sessions import Session, Sessions
-from quarl_bench.judging.step_times import (
+from quarl_bench.judging.times.sessions import Session, Sessions
+from quarl_bench.judging.times.step_times import (
     explain_kernels,
     explain_step_time,
     judge_step_time,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.rules.judgement import STATES, Axis, Domain, Judgement
-from quarl_bench.judging.sessions import ALONE, Sessions
+from quarl_bench.judging.times.sessions import ALONE, Sessions
 
 if TYPE_CHECKING:
     from quarl_bench.experiments.cells import Cells
@@ -198,7 +198,7 @@ class Quicker(OnTimes):
         self, environments: list[str], precision: str, times: "StepTimes", sessions: Sessions = ALONE
     ) -> "Verdict":
         """The verdict on the policy of one environment."""
-        from quarl_bench.judging.step_times import judge_step_time
+        from quarl_bench.judging.times.step_times import judge_step_time
 
         (environment,) = environments
         return judge_step_time(times, environment, precision, self.threshold, opposite=self.opposite, sessions=sessions)
@@ -225,7 +225,7 @@ class Rises(OnTimes):
         self, environments: list[str], precision: str, times: "StepTimes", sessions: Sessions = ALONE
     ) -> "Verdict":
         """The verdict over policies, the smallest first."""
-        from quarl_bench.judging.step_times import judge_trend
+        from quarl_bench.judging.times.step_times import judge_trend
 
         return judge_trend(times, environments, precision, self.threshold, ends=self.ends, sessions=sessions)
 

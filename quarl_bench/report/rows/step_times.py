@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
-from quarl_bench.judging.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
+from quarl_bench.judging.times.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
 from quarl_bench.report.rows.builder import Shown
 from quarl_bench.spec import Source, Verdict
 from quarl_bench.training.recipes import FP32

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from quarl_bench.judging.statistics import bound_mean
-from quarl_bench.judging.step_times import read_size
+from quarl_bench.judging.times.step_times import read_size
 from quarl_bench.report.page.plots import INK, MARKERS, SERIES, open_panel
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.step_times import LEAN

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from quarl_bench.judging.retention import conclude, reverse
-from quarl_bench.judging.sessions import ALONE, Sessions
 from quarl_bench.judging.statistics import Interval, bound_mean
+from quarl_bench.judging.times.sessions import ALONE, Sessions
 from quarl_bench.spec import Outcome, Verdict
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.matmul_times import ONEDNN, STOCK, WIDTHS

@@ -1,0 +1,1 @@
+"""Times: verdicts on steps of training, and limits that cover several sessions."""
