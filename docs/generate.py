@@ -200,7 +200,7 @@ def write_policies(cells: dict[str, list[dict[str, Any]]], printed: dict[str, An
         second = published.get("source", "").startswith(SECOND)
         columns = (
             f"`{name}`",
-            f"{members[0]['recipe']['timesteps']:,}",
+            _tell_steps(members[0]),
             ", ".join(_show(value) for value in argmax),
             _show(_average(argmax)),
             ", ".join(_show(value) for value in sampled),
@@ -209,6 +209,13 @@ def write_policies(cells: dict[str, list[dict[str, Any]]], printed: dict[str, An
         )
         lines.append(f"| {' | '.join(columns)} |")
     return "\n".join([*lines, ""])
+
+
+def _tell_steps(manifest: dict[str, Any]) -> str:
+    """Environment steps of the recipe, behind those that were trained where they are fewer."""
+    planned = manifest["recipe"]["timesteps"]
+    trained = manifest.get("run", {}).get("timesteps", planned)  # older manifests do not say
+    return f"{planned:,}" if trained >= planned else f"{trained:,} of {planned:,}"
 
 
 def _average(values: list[float]) -> float:

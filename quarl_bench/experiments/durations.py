@@ -47,6 +47,8 @@ def read_trainings(folder: Path) -> tuple[Training, ...]:
             steps, run = int(manifest["recipe"]["timesteps"]), manifest.get("run") or {}
             spec = read_name(path.parent.name)
             seconds = None if run.get("seconds") is None else float(run["seconds"])
+            if run.get("timesteps", steps) < steps:  # finished early: not what the recipe takes
+                seconds = None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{path}: no manifest of a trained policy ({error}); restore it") from error
         found.append(Training(spec, steps, seconds))

@@ -1,16 +1,19 @@
-"""Training policies by their recipes: one, or one seed under several schemes."""
+"""Training policies by their recipes: one, as far as it is trained, or one seed under several schemes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from quarl_bench.errors import SpecError, StoreError
+from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.folder import Stored, load_stored, save_stored
 from quarl_bench.spec import PolicySpec
 from quarl_bench.system.atomic import lock_run, remove_folder
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3.aware import is_frozen
-from quarl_bench.training.sb3.run import TrainingOptions, TrainingRun, close_environments
+from quarl_bench.training.sb3.run import STATE, TrainingOptions, TrainingRun, close_environments
+
+MACHINE = ("versions", "run")  # of a checkpoint; older ones do not say
 
 
 def train_policy(
@@ -32,8 +35,29 @@ def train_policy(
         if not curve or curve[-1]["timesteps"] < model.num_timesteps:  # else the run died between its end and here
             callback.evaluate()
         best = run.load_best()
-        stored = save_stored(best.policy, folder, run.describe(best, curve))
+        stored = save_stored(best.policy, folder, run.describe(best, curve) | run.describe_machine(model.num_timesteps))
         close_environments(model)
+        remove_folder(checkpoint)
+    return stored
+
+
+def finish_policy(
+    spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path, options: TrainingOptions | None = None
+) -> Stored:
+    """Publish to `folder` the best policy of an unfinished run, train no further, and remove `checkpoint`.
+
+    The manifest's `run` says how far it was trained, and where. Raises StoreError where there is no checkpoint or
+    another process trains it, SpecError where the quantizer of the scheme has not begun to round.
+    """
+    if not (checkpoint / STATE).exists():
+        raise StoreError(f"{checkpoint}: no unfinished run is there; train, and stop it first")
+    run = TrainingRun.start(spec, recipe, checkpoint, options or TrainingOptions())
+    with lock_run(checkpoint):
+        state, best = run.read_state(), run.load_best()
+        if recipe.scheme and isinstance(best.policy, PolicyNet):
+            raise SpecError(f"{checkpoint}: {recipe.scheme} rounds nothing yet; go on with --resume")
+        told = run.describe_machine(state["timesteps"]) | {key: state[key] for key in MACHINE if key in state}
+        stored = save_stored(best.policy, folder, run.describe(best, state["curve"]) | told)
         remove_folder(checkpoint)
     return stored
 

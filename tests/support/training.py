@@ -13,7 +13,7 @@ from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3 import checkpoints
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.run import TrainingOptions
-from quarl_bench.training.schemes import train_policy
+from quarl_bench.training.schemes import finish_policy, train_policy
 
 ON_POLICY = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "learning_rate": "lin_0.001"}
 
@@ -37,6 +37,9 @@ class Run:
 
     def start(self, *, recipe: Recipe | None = None, **options: Any) -> StoredPolicy:
         return train_policy(self.spec, recipe or self.recipe, self.folder, self.checkpoint, TrainingOptions(**options))
+
+    def finish(self) -> StoredPolicy:
+        return finish_policy(self.spec, self.recipe, self.folder, self.checkpoint)
 
     def interrupt(self, after: int, *, resume: bool = False) -> dict[str, Any]:
         """Ask to stop when a new rollout is to begin for the `after`-th time; the checkpoint's state."""

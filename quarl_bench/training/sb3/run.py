@@ -113,18 +113,23 @@ class TrainingRun:
             save_stored(best.policy, work / BEST, {"timesteps": best.timesteps})
             state = {"recipe": self.recipe.sha256, "seed": self.spec.seed, "curve": curve}
             state |= {"timesteps": model.num_timesteps, "seconds": time.monotonic() - self.began}
-            (work / STATE).write_text(json.dumps(state))
+            (work / STATE).write_text(json.dumps(state | self.describe_machine(model.num_timesteps)))
 
-    def load(self) -> tuple[BaseAlgorithm, Curve]:
-        """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
+    def read_state(self) -> dict[str, Any]:
+        """What the checkpoint says of itself; StoreError when it belongs to another recipe or seed."""
         try:
-            state = json.loads((self.checkpoint / STATE).read_text())
+            state: dict[str, Any] = json.loads((self.checkpoint / STATE).read_text())
         except (OSError, ValueError) as error:
             raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
         if state["recipe"] != self.recipe.sha256:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
         if state.get("seed", self.spec.seed) != self.spec.seed:  # older ones do not say
             raise StoreError(f"{self.checkpoint} is of seed {state['seed']}; pass --seed {state['seed']}, or delete it")
+        return state
+
+    def load(self) -> tuple[BaseAlgorithm, Curve]:
+        """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
+        state = self.read_state()
         # Streams begin anew, but not as they began: episodes and noise behind a resume are others.
         streams = np.random.SeedSequence([self.spec.seed, state.get("timesteps", 0)])
         seed, curve = int(streams.generate_state(1)[0] >> 1), state["curve"]
@@ -166,10 +171,15 @@ class TrainingRun:
         """Environment seeds that select the policy."""
         return list_validation_seeds(GAMES if self.environment.atari else VALIDATION_EPISODES)
 
-    def describe(self, best: Best, curve: Curve) -> dict[str, Any]:
-        """The manifest's account of the policy: recipe, budget, curve, return, published return, versions."""
-        published = self.recipe.published
+    def describe_machine(self, timesteps: int) -> dict[str, Any]:
+        """What the run was trained with, where, how long, and how far."""
         libraries = {*LIBRARIES, *(one.name for one in list_requirements(find_algorithm(self.spec.algo).extra))}
+        run = describe_run(time.monotonic() - self.began) | {"timesteps": timesteps}
+        return {"versions": describe_versions(*sorted(libraries)), "run": run}
+
+    def describe(self, best: Best, curve: Curve) -> dict[str, Any]:
+        """The manifest's account of the policy but for its machine: recipe, budget, curve, return, published return."""
+        published = self.recipe.published
         modes = {"return": False} | ({"sampled_return": True} if self.sampled else {})
         return {
             "algo": self.spec.algo,
@@ -199,8 +209,6 @@ class TrainingRun:
                 name: score_policy(best.policy, self.environment, sampled=sampled, shown=self.options.progress)
                 for name, sampled in modes.items()
             },
-            "versions": describe_versions(*sorted(libraries)),
-            "run": describe_run(time.monotonic() - self.began),
         }
 
     def _vector(self, statistics: Path | None = None, seed: int | None = None) -> VecEnv:

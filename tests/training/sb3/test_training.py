@@ -1,5 +1,6 @@
 """Training by tiny recipes: what is published, what a checkpoint keeps, and how a run goes on."""
 
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import stable_baselines3 as sb3
 
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.errors import PolicyError, StoreError
+from quarl_bench.errors import PolicyError, SpecError, StoreError
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.sources.sb3.model import install
@@ -105,6 +106,34 @@ def test_an_interrupted_run_publishes_nothing_and_goes_on(begin: Callable[..., R
     steps = [point["timesteps"] for point in curve]
     assert steps == sorted(set(steps))
     assert steps[-1] == 512
+
+
+def test_an_unfinished_run_is_published_as_far_as_it_came(begin: Callable[..., Run]) -> None:
+    """Where it was trained is the checkpoint's to say: another machine may publish it."""
+    run = begin()
+    with pytest.raises(StoreError, match="no unfinished run is there"):
+        run.finish()
+    run.interrupt(after=4)
+    state = run.state()
+    state["run"]["processor"] = state["versions"]["torch"] = "elsewhere"
+    (run.checkpoint / "state.json").write_text(json.dumps(state))
+    kept = load_policy(run.checkpoint / "best")
+    stored = run.finish()
+    assert not run.checkpoint.exists()
+    assert stored.sha256 == kept.sha256
+    about = load_policy(run.folder).metadata
+    assert (about["run"]["timesteps"], about["recipe"]["timesteps"]) == (192, 512)
+    assert (about["run"]["processor"], about["versions"]["torch"]) == ("elsewhere", "elsewhere")
+    assert [point["timesteps"] for point in about["curve"]] == [128, 192]
+    assert about["return"]["episodes"] == 6
+
+
+def test_a_quantizer_that_does_not_round_yet_is_not_published(begin: Callable[..., Run]) -> None:
+    run = begin(scheme="qat8", quant_delay=400)
+    run.interrupt(after=4)
+    with pytest.raises(SpecError, match="qat8 rounds nothing yet; go on with --resume"):
+        run.finish()
+    assert run.checkpoint.exists()
 
 
 def test_a_run_stopped_before_its_first_step_goes_on(begin: Callable[..., Run]) -> None:

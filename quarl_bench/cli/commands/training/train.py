@@ -60,6 +60,11 @@ def add_command(commands: Any) -> None:
         "--resume", action="store_true",
         help="go on from the last checkpoint, and keep a policy that is finished. Default: start anew.",
     )  # fmt: skip
+    command.add_argument(
+        "--finish", action="store_true",
+        help="keep the best policy of the last checkpoint as it is, and train no further; its manifest says how far it "
+        "came. Default: train to the end.",
+    )  # fmt: skip
     command.add_argument("--force", action="store_true", help="replace a policy that exists. Default: keep it.")
     command.add_argument(
         "--workers", type=read_positive, default=1, metavar="N",
@@ -90,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         raise SpecError("--seed, --seeds: two answers to one question; leave one out")
     options.seed, options.environment = options.seed or 0, name_task(options.environment)
     several = "," in options.scheme
+    if options.finish and (several or options.seeds is not None):
+        raise SpecError("--finish: for one policy; no --seeds, and one --scheme")
     learned = options.scheme and not several and Scheme.parse(options.scheme).family is Family.LEARNED
     if not several and (options.seeds is not None or learned):
         return train_many(options, settings)
@@ -103,9 +110,11 @@ def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     from quarl_bench.errors import SpecError
     from quarl_bench.experiments.store import Store, StorePaths, Train
     from quarl_bench.spec import PolicySpec
-    from quarl_bench.training.schemes import load_finished_policy, train_policy
+    from quarl_bench.training.schemes import finish_policy, load_finished_policy, train_policy
 
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options), options.scheme)
+    if options.finish and options.output is None:
+        raise SpecError("--finish: pass --output too; the cache holds policies that were trained to the end")
     if options.output is None and (options.steps or options.quant_delay is not None):
         raise SpecError("--steps and --quant-delay: pass --output too; the cache holds the recipes' own")
     if options.quant_delay is not None and not spec.scheme:
@@ -113,6 +122,8 @@ def train_one(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     recipe = choose_recipe(options, spec)
 
     def train(spec: PolicySpec, recipe: "Recipe", folder: Path, checkpoint: Path) -> "Stored":
+        if options.finish:
+            return finish_policy(spec, recipe, folder, checkpoint, settings)
         warn_of_emulation({recipe.precision})
         return train_policy(spec, recipe, folder, checkpoint, settings)
 

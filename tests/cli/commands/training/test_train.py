@@ -31,6 +31,12 @@ class TestTrain:
         assert kept["sha256"] == result["sha256"]
         code, _, err = quarl("train", "ppo", "cartpole", "--seed", "1", "--output", "trained", "--resume")
         assert (code, "trained was trained by another recipe or seed" in err) == (2, True)
+        code, _, err = quarl("train", "ppo", "cartpole", "--finish")
+        assert (code, "--finish: pass --output too" in err) == (2, True)
+        code, _, err = quarl("train", "ppo", "cartpole", "--finish", "--output", "none")
+        assert (code, "none.checkpoint: no unfinished run is there; train, and stop it first" in err) == (2, True)
+        code, _, err = quarl("train", "a2c", "cartpole", "--finish", "--scheme", "qat8,qat4", "--output", "none")
+        assert (code, "--finish: for one policy" in err) == (2, True)
         signal.signal(signal.SIGTERM, before)
 
     def test_other_steps(self, folder, quarl, quarl_json, monkeypatch):
