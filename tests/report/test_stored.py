@@ -85,7 +85,7 @@ def test_what_is_stored_is_a_results_file_that_can_be_audited():
 def test_what_is_known_not_to_hold_is_refuted_in_the_stored_nightly():
     stored = read_document(DOCS / "results" / "nightly.json.xz").data
     found, claims = list_outcomes(stored), read_catalog()
-    processors = {run["machine"]["processor"] for run in stored["runs"]}
+    processors = {row["processor"] for row in stored["rows"]}
     for claim in claims:
         for item in expand(claim):
             reasons = [item.find_known("nightly", processor) for processor in processors]
@@ -97,7 +97,7 @@ def test_what_is_refuted_in_the_stored_nightly_is_known():
     """Times are an exception where they were stored on another processor."""
     stored = read_document(DOCS / "results" / "nightly.json.xz").data
     found, open_ = list_outcomes(stored), []
-    processors = {run["machine"]["processor"] for run in stored["runs"]}
+    processors = {row["processor"] for row in stored["rows"]}
     for claim in read_catalog():
         for item in expand(claim):
             refuted = found.get(claim.id, {}).get(item.id, [""])[0].startswith("refuted")

@@ -43,6 +43,7 @@ def show_step_times(
             "cores": times.cores,
             "divisor": times.divisor,
         },
+        "processor": times.machine,
         "versions": times.versions,
         "faults": list(times.faults),
         "paper": None if single is None else {"reference": single["fp32"], "value": single["mixed"], "unit": "min"},
