@@ -14,8 +14,8 @@ from tests.support.rows import ROWS, make_row, to_rows
 STATEMENTS = [s for paper in list_providers("statements") for s in paper.open("statements").STATEMENTS]
 
 
-def test_seven_statements_are_about_items_that_exist():
-    assert sum(bool(statement.printed) for statement in STATEMENTS) == 7  # the others are ours
+def test_eight_statements_are_about_items_that_exist():
+    assert sum(bool(statement.printed) for statement in STATEMENTS) == 8  # the others are ours
     ids = {claim.id: {item.id for item in expand(claim)} for claim in read_catalog()}
     for statement in STATEMENTS:
         assert statement.item in ids[statement.claim] or (not statement.item and statement.scheme), statement
@@ -43,7 +43,7 @@ def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
 def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_told():
     bare = Row(id="dqn-pongc-bf16", claim="table5-half-again", kind="claim", verdict="supported", threshold=0.0)
     (line,) = list_findings([bare])
-    told = "(paper: 1.62x, Table 5): supported on a CPU in bf16, and not testable here on the paper's GPU; our number "
+    told = "(paper: 1.62x, Table 5): supported on a CPU in bf16; our number "
     assert line.endswith(f"{told}is not stored yet")
     (line,) = list_findings([replace(bare, estimate=1.4, interval=(1.2, 1.6))])
     assert "1.40x [1.20x, 1.60x] as fast a step: supported on a CPU" in line
