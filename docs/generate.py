@@ -45,7 +45,7 @@ HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
 BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
 SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
-ORDER = ("supported", "refuted", "inconclusive", "partial")
+ORDER = ("supported", "refuted", "inconclusive", "undecidable", "partial")
 
 
 def main(arguments: list[str]) -> None:

@@ -33,7 +33,16 @@ class Outcome(StrEnum):
     SUPPORTED = "supported"  # the interval lies wholly on the claimed side
     REFUTED = "refuted"  # wholly on the other side
     INCONCLUSIVE = "inconclusive"  # it contains the threshold
+    UNDECIDABLE = "undecidable"  # there is none: what is here could not decide, however it had come out
     PARTIAL = "partial"  # an aggregate claim with cells missing
+
+    @property
+    def open(self) -> bool:
+        """Whether the cells are all there and do not decide."""
+        return self in (Outcome.INCONCLUSIVE, Outcome.UNDECIDABLE)
+
+
+UNDECIDED = tuple(str(outcome) for outcome in Outcome if outcome.open or outcome is Outcome.PARTIAL)
 
 
 @dataclass(frozen=True, order=True)
@@ -180,7 +189,7 @@ class Verdict:
     """An interval compared with a threshold, with everything a reader needs to weigh it.
 
     Attributes:
-        outcome: `supported`, `refuted`, `inconclusive` or `partial`.
+        outcome: `supported`, `refuted`, `inconclusive`, `undecidable` or `partial`.
         estimate: Of the judged quantity, for example the ratio of mean returns.
         low: Lower end of the interval; None where the data give no interval.
         high: Upper end of the interval.
@@ -189,7 +198,7 @@ class Verdict:
         policies: How many policies were measured.
         episodes: How many episodes each of them played.
         distinct_episodes: How many of these differ; equal ones count once.
-        needed: What would decide an inconclusive verdict, for example how many episodes.
+        needed: What would decide an open verdict, for example how many episodes.
         caveats: What a sample of this size cannot exclude.
         missing: Cells that a partial verdict lacks.
     """

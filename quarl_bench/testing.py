@@ -82,7 +82,7 @@ def assert_quantizable(
     message += f"; {doubt}" if doubt else ""
     if line.verdict.outcome is Outcome.REFUTED:
         raise ClaimRefuted(message)
-    if line.verdict.outcome is Outcome.INCONCLUSIVE and STRICT.get(_is_strict)(strict):
+    if line.verdict.outcome.open and STRICT.get(_is_strict)(strict):
         raise Undecided(message)
     return line.verdict
 

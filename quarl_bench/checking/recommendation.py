@@ -89,7 +89,7 @@ def _recommend_floats(check: "Answer", kept: "SchemeResult") -> str:
 def _list_remarks(check: "Answer", kept: "SchemeResult | None") -> Iterator[str]:
     """What is open, what is not to be trusted, and what to try."""
     outcomes = {line.scheme.name: line.verdict.outcome for line in check.lines}
-    open_ = [name for name, outcome in outcomes.items() if outcome is Outcome.INCONCLUSIVE]
+    open_ = [name for name, outcome in outcomes.items() if outcome.open]
     if open_:
         yield f"{', '.join(open_)}: not decided; more episodes may."
     for line in check.lines:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-COLOURS = {"supported": "green", "refuted": "red", "DIFFERENT": "red", "inconclusive": "yellow", "partial": "yellow"}
+from quarl_bench.spec import UNDECIDED
+
+COLOURS = {"supported": "green", "refuted": "red", "DIFFERENT": "red"} | dict.fromkeys(UNDECIDED, "yellow")
 
 
 def print_result(options: argparse.Namespace, result: dict[str, Any], text: str) -> None:

@@ -148,13 +148,14 @@ def _judge_average(
         raise SpecError("no cells to average; name at least one")
     if not math.isfinite(upper) or upper < 0.0:
         raise SpecError(f"threshold or margin {upper!r}: it must be a finite number of at least 0")
-    drops, caveats = [], []
+    drops, caveats, needed = [], [], []
     for name, measurements in cells.items():
         arrays = align(*measurements, cell=name)
         pairs = pair(name, arrays) if arrays[0].shape[1] > 1 or measurements[0].census else None
         if pairs is None or not is_anchored(pairs):
             reason = "one distinct episode" if pairs is None else f"mean return within {ANCHOR:g} standard errors of 0"
             caveats.append(f"no interval: {name} has {'' if pairs is None else 'a '}{reason}")
+            needed.append(f"{name}: {'more episodes' if pairs is None else 'policies that return more or less than 0'}")
         else:
             drops.append(_measure_drop(pairs))
             if pairs.tied and not pairs.exact:
@@ -179,7 +180,7 @@ def _judge_average(
         policies=policies,
         episodes=min((len(m.environment_seeds) for m in firsts), default=0),
         distinct_episodes=min((m.distinct_episodes for m in firsts), default=0),
-        needed=_plan_average(drops, lower, upper) if outcome is Outcome.INCONCLUSIVE and complete else "",
+        needed=(_plan_average(drops, lower, upper) if complete else "; ".join(needed)) if outcome.open else "",
         caveats=tuple(caveats),
         missing=tuple(missing),
     )

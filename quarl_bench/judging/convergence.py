@@ -126,7 +126,7 @@ def _conclude(
         policies=seeds,
         episodes=0,
         distinct_episodes=0,
-        needed="more training seeds" if outcome is Outcome.INCONCLUSIVE else "",
+        needed="more training seeds" if outcome.open else "",
         caveats=(*caveats, *([rule_of_three(seeds)] if seeds > 1 else [])),
         missing=tuple(missing),
     )

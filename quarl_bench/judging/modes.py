@@ -7,7 +7,7 @@ from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.retention import judge_retention, retention_p_values, reverse
 from quarl_bench.spec import Measurement, Outcome, Verdict
 
-STRENGTH = (Outcome.REFUTED, Outcome.PARTIAL, Outcome.INCONCLUSIVE, Outcome.SUPPORTED)
+STRENGTH = (Outcome.REFUTED, Outcome.PARTIAL, Outcome.UNDECIDABLE, Outcome.INCONCLUSIVE, Outcome.SUPPORTED)
 
 
 def judge_case(

@@ -92,7 +92,7 @@ def judge_retention(
         policies=policies,
         episodes=episodes,
         distinct_episodes=distinct,
-        needed=needed if outcome is Outcome.INCONCLUSIVE else "",
+        needed=needed if outcome.open else "",
         caveats=tuple(caveats),
     )
 
@@ -153,7 +153,7 @@ def judge_harder(
         policies=policies,
         episodes=min((cell.episodes for cell in cells), default=0),
         distinct_episodes=min((cell.distinct_episodes for cell in cells), default=0),
-        needed="more policies of both" if outcome is Outcome.INCONCLUSIVE and not missing else "",
+        needed="more policies of both" if outcome.open and not missing else "",
         caveats=tuple(dict.fromkeys(caveat for cell in cells for caveat in cell.caveats)),
         missing=tuple(missing),
     )
@@ -290,7 +290,7 @@ def name_scope(policies: int) -> str:
 def conclude(interval: tuple[float, float] | None, supported_from: float, supported_to: float) -> Outcome:
     """Which side of a threshold, or of two, an interval lies on."""
     if interval is None:
-        return Outcome.INCONCLUSIVE
+        return Outcome.UNDECIDABLE
     low, high = interval
     if low > supported_from and high < supported_to:
         return Outcome.SUPPORTED

@@ -156,8 +156,9 @@ def judge_tracks(
     correlation of so few tasks has no useful interval. Fewer than six tasks cannot decide.
     """
     spreads, errors = (np.array([point[i] for point in points.values()]) for i in (0, 1))
-    outcome, rho, weights = Outcome.INCONCLUSIVE, None, (1.0, 1.0)
+    outcome, rho, weights = Outcome.UNDECIDABLE, None, (1.0, 1.0)
     if len(points) >= FEWEST_TASKS:
+        outcome = Outcome.INCONCLUSIVE
         rho, weights = stats.correlate_ranks(spreads, errors)
         outcome = Outcome.SUPPORTED if weights[0] <= threshold else outcome
         outcome = Outcome.REFUTED if weights[1] <= threshold else outcome

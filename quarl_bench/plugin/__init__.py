@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FIXTURES = (fixtures, board_fixtures, mixed_precision_fixtures, projects)
 GPU = "cuda"  # a case's board
-UNDECIDED = {"inconclusive": "i", "partial": "p"}
+UNDECIDED = {"inconclusive": "i", "undecidable": "u", "partial": "p"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -59,7 +59,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--quarl-strict",
         action="store_true",
         default=False,
-        help="Fail on inconclusive and partial verdicts. Default: of assert_quantizable alone.",
+        help="Fail on inconclusive, undecidable and partial verdicts. Default: of assert_quantizable alone.",
     )
     parser.addini(
         "quarl_strict",

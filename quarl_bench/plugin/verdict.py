@@ -25,7 +25,7 @@ class VerdictFixture:
 
     A refutation with a `known` reason is an xfail that accepts ClaimRefuted only: a crash or a moved number still
     fails, and so does a known item that is not refuted. Times differ from session to session, so that a known one may
-    be inconclusive. Else inconclusive and partial verdicts fail only under `--quarl-strict`.
+    be inconclusive. Else open and partial verdicts fail only under `--quarl-strict`.
     """
 
     def __init__(self, request: pytest.FixtureRequest, record: Callable[[Row], None], *, strict: bool) -> None:
@@ -44,10 +44,10 @@ class VerdictFixture:
         caveats = [*row.caveats, *([f"no session on {foreign} is stored: reported, not a failure"] if outside else [])]
         self._record(replace(row, regression=node.stash.get(REGRESSION, "none"), known=reason, caveats=caveats))
         line = f"{judged.id}: {judged.claim.says} ({judged.claim.where}): {line}"
-        if result.outcome in (Outcome.INCONCLUSIVE, Outcome.PARTIAL) or outside:
+        if result.outcome.open or result.outcome is Outcome.PARTIAL or outside:
             if self._strict:
                 pytest.fail(f"{line} (--quarl-strict)", pytrace=False)
-            if reason and result.outcome is Outcome.INCONCLUSIVE and not judged.claim.judgement.timed:
+            if reason and result.outcome.open and not judged.claim.judgement.timed:
                 pytest.fail(f"{line}; {NOT_REFUTED.format(self._profile)}", pytrace=False)
             return result
         if reason:

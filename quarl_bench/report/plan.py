@@ -16,8 +16,7 @@ from quarl_bench.judging.rules.training import OnTimes, Wider
 from quarl_bench.judging.statistics import POWER
 from quarl_bench.papers.registry import PAPERS
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.report.undecided import UNDECIDED
-from quarl_bench.spec import ZOO, Case, PolicySpec, Source
+from quarl_bench.spec import UNDECIDED, ZOO, Case, PolicySpec, Source
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 from quarl_bench.views.rows import Row
 

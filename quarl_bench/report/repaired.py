@@ -10,7 +10,7 @@ HEAD = (
     "| policy | fp32 | plain | repaired | of fp32 | verdict | chosen | test | seconds |",
     "|---|---:|---:|---:|---|---|---|---:|---:|",
 )
-DECIDED = {"inconclusive": "not decided"}
+DECIDED = {"inconclusive": "not decided", "undecidable": "not decided"}
 RECORDS = "records.json"  # of repairs whose integers are not kept
 KEPT = re.compile(r"(?P<cell>.+)-seed(?P<seed>[0-9]+)-int(?P<bits>[2-7])")  # a form of fewer than 8 bits
 FEW = 6, 4, 3, 2

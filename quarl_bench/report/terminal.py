@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 from quarl_bench.judging.outcomes import QUANTIZABLE
 from quarl_bench.judging.statistics import star_discoveries
+from quarl_bench.spec import UNDECIDED
 from quarl_bench.views.rows import Row
 
 OF_PROJECTS = "does this policy keep its return in fewer bits?"
 OF_PAPERS = "does this sentence of a paper hold for these policies?"
-ANSWERS = {"supported": "yes", "refuted": "no", "inconclusive": "not decided", "partial": "not decided"}
+ANSWERS = {"supported": "yes", "refuted": "no"} | dict.fromkeys(UNDECIDED, "not decided")
 FEW_REASONS = 4  # alike, that a reader takes in one by one
 UNCOMPARED = {
     "no-baseline": "without stored numbers to compare with; --force-regen writes them",
@@ -18,7 +19,7 @@ UNCOMPARED = {
         "not compared, because the stored numbers are of other versions of libraries; constraints.txt has theirs"
     ),
 }
-ORDER = ("refuted", "inconclusive", "partial", "supported")  # worst first
+ORDER = ("refuted", *UNDECIDED, "supported")  # worst first
 
 
 def list_lines(rows: list[Row], *, verbose: bool) -> Iterator[str]:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 from quarl_bench.judging.outcomes import PROVES_NOTHING
-from quarl_bench.spec import Outcome
+from quarl_bench.spec import UNDECIDED
 from quarl_bench.views.rows import Row
-
-UNDECIDED = (str(Outcome.INCONCLUSIVE), str(Outcome.PARTIAL))
 
 
 def list_undecided(rows: list[Row]) -> Iterator[str]:

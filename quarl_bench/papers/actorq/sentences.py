@@ -90,7 +90,7 @@ def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float
         policies=len(ratios),
         episodes=0,
         distinct_episodes=0,
-        needed=f"more seeds than {max(len(ratios), FEWEST - 1)}" if outcome is Outcome.INCONCLUSIVE else "",
+        needed=f"more seeds than {max(len(ratios), FEWEST - 1)}" if outcome.open else "",
         caveats=notes,
     )
 

@@ -166,7 +166,7 @@ def from_interval(
     return Verdict(
         outcome, estimate, low if bounded else None, high if bounded else None, threshold,
         name_scope(policies), policies, 0, 0,
-        needed="more policies" if outcome is Outcome.INCONCLUSIVE else "",
+        needed="more policies" if outcome.open else "",
         caveats=(*caveats, rule_of_three(policies)),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from quarl_bench.environments.registry import list_environments
 from quarl_bench.views.rows import Row
 
 RULE = "retention"  # of rows whose estimate is the share of the return that is kept
-SYMBOLS = {"supported": "✔", "refuted": "✖", "inconclusive": "?", "partial": "◐"}
+SYMBOLS = {"supported": "✔", "refuted": "✖", "inconclusive": "?", "undecidable": "∅", "partial": "◐"}
 FAMILIES = ("fp", "w", "int", "qat")  # from left to right, each from many bits to few
 OWN = "policy"  # stands for the algorithm where a policy names none
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from quarl_bench.report.page.matrix import RULE
 from quarl_bench.report.page.plots import Curve, Point
+from quarl_bench.spec import UNDECIDED
 from quarl_bench.views.rows import Row
 
-VERDICTS = ("refuted", "inconclusive", "partial", "supported")  # worst first, as in the terminal
+VERDICTS = ("refuted", *UNDECIDED, "supported")  # worst first, as in the terminal
 WIDTH, EDGE = 120.0, 4.0  # of a bar, in its own units
 LARGEST_DISTANCE = 0.3  # a bar shows at most this much on either side of its threshold
 NOTHING = 1e-9

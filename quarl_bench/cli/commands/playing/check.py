@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quarl_bench.checking.subject import Subject
 
 REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
-CODES = {"supported": 0, "refuted": 1, "inconclusive": 3}
+CODES = {"supported": 0, "refuted": 1, "inconclusive": 3, "undecidable": 3}
 EXIT_CODES = (
     "exit codes: 0 the scheme of --scheme is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on "
     "stderr), 130 interrupted"
