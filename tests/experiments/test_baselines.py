@@ -36,6 +36,7 @@ BELOW = {
     "ddpg-bipedalwalker",  # 23.1: 32.8 under the bar; it learns and forgets (63.7 at best, -130 at the end)
     "dqn-breakout",  # 44.2 after a fifth of the published steps: 12% of the zoo's return, 21% of the paper's
     "dqn-pong",  # 17.5: 2.4 under the bar, after 11% of the published steps
+    "dqn-qbert",  # 643.0 after a fortieth of the published steps: all of the paper's return, 7% of the zoo's
     "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
     "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003 after three tenths of the published steps, as the four below
