@@ -227,7 +227,7 @@ def test_returns_around_0_are_counted_from_a_floor():
     subject = SimpleNamespace(environment=environment, stored=stored, play=play)
     schemes = [Scheme.parse("int8")]
     (line,) = play_schemes(subject, schemes, 100)
-    assert line.verdict.outcome is Outcome.INCONCLUSIVE
+    assert line.verdict.outcome is Outcome.UNDECIDABLE
     assert "floor" in line.verdict.needed
     (line,) = play_schemes(subject, schemes, 100, floor=-20.0)
     assert line.verdict.outcome is Outcome.REFUTED

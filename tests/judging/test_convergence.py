@@ -97,7 +97,7 @@ def test_sooner_is_a_ratio_of_times():
 def test_too_few_seeds_or_no_spread_decide_nothing(seeds):
     runs = make_runs([make_ramp(400)] * seeds, [make_ramp(400)] * seeds)
     verdict = judge_convergence(runs, CAPS, margin=0.05)
-    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
+    assert (verdict.outcome, verdict.low) == (Outcome.UNDECIDABLE, None)
     assert judge_sooner({}, CAPS, missing=["dqn-catchb"]).outcome is Outcome.PARTIAL
 
 

@@ -212,7 +212,7 @@ def make_tracking(order, missing=()):
         ([0, 1, 2, 3, 4, 5], Outcome.SUPPORTED),
         ([5, 4, 3, 2, 1, 0], Outcome.REFUTED),
         ([2, 0, 5, 1, 4, 3], Outcome.INCONCLUSIVE),
-        ([0, 1, 2, 3, 4], Outcome.INCONCLUSIVE),
+        ([0, 1, 2, 3, 4], Outcome.UNDECIDABLE),
     ],
 )
 def test_errors_that_track_the_spread(order, outcome):

@@ -185,7 +185,7 @@ def test_p_values_agree_with_the_verdict(seed: int, kind: str, policies: int, tr
 def test_interval_never_has_zero_width(returns: Floats, offset: float) -> None:
     verdict = judge(returns[0] + offset, returns[1] + offset)
     if verdict.low is None or verdict.high is None:
-        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert verdict.outcome is Outcome.UNDECIDABLE
     else:
         assert verdict.high - verdict.low > 1e-6
 
@@ -332,7 +332,7 @@ def test_duplicate_episodes_count_once() -> None:
 def test_one_distinct_episode_decides_nothing() -> None:
     reference, candidate = (measure(a, ("start",) * 100) for a in draw_cell(1, truth=0.5))
     verdict = judge_retention(reference, candidate)
-    assert (verdict.outcome, verdict.low, verdict.high) == (Outcome.INCONCLUSIVE, None, None)
+    assert (verdict.outcome, verdict.low, verdict.high) == (Outcome.UNDECIDABLE, None, None)
     assert retention_p_values(reference, candidate) == (1.0, 1.0)
     assert decide(np.ones((1, 1)), np.ones((1, 1))) is Outcome.INCONCLUSIVE
 
@@ -358,7 +358,7 @@ def test_mean_near_zero_decides_nothing() -> None:
     rng = np.random.default_rng(0)
     reference = rng.standard_normal((3, 100))
     verdict = judge(reference, reference - 5.0)
-    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
+    assert (verdict.outcome, verdict.low) == (Outcome.UNDECIDABLE, None)
     assert "standard errors of 0" in verdict.caveats[0]
     assert judge(np.zeros((3, 10)), np.ones((3, 10))).estimate is None
 
@@ -426,7 +426,7 @@ def test_mean_error_of_identical_returns_has_width() -> None:
     assert verdict.high is not None
     assert verdict.high - verdict.low > 0.01
     single = judge_tasks({"a": [returns[:1], returns[:1]], "b": [returns[:1], returns[:1]]})
-    assert (single.outcome, single.low) == (Outcome.INCONCLUSIVE, None)
+    assert (single.outcome, single.low) == (Outcome.UNDECIDABLE, None)
 
 
 def test_mean_error_with_one_policy_uses_the_tasks() -> None:
@@ -450,7 +450,7 @@ def test_unusable_cell_leaves_no_interval() -> None:
     cells = draw_tasks(np.random.default_rng(9), np.zeros(3), 3)
     cells["empty"] = [np.zeros((3, 30)), np.zeros((3, 30))]
     verdict = judge_tasks(cells)
-    assert (verdict.outcome, verdict.low, verdict.estimate) == (Outcome.INCONCLUSIVE, None, None)
+    assert (verdict.outcome, verdict.low, verdict.estimate) == (Outcome.UNDECIDABLE, None, None)
     assert any("empty" in caveat for caveat in verdict.caveats)
 
 

@@ -45,7 +45,7 @@ def test_gains_with_ties_are_rarely_called_supported():
 @pytest.mark.parametrize("tasks", [1, 2, 4])
 def test_fewer_than_five_tasks_of_one_policy_each_decide_nothing(tasks):
     verdict = judge_wider({f"t{i}": 9.0 for i in range(tasks)}, policies=3)
-    assert (verdict.outcome, verdict.low) == (Outcome.INCONCLUSIVE, None)
+    assert (verdict.outcome, verdict.low) == (Outcome.UNDECIDABLE, None)
     assert verdict.needed == f"two policies of each task, or 5 tasks; {tasks} are here"
     assert verdict.estimate == pytest.approx(9.0)
 
@@ -184,7 +184,7 @@ class TestVaries:
 
     def test_policies_that_do_not_differ_are_left_out(self):
         verdict = self.judge([6.0, 6.6, 5.4, 6.3, 0.0], [2.0] * 5)
-        assert verdict.outcome is Outcome.INCONCLUSIVE  # of four tasks
+        assert verdict.outcome is Outcome.UNDECIDABLE  # of four tasks
         assert "left out: policies of ppo-pendulum-qat8 do not differ" in verdict.caveats
         alike = self.judge([0.0] * 5, [2.0] * 5)
         assert (alike.outcome, alike.estimate) == (Outcome.PARTIAL, None)

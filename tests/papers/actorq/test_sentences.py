@@ -52,7 +52,7 @@ def test_a_run_that_never_arrives_is_said_and_decides_nothing_alone():
 def test_one_pair_decides_nothing():
     pairs = make_pairs(0.1)[:1]
     verdict = judge_ratio([0.1], pairs, 0.667, [])
-    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.outcome is Outcome.UNDECIDABLE
     assert verdict.needed
 
 
