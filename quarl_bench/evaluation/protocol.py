@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 from quarl_bench.environments.classic_control import DYNAMICS
-from quarl_bench.environments.registry import ATARI, NAVIGATION, Environment
+from quarl_bench.environments.registry import Environment
 
 # Disjoint ranges: what selects or calibrates a policy never scores it.
 TEST_SEEDS = 10_000
 VALIDATION_SEEDS = 20_000
 CALIBRATION_SEEDS = 30_000
-DEAR = (ATARI, NAVIGATION)  # an episode takes a second and more
 
 
 @dataclass(frozen=True)
@@ -23,13 +22,11 @@ class Protocol:
     episodes: int
     games: int | None = None  # episodes on Atari, where that is another number
     cheap: int | None = None  # the same on classic control, whose dynamics are our own
-    lone: int = 0  # at least, of a cell with one policy, where only episodes can decide; not where they are dear
 
-    def list_seeds(self, environment: Environment, *, alone: bool = False) -> range:
-        """The environment seeds that score a policy here; `alone` where its cell has no other one."""
+    def list_seeds(self, environment: Environment) -> range:
+        """The environment seeds that score a policy here."""
         other = self.games if environment.atari else self.cheap if environment.id in DYNAMICS else None
-        least = self.lone if alone and environment.extra not in DEAR else 0
-        return list_test_seeds(max(other or self.episodes, least))
+        return list_test_seeds(other or self.episodes)
 
 
 def list_test_seeds(episodes: int) -> range:

@@ -178,8 +178,7 @@ class Cells:
 
     def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
         case, scheme = policies.case, Scheme.parse(policies.case.scheme)
-        alone = len(self._find_seeds(replace(case, scheme=FP32))) == 1
-        seeds = self.protocol.list_seeds(find_environment(case.environment), alone=alone)
+        seeds = self.protocol.list_seeds(find_environment(case.environment))
         if sampled:  # chance makes every episode another one: no starts are to be met
             seeds = seeds[: self.protocol.episodes]
         single = [

@@ -19,11 +19,9 @@ from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.places import default_cache
 
 EPISODES = 100  # per policy
-# 114 is the fewest seeds that meet all 30 starts of an Atari game: what played them all is exact. A policy that is
-# alone in its cell plays more, because only episodes can decide: three times as many narrow its interval to 58%.
-WHOLE = {"games": 114, "lone": 300}
-QUICK = {"episodes": 20, "games": 4, "lone": 20}  # fewer of what takes seconds; on Atari one does
-COUNTS = ("episodes", "games", "cheap", "lone")  # settings
+WHOLE = {"games": 114}  # the fewest seeds that meet all 30 starts of an Atari game: what played them all is exact
+QUICK = {"episodes": 20, "games": 4}  # fewer of what takes seconds; on Atari one does
+COUNTS = ("episodes", "games", "cheap")  # settings
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 PATH_OPTIONS = (
@@ -35,7 +33,7 @@ PATH_OPTIONS = (
     "--quarl-html",
     "--quarl-compare",
 )
-CHANGE_NUMBERS = ("profile", "train", "episodes", "games", "cheap", "lone", "policies", "strict")  # settings
+CHANGE_NUMBERS = ("profile", "train", "episodes", "games", "cheap", "policies", "strict")  # settings
 NAME_SIMILARITY = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 
@@ -48,7 +46,6 @@ class Settings:
     episodes: int
     games: int  # on Atari
     cheap: int  # on classic control, and of one policy of a user's
-    lone: int  # where a cell has one policy, and episodes are not dear
     policies: int
     cache: Path
     baselines: Path | None

@@ -196,7 +196,7 @@ def test_what_is_no_longer_judged_is_listed(project):
     run_inside(project, "--quarl-json", "last.json")
     result = run_inside(project, "--quarl-compare", "last.json", "-k", "case1", "-v", "--quarl-episodes", "7")
     assert result.ret == 0
-    note = "note: settings of the last run were others: episodes 20 -> 7, games 4 -> 7, cheap 100 -> 7, lone 20 -> 7"
+    note = "note: settings of the last run were others: episodes 20 -> 7, games 4 -> 7, cheap 100 -> 7"
     result.stdout.fnmatch_lines([note])
     result.stdout.fnmatch_lines(["not judged in this run: 7: case0, case2, *"])
 
