@@ -271,7 +271,9 @@ def count_cycles(claim, designs):
     return Evidence(own=cycles, source=Source.SIMULATED)
 
 
-@pytest.mark.claim("lqcc-finn-latency", "lqcc-finn-luts", "lqcc-finn-speedup", "lqcc-finn-fit", "lqcc-finn-misfit")
+@pytest.mark.claim(
+    "lqcc-finn-latency", "lqcc-finn-luts", "lqcc-finn-bram", "lqcc-finn-speedup", "lqcc-finn-fit", "lqcc-finn-misfit"
+)
 def test_by_formulas(claim, cells, verdict):
     verdict.check_cells(cells)
 

@@ -241,6 +241,8 @@ PROBES = {
     "ModelLatency": Probe(0.9, cycles(1.5)),
     "ModelTables": Probe(0.9, lambda item: Evidence(own={
         task: round(1.5 * row["luts"]) for (_, task), row in item.claim.values.items()})),
+    "ModelBlocks": Probe(3.0, lambda item: Evidence(own={
+        task: row["bram"] + 2 for (_, task), row in item.claim.values.items()})),
     "DesignLatency": Probe(2.0, cycles(1.5)),
     "DesignSpeedup": Probe(1e9, speedups),
     "NoneFits": Probe(2.0, own({"a": Fit("BRAM", 1.5), "b": Fit("LUT", 3.0)})),

@@ -19,6 +19,7 @@ from quarl_bench.papers.lqcc.judgements.designs import (
     DesignFits,
     DesignLatency,
     DesignSpeedup,
+    ModelBlocks,
     ModelLatency,
     ModelTables,
     NoneFits,
@@ -221,6 +222,11 @@ DESIGNS = (
         "lqcc-finn-luts", "Table 3, by FINN's formulas",
         "FINN's look-up tables at LQCC's folding targets are the printed ones, to within 20%",
         ModelTables(0.2), ("i8c4o8",), ALL_TASKS, slug="finnluts", pooled=True, table="table3",
+    ),
+    Claim(
+        "lqcc-finn-bram", "Table 3, by FINN's formulas",
+        "FINN's block RAMs for the weights at LQCC's folding targets are the printed ones, to within half a block",
+        ModelBlocks(0.5), ("i8c4o8",), ALL_TASKS, slug="finnbram", pooled=True, table="table3",
     ),
     Claim(
         "lqcc-rtl-latency", "ours: Table 3, by our designs in simulation",

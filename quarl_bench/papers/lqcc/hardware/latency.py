@@ -1,7 +1,7 @@
 """LQCC's sentences on its Table 3, judged for FINN's formulas and for our own designs, each on its own.
 
 Cycles and sizes of one design are exact numbers of a model, a simulator or an estimate, without an interval over
-policies. Watts and joules need a vendor's tools and are not judged.
+policies. Flip-flops, watts and joules need a vendor's tools and are not judged.
 """
 
 from collections.abc import Mapping
@@ -37,6 +37,13 @@ def count_tables(item: JudgedClaim) -> Evidence:
     names = [case.environment for case in item.cases]
     tables = {name: fold_finn(ARCHITECTURES[name_design(name)], output_thresholds=False).luts for name in names}
     return Evidence(own=tables, source=Source.ESTIMATED)
+
+
+def count_blocks(item: JudgedClaim) -> Evidence:
+    """Block RAMs of 36 Kbit for the weights, by FINN's formula."""
+    names = [case.environment for case in item.cases]
+    blocks = {name: fold_finn(ARCHITECTURES[name_design(name)]).block_rams for name in names}
+    return Evidence(own=blocks, source=Source.ESTIMATED)
 
 
 def fit_formulas() -> Evidence:
@@ -77,6 +84,16 @@ def judge_model(
     """Judge "the model's cycles, or `what`, differ from each task's printed ones by at most `threshold` of them"."""
     errors = {task: counts[task] / count - 1 for task, count in printed.items()}
     caveats = tuple(f"{task}: {counts[task]:,} {what}, {error:+.1%} of the printed" for task, error in errors.items())
+    return _conclude({task: abs(error) for task, error in errors.items()}, (), threshold, caveats)
+
+
+def judge_blocks(counts: Mapping[str, float], printed: Mapping[str, float], threshold: float) -> Verdict:
+    """Judge "the model's block RAMs differ from each task's printed ones by at most `threshold` blocks".
+
+    Blocks, not shares: a design may take none.
+    """
+    errors = {task: counts[task] - count for task, count in printed.items()}
+    caveats = tuple(f"{task}: {counts[task]:g} block RAMs, printed {count:g}" for task, count in printed.items())
     return _conclude({task: abs(error) for task, error in errors.items()}, (), threshold, caveats)
 
 

@@ -67,6 +67,27 @@ class ModelTables(OnDesigns):
 
 
 @dataclass(frozen=True)
+class ModelBlocks(OnDesigns):
+    """Each task's block RAMs differ from the printed ones by at most `threshold` blocks of 36 Kbit."""
+
+    name = "model_blocks"
+    meaning = "largest difference of block RAMs from the printed ones, in blocks; supported up to the threshold"
+
+    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":  # noqa: ARG002
+        """Block RAMs by FINN's formula."""
+        from quarl_bench.papers.lqcc.hardware.latency import count_blocks
+
+        return count_blocks(item)
+
+    def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":
+        """The task that differs most decides."""
+        from quarl_bench.papers.lqcc.hardware.latency import judge_blocks
+
+        printed = {task: float(row["bram"]) for (_, task), row in item.claim.values.items()}
+        return judge_blocks(evidence.own, printed, self.threshold)
+
+
+@dataclass(frozen=True)
 class DesignLatency(OnDesigns):
     """Each task's cycles are at most `threshold` of those that its printed latency takes at 100 MHz."""
 
