@@ -64,7 +64,9 @@ def test_the_return_is_the_manifests(name):
     returns = roll_out(stored.policy, environment, range(first, first + episodes), sampled=sampled).returns
     # The first of the same episodes: their mean scatters by the manifest's SD around the manifest's mean.
     assert abs(returns.mean() - score["mean"]) <= 4 * score["sd"] / math.sqrt(episodes) + 1e-6 * abs(score["mean"])
-    assert stored.metadata["curve"][-1]["timesteps"] >= stored.metadata["recipe"]["timesteps"]
+    planned = stored.metadata["recipe"]["timesteps"]
+    trained = stored.metadata.get("run", {}).get("timesteps", planned)  # fewer where the manifest says so
+    assert stored.metadata["curve"][-1]["timesteps"] >= trained
 
 
 def test_every_cell_reaches_its_published_score_less_one_sd_or_is_known_not_to():
