@@ -42,6 +42,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
 | Yosys sizes a design, and its clock | not run: it compiles for a minute at first | run |
 | designs are simulated | four foldings | fourteen |
+| C around the kernels: heads, masks, observations | compiled plainly | optimized |
 | C for another processor gives the golden outputs | Cortex-A53 | Cortex-A76 too |
 | streams, and tables of actions, are simulated | one net, two heads | five and three |
 | tables that fall are simulated | three foldings, 2,000 inputs | nine, 100,000 |
