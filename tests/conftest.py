@@ -51,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.append("verilated_headers")
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays: neither the collections of the run nor those at its end look at it again."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def verilated_headers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """For tests that build designs."""
