@@ -4,7 +4,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 
 | test | takes | exhaustive |
 |---|---|---|
-| a committed policy plays as its manifest | one policy of an environment, 2 episodes, 1 of Pong | all, 20 and 3 |
+| a committed policy plays as its manifest | one policy of an environment, of Atari one; an episode | all, 20 and 3 |
 | it is bit-exact in LiteRT | one of an environment, 500 states, 40 of a flight, 20 images | all, 100,000; 500 |
 | it is so in every other backend | four policies, 1,000 states; images 10 (int8); two C kernels | all, 100,000; 2,000 |
 | every activation is bit-exact in every backend | two, 1,000 inputs, one kernel of C | all, 100,000, all |
