@@ -19,7 +19,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | its weights have 2^n levels | one policy of a cell, five schemes | all, seven |
 | mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |
 | Atari games are those of the wrappers | three games, of five lives, three and none; shorter | seven |
-| training with a quantizer is what integers compute | 8 and 2 bits, 100 steps | 8, 4 and 2, 200 |
+| training with a quantizer is what integers compute | 8 and 2 bits, 60 steps | 8, 4 and 2, 200 |
 | a seed learns in a batch what it learns alone | two kinds, 60 updates | five, 200 |
 | a seed of a whole run is what it is alone | not run | run |
 | a run of many seeds has a curve, and exports what it learned | 4 points, 1,000 states | 20, 10,000 |
