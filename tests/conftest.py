@@ -3,15 +3,16 @@
 import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.headers import compile_headers
 from tests.support.places import POLICIES
-from tests.support.sizes import draw_examples
+from tests.support.sizes import EXHAUSTIVE, draw_examples
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: small nets on many threads mostly wait
 
@@ -19,6 +20,8 @@ gc.set_threshold(50_000, 20, 20)  # a run imports a million objects, and each co
 
 if shutil.which("ccache"):  # most of a build of Verilator's is its own library, the same for every design
     os.environ.setdefault("OBJCACHE", "ccache")
+# It knows compiled headers by their content, and those of tests/support/headers.py do not depend on a design's macros.
+os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")
 # Verilator's makefiles optimize last and most; a design of the tests runs for milliseconds.
 os.environ.setdefault("MAKEFLAGS", "OPT_FAST=-O0 OPT_GLOBAL=-O0")
 
@@ -43,6 +46,23 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Types first: they take longest, and a process that began with them at the end would end last."""
     items.sort(key=lambda item: item.path.name != "test_types.py")
+    for item in items:
+        if any("verilator" in marker.args for marker in item.iter_markers("needs")):
+            item.fixturenames.append("verilated_headers")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: neither the collections of the run nor those at its end look at it again."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def verilated_headers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """For tests that build designs."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    # Those of one run lie beside those of another, and a folder that was asked for is used alone.
+    compile_headers(base.parent if base.parent.name.startswith("pytest-of-") else base)
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +83,17 @@ def baseline() -> Callable[[str], Any]:
         return load_policy(POLICIES / name)
 
     return load
+
+
+@pytest.fixture
+def plain_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """C that is compiled plainly, which takes half of the time: for tests of what stands around the kernels."""
+    from quarl_bench.backends.c import backend
+
+    if EXHAUSTIVE:
+        yield
+        return
+    monkeypatch.setattr(backend, "OPTIMIZE", ("-O0",))
+    backend._compile_once.cache_clear()  # nobody else gets these libraries, nor has this test those of others
+    yield
+    backend._compile_once.cache_clear()

@@ -55,7 +55,7 @@ EXACT = [
 ]
 SAMPLE = ("a2c-cartpole-seed0", "ppo-mountaincarcontinuous-seed0", "ddpg-pendulum-seed0", "dqn-cartpole-qat4-seed0")
 SOME = [Activation.ELU, Activation.GELU]  # one table rises, one falls and rises; of GELU two operators
-COUNT, IMAGES = choose(1_000, 100_000), choose(10, 2_000)
+COUNT, IMAGES, TIES = choose(1_000, 100_000), choose(10, 2_000), choose(1_024, 4_096)
 STATES = normal(np.random.default_rng(0), 300, 4, spread=2.0)
 
 
@@ -169,7 +169,7 @@ def test_every_activation_is_bit_exact(activation: Activation, backend: str, ker
         assert all(len(np.unique(values)) > 20 for values in integers.trace(q)[:2])  # the tables are read widely
         np.testing.assert_array_equal(run_integers(integers, q, backend, kernel), integers.run(q))
         front, behind = quantized.layers[0].output, quantized.layers[0].tabled
-        tie = make_tie_net(rng, exact=scheme != "int8", per_channel=True, relu=False, outputs=2048)
+        tie = make_tie_net(rng, exact=scheme != "int8", per_channel=True, relu=False, outputs=TIES)
         layer = replace(tie.layers[0], activation=activation, tabled=behind)
         weight_scale = layer.weight_scale * (front.scale / layer.output.scale)
         layer = replace(layer, output=front, weight_scale=np.float32(weight_scale))
@@ -302,7 +302,7 @@ def test_ties_round_as_fp32_rne_and_as_no_other_rule(backend: str, kernel: str, 
     wrong = dict.fromkeys((*rules, "half_up"), 0)
     total = 0
     for per_channel, relu in ((True, False), (True, True), (False, True)):
-        net = make_tie_net(rng, exact=exact, per_channel=per_channel, relu=relu, outputs=4096)
+        net = make_tie_net(rng, exact=exact, per_channel=per_channel, relu=relu, outputs=TIES)
         q = draw_integers(rng, 1, net)
         got = run_integers(net, q, backend, kernel)
         np.testing.assert_array_equal(got, net.run(q))

@@ -61,7 +61,7 @@ def test_a_game_equals_its_wrapped_twin(name: str) -> None:
     lives = games = 0
     rewards = set()
     assert np.array_equal(game.begin_game(count_noops(SEED))[0], twin.reset())
-    for action in draw_actions(game, choose(1200, 2000)):
+    for action in draw_actions(game, choose(1200 if name == "Pong" else 700, 2000)):
         observation, reward, ended = game.step(action)
         expected, expected_reward, expected_end = twin.step(action)
         assert np.array_equal(observation, expected)
@@ -79,11 +79,11 @@ def test_a_game_equals_its_wrapped_twin(name: str) -> None:
 def test_a_used_game_plays_as_a_fresh_one(name: str) -> None:
     used, fresh = Game(name + SUFFIX), Game(name + SUFFIX)
     used.begin_game(5)
-    for action in draw_actions(used, 400):
+    for action in draw_actions(used, choose(200, 400)):
         if used.step(action)[2]:
             used.begin_life(5)
     assert np.array_equal(used.begin_game(9)[0], fresh.begin_game(9)[0])
-    for action in draw_actions(used, 200):
+    for action in draw_actions(used, choose(100, 200)):
         found, expected = used.step(action), fresh.step(action)
         assert np.array_equal(found[0], expected[0])
         assert found[1:] == expected[1:]
@@ -93,7 +93,7 @@ def test_a_used_game_plays_as_a_fresh_one(name: str) -> None:
 
 @pytest.mark.parametrize("name, opening", [("Pong", 2 * SKIP), ("MsPacman", 0)])
 def test_noops_are_those_that_stable_baselines_draws(name: str, opening: int) -> None:
-    for seed in (0, 1, 10_000, 10_001, 20_000):
+    for seed in choose((0, 1, 20_000), (0, 1, 10_000, 10_001, 20_000)):
         twin = Twin(name)
         twin.reset(seed)
         assert twin.emulator.getEpisodeFrameNumber() == count_noops(seed) + opening
@@ -122,7 +122,7 @@ def test_the_frame_limit_ends_a_game(limit: int, monkeypatch: pytest.MonkeyPatch
     game, twin = Game("Breakout" + SUFFIX), Twin("Breakout", max_num_frames_per_episode=limit)
     assert np.array_equal(game.begin_game(count_noops(SEED))[0], twin.reset())
     cut = 0
-    for action in draw_actions(game, 90):
+    for action in draw_actions(game, choose(max(40, limit // 3), 100)):
         observation, reward, ended = game.step(action)
         expected = twin.step(action)
         assert np.array_equal(observation, expected[0])

@@ -223,13 +223,14 @@ def breakout(require) -> Environment:
 
 
 def test_games_of_equal_starts_are_played_once(breakout: Environment) -> None:
-    seeds = [1, 20_000, 0, 20_001, 2, 3, 1]
+    seeds = [1, 20_000, 0, 2, 1]
     policy, other = make_image_policy(2), make_image_policy(3)
     noops = [count_noops(seed) for seed in seeds]
     distinct = [noops.index(count) for count in dict.fromkeys(noops)]
     assert len(distinct) < len(set(seeds))  # two seeds share a start
     together = roll_out(policy, breakout, seeds, reference=other, keep_every=1)
-    alone = [roll_out(policy, breakout, [seed], reference=other) for seed in seeds]
+    each = {seed: roll_out(policy, breakout, [seed], reference=other) for seed in set(seeds)}
+    alone = [each[seed] for seed in seeds]
     assert together.seeds == tuple(seeds)
     assert together.starts == tuple(f"noops-{count}" for count in noops)
     assert together.returns.tolist() == [rollout.returns[0] for rollout in alone]

@@ -25,7 +25,7 @@ from quarl_bench.training.sb3.aware import (
 )
 from tests.support.sizes import choose
 
-STEPS = choose(100, 200)
+STEPS = choose(60, 200)
 QAT4 = Scheme.parse("qat4")
 CASES = {
     "ppo": ("CartPole-v1", {"n_steps": 32, "batch_size": 32}),

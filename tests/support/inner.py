@@ -17,6 +17,11 @@ for name in (
     "quarl_bench.checking.answer",
     "quarl_bench.report.page.html",
     "quarl_bench.papers.quarl.claims",
+    "quarl_bench.papers.actorq.judgements",
+    "quarl_bench.papers.lqcc.selected_claims",
+    "quarl_bench.plugin.recorder",
+    "quarl_bench.plugin.regression",
+    "pandas",
     "ai_edge_litert.interpreter",
     "ai_edge_litert.schema_py_generated",
 ):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarl_bench.backends.artefact import MANIFEST
 from quarl_bench.backends.base import Backend, Files, MachineCode, Port, check_input
 from quarl_bench.backends.c.source import read_resource, write_float_source, write_integer_source
 from quarl_bench.errors import DeploymentError
@@ -130,8 +131,13 @@ def find_compiler() -> str:
 def identify_compiler() -> tuple[str, str]:
     """Name and version of the compiler."""
     name = find_compiler()
-    done = subprocess.run([name, "-dumpfullversion"], capture_output=True, text=True, check=False)  # noqa: S603
-    return f"{name} {' '.join(OPTIMIZE)}", done.stdout.strip() or "unknown"
+    return f"{name} {' '.join(OPTIMIZE)}", _ask_version(shutil.which(name))
+
+
+@functools.cache
+def _ask_version(path: str | None) -> str:
+    done = subprocess.run([path or "", "-dumpfullversion"], capture_output=True, text=True, check=False)  # noqa: S603
+    return done.stdout.strip() or "unknown"
 
 
 def count_code(artefact: Path, kernel: str) -> int:
@@ -142,8 +148,8 @@ def count_code(artefact: Path, kernel: str) -> int:
 def measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
     """The same by any compiler and the `size` that belongs to it: its sections .text, .rodata and .data."""
     with tempfile.TemporaryDirectory() as folder:
-        _run([*compile, f"-Wa,-I{artefact.absolute()}", "-c", *_list_sources(artefact, MODEL)], folder)
-        table = _run([sizer, "-A", *map(str, Path(folder).glob("*.o"))], folder)
+        objects = _write_objects(compile, artefact, folder)
+        table = _run([sizer, "-A", *objects], folder)
     return sum(int(size) for size in re.findall(r"^\.(?:text|rodata|data)\S*\s+(\d+)", table, re.MULTILINE))
 
 
@@ -152,15 +158,34 @@ def time_code(artefact: Path, kernel: str, calls: int) -> float:
 
     Taken by the artefact's own harness, as `make test` does; neither Python nor the observation transform are in it.
     """
-    command = [find_compiler(), *OPTIMIZE, *KERNELS[kernel], f"-Wa,-I{artefact.absolute()}", "-o", "harness"]
+    command = [find_compiler(), *OPTIMIZE, *KERNELS[kernel]]
     with tempfile.TemporaryDirectory() as folder:
-        _run([*command, *_list_sources(artefact, "harness.c", MODEL), "-lm"], folder)
+        objects = _write_objects(command, artefact, folder)
+        _run([*command, "-o", "harness", *_list_sources(artefact, "harness.c"), *objects, "-lm"], folder)
         run = [f"{folder}/harness", str(artefact.absolute() / "golden.safetensors"), str(calls)]
         return min(float(json.loads(_run(run, folder))["mean_ns"]) for _ in range(RUNS))
 
 
+def _write_objects(compile: Sequence[str], artefact: Path, folder: str) -> list[str]:
+    """Names of the policy's object files, in `folder`."""
+    manifest = (artefact / MANIFEST).read_bytes()  # which has the hashes of all others
+    objects = _compile_objects(tuple(compile), artefact.absolute(), manifest)
+    for name, content in objects.items():
+        Path(folder, name).write_bytes(content)
+    return list(objects)
+
+
+@functools.lru_cache(maxsize=1)
+def _compile_objects(compile: tuple[str, ...], artefact: Path, manifest: bytes) -> dict[str, bytes]:
+    """The policy's object files, whose bytes are counted before their time is taken."""
+    del manifest  # others are another artefact in the same place
+    with tempfile.TemporaryDirectory() as folder:
+        _run([*compile, f"-Wa,-I{artefact}", "-c", *_list_sources(artefact, MODEL, "weights.S")], folder)
+        return {path.name: path.read_bytes() for path in Path(folder).glob("*.o")}
+
+
 def _list_sources(artefact: Path, *names: str) -> list[str]:
-    return [str(path.absolute()) for name in (*names, "weights.S") if (path := artefact / name).exists()]
+    return [str(path.absolute()) for name in names if (path := artefact / name).exists()]
 
 
 def _run(command: Sequence[str], folder: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 from quarl_bench.quantization.affine import Integers
 
@@ -21,21 +22,20 @@ class Rom:
     bits: int
     load: Callable[[], Integers]  # its fields (depth, count)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bits of one word of the memory: `count` values beside each other."""
         return self.count * self.bits
 
-    @property
+    @cached_property
     def luts(self) -> float:
         """What it takes in look-up tables: two 32-word bits share one, wider ones are joined by multiplexers."""
         return self.width * max(0.5, -(-self.depth // SHALLOW)) if self.depth > 1 else 0.0
 
-    @property
+    @cached_property
     def blocks(self) -> float:
         """What it takes in RAMB36: halves of the cheapest shape."""
-        shapes = [-(-self.depth // depth) * -(-self.width // width) for depth, width in BLOCK_WIDTHS]
-        return min(shapes) / 2
+        return _count_blocks(self.depth, self.width)
 
     @property
     def words(self) -> list[int]:
@@ -43,3 +43,9 @@ class Rom:
         mask = (1 << self.bits) - 1
         fields = self.load().reshape(self.depth, self.count)
         return [sum((int(value) & mask) << (index * self.bits) for index, value in enumerate(row)) for row in fields]
+
+
+@cache
+def _count_blocks(depth: int, width: int) -> float:
+    """Of a ROM: those of an exploration are a million, of a few hundred shapes."""
+    return min(-(-depth // deep) * -(-width // wide) for deep, wide in BLOCK_WIDTHS) / 2
