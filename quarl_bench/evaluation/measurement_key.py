@@ -46,6 +46,7 @@ EVALUATION_LOOP = (
     "environments/catch.py",
     "environments/classic_control.py",
     "environments/encoding.py",
+    "environments/flights.py",
     "environments/hidden_velocities.py",
     "environments/images.py",
     "environments/locomotion.py",

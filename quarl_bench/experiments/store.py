@@ -51,6 +51,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "training/sb3/checkpoints.py",
     "environments/classic_control.py",
     "environments/encoding.py",
+    "environments/flights.py",
     "environments/hidden_velocities.py",
     "environments/images.py",
     "environments/locomotion.py",
