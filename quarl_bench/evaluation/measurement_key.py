@@ -51,6 +51,7 @@ EVALUATION_LOOP = (
     "environments/images.py",
     "environments/locomotion.py",
     "environments/masking.py",
+    "environments/screens.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
     "evaluation/calibration.py",

@@ -56,6 +56,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "environments/images.py",
     "environments/locomotion.py",
     "environments/masking.py",
+    "environments/screens.py",
     "environments/registry.py",
     "environments/environments.toml",
     "evaluation/acting.py",
