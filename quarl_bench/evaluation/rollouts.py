@@ -176,7 +176,7 @@ def _play_out(
     steps = 0
     visited = []
     while len(active):
-        drawn = acting.draw(active)
+        drawn = acting.draw(active, observations)
         actions = acting.choose(policy, observations, drawn)
         if witness is not None:
             witness.see(observations, actions, drawn)

@@ -31,8 +31,8 @@ def test_blocks_count_what_single_states_count(steps, sampled):
     others = np.random.default_rng(6)
     for observations in visit(steps):
         actions = others.integers(0, policy.net.outputs, len(SEEDS))
-        witness.see(observations, actions, acting.draw(everyone))
-        expected = single.choose(policy, observations, single.draw(everyone))
+        witness.see(observations, actions, acting.draw(everyone, observations))
+        expected = single.choose(policy, observations, single.draw(everyone, observations))
         agreed, asked = agreed + count_agreement(actions, expected, policy.head), asked + len(expected)
     assert 0 < agreed < asked or steps == 1
     assert witness.tell() == agreed / asked
