@@ -13,7 +13,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import SIDE, STACK, load_emulator
+from quarl_bench.environments.atari import STACK, load_emulator
+from quarl_bench.environments.screens import SIDE
 from quarl_bench.errors import PolicyError, SpecError
 
 LONGEST = 20_000  # steps of an episode of an environment that has no step limit
