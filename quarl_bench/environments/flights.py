@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.wrappers import STDOUT, silence
 
-ASKED = (  # functions of Bullet that a step calls, which a client looks up at every call
+ASKED = (  # what a step asks of Bullet, which a client looks up every time
+    "LINK_FRAME",
     "applyExternalForce",
     "applyExternalTorque",
     "getBasePositionAndOrientation",
