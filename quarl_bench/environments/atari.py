@@ -11,17 +11,16 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
+from quarl_bench.environments.screens import SIDE, Frames, Screens
 from quarl_bench.errors import SpecError
 from quarl_bench.system.extras import require
 
 PRESET = "sb3-atari-1"  # the preprocessing below; a change of what an agent sees or scores is a new preset
 SUFFIX = "NoFrameskip-v4"
-NOOPS, SKIP, STACK, SIDE = 30, 4, 4, 84
+NOOPS, SKIP, STACK = 30, 4, 4
 FRAME_LIMIT = 108_000  # emulator frames of one game, as registered with Gymnasium
 NOOP, FIRE, AFTER_FIRE = 0, 1, 2
-Frames = NDArray[np.uint8]
 
 
 def count_noops(seed: int) -> int:
@@ -43,12 +42,12 @@ class Game:
     """
 
     def __init__(self, id_: str) -> None:
-        self._cv2, self._ale = _import("cv2"), load_emulator(id_)
+        self._ale = load_emulator(id_)
         self._first = self._ale.cloneState()
         self.actions = self._ale.getMinimalActionSet()
         meanings = [action.name for action in self.actions]
         self._opening = (FIRE, AFTER_FIRE) if "FIRE" in meanings else ()
-        self._screens = np.zeros((2, *self._ale.getScreenDims(), 3), dtype=np.uint8)
+        self._screens = Screens(self._ale, _import("cv2"))
         self._stack = np.zeros((STACK, SIDE, SIDE), dtype=np.uint8)
         self._lives = 0
         self.over = True
@@ -74,21 +73,20 @@ class Game:
                 more, again = self._enter(noops)
                 reward, ended = reward + more, ended or again
         self._stack[:] = 0
-        self._stack[-1] = self._frame()
+        self._stack[-1] = self._screens.frame
         return self._stack.copy(), reward, ended
 
     def step(self, action: int) -> tuple[Frames, float, bool]:
         """Four frames of `action`: the stack behind them, their reward, and whether the life has ended."""
         reward, done = self._skip(action)
         self._stack[:-1] = self._stack[1:]
-        self._stack[-1] = self._frame()
+        self._stack[-1] = self._screens.frame
         return self._stack.copy(), reward, done
 
     @property
     def screen(self) -> Frames:
         """What a player sees now: (210, 160, 3), RGB."""
-        screen: Frames = self._screens[1].copy()
-        return screen
+        return self._screens.last
 
     def _enter(self, noops: int) -> tuple[float, bool]:
         """Leave a lost life or start a game; the reward, and whether leaving the life ended the game."""
@@ -107,8 +105,8 @@ class Game:
             self._ale.act(self.actions[NOOP])
             if self._ale.game_over():
                 self._restart()
-        self._ale.getScreenRGB(self._screens[0])
-        self._screens[1] = self._screens[0]
+        self._screens.take(0)
+        self._screens.take(1)
         self.over = False
 
     def _restart(self) -> None:
@@ -122,7 +120,7 @@ class Game:
             reward += self._ale.act(chosen)
             self.over = self._ale.game_over()
             if frame >= SKIP - 2:
-                self._ale.getScreenRGB(self._screens[frame - SKIP + 2])
+                self._screens.take(frame - SKIP + 2)
             if self.over:
                 break
         lives = self._ale.lives()
@@ -131,12 +129,6 @@ class Game:
         self._lives = lives
         self.truncated = self._ale.game_truncated() and not lost
         return float(reward), self.over or lost
-
-    def _frame(self) -> Frames:
-        """The maximum of the last two screens, grey, 84x84."""
-        grey = self._cv2.cvtColor(np.maximum(*self._screens), self._cv2.COLOR_RGB2GRAY)
-        frame: Frames = self._cv2.resize(grey, (SIDE, SIDE), interpolation=self._cv2.INTER_AREA)
-        return frame
 
 
 class GamePool:

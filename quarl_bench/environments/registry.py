@@ -16,12 +16,12 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.environments.atari import FRAME_LIMIT, NOOPS, SKIP
 from quarl_bench.environments.encoding import encode
+from quarl_bench.environments.flights import Flight
 from quarl_bench.environments.wrappers import (
     LONGEST,
     STDERR,
     STDOUT,
     FastBullet,
-    Flight,
     GameSpaces,
     TimeFeature,
     Unlimited,
@@ -40,7 +40,7 @@ LIBRARIES = {
 }
 NAVIGATION_OPTIONS: dict[str, Any] = {"num_targets": 1, "goal_reach_distance": 0.5}  # metres, in a dome of 5
 DROPPED_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)  # wrappers that the evaluation loop does without
-RESETTABLE = (DMC, MUJOCO)  # nothing of an episode is left behind a reset; Bullet's AntBullet, for one, remembers
+RESETTABLE = (DMC, MUJOCO, NAVIGATION)  # nothing of an episode is left behind a reset; AntBullet, for one, remembers
 # More fall out of the cache; one of Bullet takes 32 MB.
 SIDE_BY_SIDE = {ATARI: 32, BULLET: 4, DMC: 32, MUJOCO: 32, NAVIGATION: 16}
 NAME_SIMILARITY = 0.7  # how alike a name must be to be proposed

@@ -1,8 +1,7 @@
-"""What stands between an environment and the evaluation loop: the time feature, silence, flights, a faster Bullet."""
+"""What stands between an environment and the evaluation loop: the time feature, silence, a faster Bullet."""
 
 import contextlib
 import ctypes
-import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +13,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import SIDE, STACK, load_emulator
+from quarl_bench.environments.atari import STACK, load_emulator
+from quarl_bench.environments.screens import SIDE
 from quarl_bench.errors import PolicyError, SpecError
 
 LONGEST = 20_000  # steps of an episode of an environment that has no step limit
@@ -125,44 +125,6 @@ class _Pose:
     def rpy(self) -> Any:
         """Roll, pitch and yaw of the body in radians."""
         return self.to_angles(self.orientation())
-
-
-class Flight(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """PyFlyt's flight to one waypoint: observations in a vector, an end at the target, silence.
-
-    Observation (24,): attitude, velocities and position, the last action, motors, and the target in the body's frame.
-    The reward is 1 where the target is reached, so that a return is a success; with `shaped` it is PyFlyt's own, which
-    can be learned from.
-    """
-
-    def __init__(self, environment: gymnasium.Env[Any, Any], *, shaped: bool) -> None:
-        super().__init__(environment)
-        spaces: Any = environment.observation_space
-        size = spaces["attitude"].shape[0] + spaces["target_deltas"].feature_space.shape[0]
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-        bounds: Any = environment.action_space
-        self.action_space = gymnasium.spaces.Box(bounds.low.astype(np.float32), bounds.high.astype(np.float32))
-        self._shaped = shaped
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Bullet prints from C when a flight begins, and PyFlyt from Python."""
-        with silence(STDOUT), contextlib.redirect_stdout(io.StringIO()):
-            observation, info = self.env.reset(seed=seed, options=options)
-        return _flatten_flight(observation), info
-
-    def step(self, action: Any) -> tuple[NDArray[np.float32], Any, bool, bool, dict[str, Any]]:
-        """The target ends an episode: there is nothing behind it to look forward to."""
-        observation, reward, terminated, truncated, info = self.env.step(np.asarray(action, dtype=np.float64))
-        reached = bool(info["env_complete"])
-        gained = reward if self._shaped else float(reached)
-        return _flatten_flight(observation), gained, terminated or reached, truncated and not reached, info
-
-
-def _flatten_flight(observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-    row: NDArray[np.float32] = np.concatenate(
-        [observation["attitude"], observation["target_deltas"][0]], dtype=np.float32
-    )
-    return row
 
 
 class Unlimited(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -19,11 +19,14 @@ from quarl_bench.quantization.recurrent.cells import State, take
 class Acting(Protocol):
     """Random numbers for the episodes of one batch, and what policies do with them."""
 
-    def draw(self, active: NDArray[np.intp]) -> Any:
-        """Those of the next step of the episodes `active` (n,): (n, ...), or None where there is no chance."""
+    def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> Any:
+        """Those of the next step of the episodes `active` (n,), which show `observations` (n, ...).
+
+        (n, ...), or what else every policy that is asked about the step needs; None where that is nothing.
+        """
 
     def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:
-        """The actions (n, ...) of `policy` for observations (n, ...) and as many random numbers."""
+        """The actions (n, ...) of `policy` for observations (n, ...) and what was drawn for them."""
 
     @property
     def stepwise(self) -> bool:
@@ -59,8 +62,9 @@ class Deterministic:
 
     stepwise: ClassVar = False
 
-    def draw(self, active: NDArray[np.intp]) -> None:
+    def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> Any:  # noqa: ARG002
         """Nothing: there is no chance."""
+        return None
 
     def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:  # noqa: ARG002
         """What the policy does."""
@@ -77,9 +81,13 @@ class Remembered(Deterministic):
 
     known: dict[tuple[int, bytes], Any] = field(default_factory=dict)
 
-    def choose(self, policy: Policy, observations: NDArray[Any], drawn: Any) -> NDArray[Any]:  # noqa: ARG002
+    def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> NDArray[np.object_]:  # noqa: ARG002
+        """The images' hashes, once for all policies."""
+        return np.array([hashlib.sha256(observation).digest() for observation in observations], dtype=object)
+
+    def choose(self, policy: Policy, observations: NDArray[Any], drawn: NDArray[np.object_]) -> NDArray[Any]:
         """What the policy does, asked in states that are new."""
-        names = [(id(policy), hashlib.sha256(observation).digest()) for observation in observations]
+        names = [(id(policy), name) for name in drawn]
         fresh = {name: index for index, name in enumerate(names) if name not in self.known}
         if fresh:
             self.known.update(zip(fresh, policy.act(observations[list(fresh.values())]), strict=True))
@@ -94,7 +102,7 @@ class Recurrent:
     states: dict[int, State] = field(default_factory=dict)
     stepwise: ClassVar = True
 
-    def draw(self, active: NDArray[np.intp]) -> NDArray[np.intp]:
+    def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> NDArray[np.intp]:  # noqa: ARG002
         """Nothing by chance: which episodes these are."""
         return active
 
@@ -119,7 +127,7 @@ class Sampled:
     stepwise: ClassVar = False
     noise: GumbelNoise
 
-    def draw(self, active: NDArray[np.intp]) -> NDArray[np.float64]:
+    def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> NDArray[np.float64]:  # noqa: ARG002
         """Gumbel noise (n, sum of choices)."""
         return self.noise.draw(active)
 
@@ -135,7 +143,7 @@ class Disturbed:
     stepwise: ClassVar = False
     noise: InputNoise
 
-    def draw(self, active: NDArray[np.intp]) -> NDArray[np.float32]:
+    def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> NDArray[np.float32]:  # noqa: ARG002
         """Normal noise (n, features)."""
         return self.noise.draw(active)
 

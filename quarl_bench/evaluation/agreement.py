@@ -16,14 +16,15 @@ BLOCK = 32  # states that are asked about at once: a convolutional net is fastes
 class Witness:
     """A policy that is asked about states that somebody else visits, a block of them at a time."""
 
-    def __init__(self, policy: Policy, acting: Acting) -> None:
+    def __init__(self, policy: Policy, acting: Acting, episodes: int) -> None:
         self._policy, self._acting = policy, acting
-        self._waiting: list[tuple[NDArray[Any], NDArray[Any], Any]] = []
+        self._waiting: list[tuple[NDArray[np.intp], NDArray[Any], NDArray[Any], Any]] = []
         self._asked = self._agreed = 0
+        self._alike = np.full(episodes, policy.head.discrete)
 
-    def see(self, observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
-        """What was done (n, ...) in the states (n, ...), and the random numbers with which it was chosen."""
-        self._waiting.append((observations, actions, drawn))
+    def see(self, active: NDArray[np.intp], observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
+        """What was done (n, ...) in the states (n, ...) of the episodes `active` (n,), and what was drawn for it."""
+        self._waiting.append((active, observations, actions, drawn))
         if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
             self._ask()
 
@@ -33,18 +34,31 @@ class Witness:
             self._ask()
         return self._agreed / self._asked
 
+    def tell_alike(self) -> NDArray[np.bool_]:
+        """Which episodes it would have played itself, so far: in every state it does the same, not only about it."""
+        if self._waiting:
+            self._ask()
+        return self._alike
+
     def _ask(self) -> None:
-        observations, actions, drawn = zip(*self._waiting, strict=True)
+        active, observations, actions, drawn = zip(*self._waiting, strict=True)
         noise = None if drawn[0] is None else np.concatenate(drawn)
         expected = self._acting.choose(self._policy, np.concatenate(observations), noise)
-        self._agreed += count_agreement(np.concatenate(actions), expected, self._policy.head)
+        agreed = compare(np.concatenate(actions), expected, self._policy.head)
+        self._alike[np.concatenate(active)[~agreed]] = False
+        self._agreed += int(agreed.sum())
         self._asked += len(expected)
         self._waiting.clear()
 
 
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:
-    """In how many states the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
+    """In how many states the actions agree."""
+    return int(compare(actions, expected, head).sum())
+
+
+def compare(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> NDArray[np.bool_]:
+    """In which states (n,) the actions agree: equal indices, or values within `ACTION_TOLERANCE` of each other."""
     if head.low is None or head.high is None:
         equal = actions == expected
-        return int((equal if head.single else equal.all(axis=1)).sum())
-    return int((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1).sum())
+        return np.asarray(equal if head.single else equal.all(axis=1))
+    return np.asarray((np.abs(actions - expected) <= ACTION_TOLERANCE * (head.high - head.low)).all(axis=1))

@@ -9,7 +9,7 @@ Whoever starts a process gives torch one thread (`torch.set_num_threads(1)`): ne
 """
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,15 @@ from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
 
 
+@dataclass(frozen=True)
+class End:
+    """What an episode came to, and the hash of its first observation."""
+
+    start: str
+    value: float  # its return
+    length: int
+
+
 @dataclass(frozen=True, eq=False)
 class Rollouts:
     """Episodes of one policy; arrays have one entry per seed."""
@@ -37,6 +46,12 @@ class Rollouts:
     lengths: NDArray[np.int64]
     agreement: float | None  # share of visited states in which the reference acts alike
     observations: NDArray[Any] | None  # visited states, in order, when they were asked for
+    alike: NDArray[np.bool_] | None = None  # which of them the reference would have played itself
+
+    @property
+    def ends(self) -> Iterator[End]:
+        """What each episode came to."""
+        return map(End, self.starts, self.returns.tolist(), self.lengths.tolist())
 
     @property
     def led_apart(self) -> bool:
@@ -54,29 +69,40 @@ def roll_out(
     keep_every: int = 0,
     sampled: bool = False,
     sigma: float = 0.0,
+    shared: dict[int, End] | None = None,
 ) -> Rollouts:
     """Play one episode per environment seed; `reference` is asked in the states visited.
 
     Deterministic episodes that are known to be the same are played once. With `sampled` the outputs of the policy are
     logits of actions; `sigma` is the SD of noise on the net's inputs. Agreement is that of the episodes played, and so
     are the observations, of which every `keep_every`-th is kept (0: none).
+
+    `shared` are episodes that one policy does not have to play, by seed, because another has. Where that policy is the
+    `reference`, those are added in which it does the same in every state; where there is none, those are not played.
     """
     if not seeds:
         raise PolicyError("no environment seeds; evaluate at least one episode")
     names = None if sampled or sigma else name_starts(environment, seeds)
     played, order = find_distinct(names, seeds)
+    found = dict(shared or {}) if reference is None else {}
+    missing = [seed for seed in played if seed not in found]
     side_by_side = environment.side_by_side or SIDE_BY_SIDE
     chunks = [
-        _play(policy, environment, played[i : i + side_by_side], reference, keep_every, sampled, sigma)
-        for i in range(0, len(played), side_by_side)
+        _play(policy, environment, missing[i : i + side_by_side], reference, keep_every, sampled, sigma)
+        for i in range(0, len(missing), side_by_side)
     ]
-    lengths = np.concatenate([chunk.lengths for chunk in chunks])
+    for chunk in chunks:
+        found |= zip(chunk.seeds, chunk.ends, strict=True)
+        if shared is not None and chunk.alike is not None:
+            shared |= {seed: found[seed] for seed, alike in zip(chunk.seeds, chunk.alike, strict=True) if alike}
+    ends = [found[seed] for seed in played]
+    lengths = np.array([end.length for end in ends], dtype=np.int64)
     weighted = [chunk.agreement * chunk.lengths.sum() for chunk in chunks if chunk.agreement is not None]
     visited = [chunk.observations for chunk in chunks if chunk.observations is not None]
     return Rollouts(
         seeds=tuple(seeds),
-        starts=names or tuple(start for chunk in chunks for start in chunk.starts),
-        returns=np.concatenate([chunk.returns for chunk in chunks])[order],
+        starts=names or tuple(end.start for end in ends),
+        returns=np.array([end.value for end in ends], dtype=np.float64)[order],
         lengths=lengths[order],
         agreement=float(sum(weighted) / lengths.sum()) if weighted else None,
         observations=np.concatenate(visited) if visited else None,
@@ -91,8 +117,9 @@ def measure(
     *,
     sampled: bool = False,
     sigma: float = 0.0,
+    shared: dict[int, End] | None = None,
 ) -> Measurement:
-    """Returns of several policies, given as (name, policy), on the same environment seeds.
+    """Returns of several policies, given as (name, policy), on the same environment seeds; `shared` as in `roll_out`.
 
     Episodes with noise differ by it: each seed is an episode. So it is where chance goes on during play, be it
     that only a policy's own actions show it.
@@ -106,6 +133,7 @@ def measure(
             reference=None if references is None else references[index],
             sampled=sampled,
             sigma=sigma,
+            shared=shared,
         )
         for index, (_, policy) in enumerate(policies)
     ]
@@ -152,7 +180,7 @@ def _play(
     sigma: float,
 ) -> Rollouts:
     acting = begin_acting(policy, environment, seeds, sampled=sampled, sigma=sigma)
-    witness = None if reference is None else Witness(reference, acting)
+    witness = None if reference is None else Witness(reference, acting, len(seeds))
     episodes = start_episodes(environment, seeds, masked=policy.head.masked)
     try:
         return _play_out(policy, acting, episodes, seeds, keep_every, witness)
@@ -176,10 +204,10 @@ def _play_out(
     steps = 0
     visited = []
     while len(active):
-        drawn = acting.draw(active)
+        drawn = acting.draw(active, observations)
         actions = acting.choose(policy, observations, drawn)
         if witness is not None:
-            witness.see(observations, actions, drawn)
+            witness.see(active, observations, actions, drawn)
         if keep_every and steps % keep_every == 0:
             visited.append(observations)
         observations, rewards, done = episodes.step(active, actions)
@@ -195,4 +223,5 @@ def _play_out(
         lengths=lengths,
         agreement=None if witness is None else witness.tell(),
         observations=np.concatenate(visited) if visited else None,
+        alike=None if witness is None else witness.tell_alike(),
     )

@@ -288,18 +288,22 @@ def measure_member(
     own = isinstance(member.stored, StoredPolicy) and (scheme.name != FP32 or board) and not sigma
     references = [member.stored.policy] if own else None if reference is None else [reference.policy]
 
+    sha256 = member.stored.sha256
+    # A game takes seconds. At 16 bits a policy plays most games of its fp32 one, which then need not be played again.
+    among_own = environment.atari and isinstance(member.stored, StoredPolicy) and not (board or sigma)
+    shared = store.share_episodes(sha256, environment, sampled=sampled) if among_own else None
+
     def play() -> Measurement:
         noisy = sampled or sigma > 0
         with show_episodes(
             member.policy, environment, seeds, name or scheme.name, sampled=noisy, shown=shown, delay=INSIDE
         ) as playing:
             return measure(
-                [(member.stored.sha256, playing)], environment, seeds, references, sampled=sampled, sigma=sigma
+                [(sha256, playing)], environment, seeds, references, sampled=sampled, sigma=sigma, shared=shared
             )
 
     if backend and backend not in BACKENDS.own:
         return play()
-    sha256 = member.stored.sha256
     key = build_key(
         sha256, environment, seeds, scheme=scheme, board=board, backend=backend, sampled=sampled, sigma=sigma
     )

@@ -7,6 +7,7 @@ whole or not at all; a damaged one is reported and made again.
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,8 +18,9 @@ from typing import Any, TypeVar
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from quarl_bench.environments.registry import find_environment
+from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
+from quarl_bench.evaluation.rollouts import End
 from quarl_bench.experiments.states import read_states, write_states
 from quarl_bench.experiments.zoo_agents import find_zip, read_agent
 from quarl_bench.policies.algorithm import find_algorithm
@@ -51,10 +53,12 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "training/sb3/checkpoints.py",
     "environments/classic_control.py",
     "environments/encoding.py",
+    "environments/flights.py",
     "environments/hidden_velocities.py",
     "environments/images.py",
     "environments/locomotion.py",
     "environments/masking.py",
+    "environments/screens.py",
     "environments/registry.py",
     "environments/environments.toml",
     "evaluation/acting.py",
@@ -123,6 +127,7 @@ class Store:
         self._trainer, self._note = trainer, note
         self._policies: dict[PolicySpec, Stored] = {}
         self._measurements: dict[str, Measurement] = {}
+        self._shared: defaultdict[tuple[str, Environment, bool], dict[int, End]] = defaultdict(dict)
 
     def policy(self, spec: PolicySpec) -> StoredPolicy:
         """The fp32 policy of `spec`; MissingBaseline when there is none and training is not allowed."""
@@ -187,6 +192,10 @@ class Store:
         if name not in self._measurements:
             self._measurements[name] = self._find_measurement(name, key, compute)
         return self._measurements[name]
+
+    def share_episodes(self, sha256: str, environment: Environment, *, sampled: bool) -> dict[int, End]:
+        """By environment seed, what this process knows of a policy's episodes without having played them."""
+        return self._shared[sha256, environment, sampled]
 
     def states(self, key: dict[str, Any], visit: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """The observations (n, ...) that `key` (JSON types) describes, visited at most once by all processes."""

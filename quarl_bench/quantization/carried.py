@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.branches import Branch, find_stem, join
-from quarl_bench.quantization.net import Conv2d
+from quarl_bench.quantization.net import Conv2d, Floats
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale
 
@@ -99,8 +99,12 @@ class CarriedNet:
 
     def run(self, q: Integers) -> Integers:
         """Output integers for input integers (n, *input_shape)."""
+        return self.run_steps(self.source.center(q).astype(np.float32))
+
+    def run_steps(self, steps: Floats) -> Integers:
+        """The same for integers whose zero point is removed, as floats."""
         with torch.inference_mode():
-            x = torch.from_numpy(self.source.center(q).astype(np.float32))
+            x = torch.from_numpy(steps)
             if self.branches:
                 x = join(self.branches, x, lambda index, y: self.layers[index].run(y))
             for layer in self.layers[find_stem(self.branches) :]:

@@ -63,6 +63,8 @@ class IntegerNet:
 
     def forward(self, x: Floats) -> Outputs:
         """Outputs (n, outputs), dequantized, for float inputs (n, *input_shape)."""
+        if self.requantization is Requantization.FP32_RNE and not self.recurrent:
+            return self.output.dequantize(self._carried.run_steps(self.input.count_steps(x)))
         return self.output.dequantize(self.run(self.input.quantize(x)))
 
     def run(self, q: Integers) -> Integers:

@@ -53,6 +53,18 @@ def test_a_seed_is_a_flight(flight, capfd):
     assert capfd.readouterr() == ("", "")  # Bullet and PyFlyt both print
 
 
+@pytest.mark.parametrize("thrust", [0.0, 0.35, 0.8], ids=["crash", "hover", "away"])
+def test_a_world_put_back_is_a_new_one(flight, thrust):
+    """To the bit, behind whatever ended the flight before it."""
+    for seed in range(SEED, SEED + 3):
+        observations, rewards = fly(flight, seed, 300, thrust)
+        new, _ = make_environment(FLIGHT)
+        expected, expected_rewards = fly(new, seed, 300, thrust)
+        new.close()
+        np.testing.assert_array_equal(observations, expected)
+        assert rewards == expected_rewards
+
+
 def test_the_target_ends_a_flight_with_a_return_of_one(flight):
     """Put the target where the drone is: PyFlyt itself says that it is reached."""
     flight.reset(seed=SEED)

@@ -27,12 +27,12 @@ def test_blocks_count_what_single_states_count(steps, sampled):
         return Sampled(GumbelNoise(SEEDS, policy.net.outputs)) if sampled else Deterministic()
 
     acting, single = begin(), begin()
-    witness, agreed, asked = Witness(policy, acting), 0, 0
+    witness, agreed, asked = Witness(policy, acting, len(SEEDS)), 0, 0
     others = np.random.default_rng(6)
     for observations in visit(steps):
         actions = others.integers(0, policy.net.outputs, len(SEEDS))
-        witness.see(observations, actions, acting.draw(everyone))
-        expected = single.choose(policy, observations, single.draw(everyone))
+        witness.see(everyone, observations, actions, acting.draw(everyone, observations))
+        expected = single.choose(policy, observations, single.draw(everyone, observations))
         agreed, asked = agreed + count_agreement(actions, expected, policy.head), asked + len(expected)
     assert 0 < agreed < asked or steps == 1
     assert witness.tell() == agreed / asked

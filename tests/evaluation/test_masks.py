@@ -100,7 +100,7 @@ def test_states_that_differ_in_their_masks_alone_are_two() -> None:
     masks = np.eye(6, 5, dtype=np.bool_)
     masks[5] = True
     asked, states = Remembered(), add_masks(observations, masks)
-    np.testing.assert_array_equal(asked.choose(policy, states, None), policy.act(states))
+    np.testing.assert_array_equal(asked.choose(policy, states, asked.draw(np.arange(6), states)), policy.act(states))
     assert len(asked.known) == 6
 
 

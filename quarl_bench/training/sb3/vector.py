@@ -12,8 +12,9 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
-from quarl_bench.environments.atari import GAMES, SIDE, STACK, draw_noops
+from quarl_bench.environments.atari import GAMES, STACK, draw_noops
 from quarl_bench.environments.registry import LIBRARIES, Environment, make_environment
+from quarl_bench.environments.screens import SIDE
 
 
 def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:

@@ -41,7 +41,7 @@ def check_shares(policy: PolicyNet, state: Any, wanted: list[Any]) -> None:
     """A policy's draws in one state have the library's probabilities, part by part, within 5 SDs."""
     states = np.repeat(state, DRAWS, axis=0)
     drawn = Sampled(GumbelNoise(range(DRAWS), sum(policy.head.list_choices(policy.net.outputs))))
-    actions = drawn.choose(policy, states, drawn.draw(np.arange(DRAWS))).reshape(DRAWS, -1)
+    actions = drawn.choose(policy, states, drawn.draw(np.arange(DRAWS), states)).reshape(DRAWS, -1)
     for column, probabilities in zip(actions.T, wanted, strict=True):
         found = np.bincount(column, minlength=len(probabilities)) / DRAWS
         assert (found[probabilities < 1e-6] == 0).all()
