@@ -38,6 +38,7 @@ BELOW = {
     "dqn-pong",  # 17.5: 2.4 under the bar, after 11% of the published steps
     "dqn-qbert",  # 643.0 after a fortieth of the published steps: all of the paper's return, 7% of the zoo's
     "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
+    "ppo-qbert",  # 4947.5 after a quarter of the published steps: a third of the paper's return and of the zoo's
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
     "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003 after three tenths of the published steps, as the four below
     "sac-halfcheetahv4-lqcc",  # 8500
