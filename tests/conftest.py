@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.forks import join_server, share_server
 from tests.support.headers import compile_headers
 from tests.support.places import POLICIES
 from tests.support.sizes import EXHAUSTIVE, draw_examples
@@ -41,6 +42,19 @@ settings.load_profile("quarl")
 def pytest_xdist_auto_num_workers() -> int:
     """A process more than cores: tests of boards, terminals and killed processes wait more than they compute."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of several workers: what the processes of their tests are forked from imports torch once."""
+    if len(node.nodemanager.specs) > 1:
+        node.workerinput["forkserver"] = share_server()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In a worker."""
+    if address := getattr(config, "workerinput", {}).get("forkserver"):
+        join_server(address)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
