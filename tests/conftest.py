@@ -111,3 +111,14 @@ def plain_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     backend._compile_once.cache_clear()  # nobody else gets these libraries, nor has this test those of others
     yield
     backend._compile_once.cache_clear()
+
+
+@pytest.fixture
+def brief_costs(plain_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs of few calls and of code compiled plainly, here and for another processor: where no number is looked at."""
+    from quarl_bench.checking import costs
+
+    if not EXHAUSTIVE:
+        monkeypatch.setattr(costs, "CALLS", 50)
+        monkeypatch.setattr(costs, "SECONDS", 1e-3)
+        monkeypatch.setenv("CFLAGS", "-O1")
