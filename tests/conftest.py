@@ -86,6 +86,14 @@ def designs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "designs"
 
 
+@pytest.fixture(scope="session")
+def visit(designs: Path) -> Any:
+    """The states that a committed policy visits, as tests/support/visits.py says; beside the designs."""
+    from tests.support.visits import keep_visits
+
+    return keep_visits(designs.with_name("visits"))
+
+
 @pytest.fixture
 def baseline() -> Callable[[str], Any]:
     """Loads a committed policy by name; the test is skipped where it is not there."""
