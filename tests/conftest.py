@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.forks import join_server, share_server
 from tests.support.headers import compile_headers
 from tests.support.places import POLICIES
 from tests.support.sizes import EXHAUSTIVE, draw_examples
@@ -43,6 +44,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of several workers: what the processes of their tests are forked from imports torch once."""
+    if len(node.nodemanager.specs) > 1:
+        node.workerinput["forkserver"] = share_server()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In a worker."""
+    if address := getattr(config, "workerinput", {}).get("forkserver"):
+        join_server(address)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Types first: they take longest, and a process that began with them at the end would end last."""
     items.sort(key=lambda item: item.path.name != "test_types.py")
@@ -72,6 +86,14 @@ def designs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "designs"
 
 
+@pytest.fixture(scope="session")
+def visit(designs: Path) -> Any:
+    """The states that a committed policy visits, as tests/support/visits.py says; beside the designs."""
+    from tests.support.visits import keep_visits
+
+    return keep_visits(designs.with_name("visits"))
+
+
 @pytest.fixture
 def baseline() -> Callable[[str], Any]:
     """Loads a committed policy by name; the test is skipped where it is not there."""
@@ -97,3 +119,14 @@ def plain_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     backend._compile_once.cache_clear()  # nobody else gets these libraries, nor has this test those of others
     yield
     backend._compile_once.cache_clear()
+
+
+@pytest.fixture
+def brief_costs(plain_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs of few calls and of code compiled plainly, here and for another processor: where no number is looked at."""
+    from quarl_bench.checking import costs
+
+    if not EXHAUSTIVE:
+        monkeypatch.setattr(costs, "CALLS", 50)
+        monkeypatch.setattr(costs, "SECONDS", 1e-3)
+        monkeypatch.setenv("CFLAGS", "-O1")

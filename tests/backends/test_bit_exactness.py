@@ -25,15 +25,11 @@ from quarl_bench.backends.litert.dynamic_range import SCHEME, DynamicNet, comput
 from quarl_bench.backends.litert.flatbuffer import write_dynamic_net
 from quarl_bench.backends.litert.runtime import LiteRTRunner
 from quarl_bench.backends.registry import BACKENDS, find_backend
-from quarl_bench.environments.registry import identify_environment
 from quarl_bench.errors import DeploymentError, QuantizationError
-from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, require_integer
-from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy
-from quarl_bench.policies.storage.integers import StoredIntegers, load_integers
 from quarl_bench.quantization.activations import Activation, is_tabled
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
@@ -46,6 +42,7 @@ from tests.support.layers import INT8, draw_integers, make_layer, make_tie_net, 
 from tests.support.places import POLICIES
 from tests.support.sizes import EXHAUSTIVE, choose, draw_examples, pick_kernels
 from tests.support.strategies import convolutions, inputs_of, make_net, make_policy, normal, perceptrons
+from tests.support.visits import Visit, load_any
 
 NEEDS = {"litert": ("litert",), "litert-dynamic": ("litert",), "c": ("cc",), "onnx": ("onnx",), "dump": ()}
 EXACT = [
@@ -93,7 +90,7 @@ def list_names(*, image: bool) -> list[Any]:
 
 
 @cache
-def open_integers(name: str, scheme: str, count: int) -> tuple[IntegerPolicy, NDArray[Any]]:
+def open_integers(name: str, scheme: str, count: int, visit: Visit) -> tuple[IntegerPolicy, NDArray[Any]]:
     """A committed policy in integers, and states that it visits."""
     policy = load_any(name).policy
     if isinstance(policy, PolicyNet):
@@ -103,21 +100,6 @@ def open_integers(name: str, scheme: str, count: int) -> tuple[IntegerPolicy, ND
         integers = require_integer(policy)
     # Episodes of images are dear: the sample compares on the states that it calibrates on.
     return integers, visit(name, count, TEST_SEEDS if EXHAUSTIVE or not policy.transform.image else CALIBRATION_SEEDS)
-
-
-@cache
-def visit(name: str, count: int, first_seed: int) -> NDArray[Any]:
-    """States that a committed policy visits."""
-    stored = load_any(name)
-    about = stored.metadata
-    environment = identify_environment(about["environment"], time_feature=about.get("time_feature", False))
-    return collect_observations(stored.policy, environment, count, first_seed)
-
-
-@cache
-def load_any(name: str) -> StoredPolicy | StoredIntegers:
-    folder = POLICIES / name
-    return load_integers(folder) if (folder / "integers.safetensors").exists() else load_policy(folder)
 
 
 def compare(policy: IntegerPolicy, observations: NDArray[Any], backend: str, kernel: str) -> None:
@@ -133,8 +115,8 @@ def compare(policy: IntegerPolicy, observations: NDArray[Any], backend: str, ker
 
 @some_kernels
 @pytest.mark.parametrize("name", list_names(image=False))
-def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) -> None:
-    policy, observations = open_integers(name, "int8", COUNT)
+def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str, visit: Visit) -> None:
+    policy, observations = open_integers(name, "int8", COUNT, visit)
     assert len(observations) == COUNT
     numbers = policy.net.input.format
     if backend == "litert" and numbers.bit_width != 8:
@@ -147,8 +129,8 @@ def test_committed_policies_are_bit_exact(name: str, backend: str, kernel: str) 
 @pytest.mark.parametrize("scheme", choose(["int8"], ["int8", "int8pow2"]))
 @some_kernels
 @pytest.mark.parametrize("name", list_names(image=True))
-def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, scheme: str) -> None:
-    compare(*open_integers(name, scheme, IMAGES), backend, kernel)
+def test_committed_images_are_bit_exact(name: str, backend: str, kernel: str, scheme: str, visit: Visit) -> None:
+    compare(*open_integers(name, scheme, IMAGES, visit), backend, kernel)
 
 
 # --- every activation, near ties included ---------------------------------------------------------------------------
@@ -197,7 +179,7 @@ def test_every_activation_in_float32(activation: Activation, backend: str, kerne
 
 @pytest.mark.needs("litert")
 @pytest.mark.parametrize("name", [*list_names(image=False), *list_names(image=True)])
-def test_dynamic_range_is_bit_exact(name: str) -> None:
+def test_dynamic_range_is_bit_exact(name: str, visit: Visit) -> None:
     policy = load_any(name).policy
     if not isinstance(policy, PolicyNet):
         pytest.skip("trained with its quantizer: it has static ranges")

@@ -27,7 +27,7 @@ from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
 from quarl_bench.policies.storage.fp32 import save_policy
 from tests.support.artefacts import exchange_output, export_pair
-from tests.support.boards import CHECK, PI, STATE, make_block
+from tests.support.boards import CHECK, PI, STATE, make_block, measure_once
 from tests.support.forks import Fork
 from tests.support.places import ROOT
 from tests.support.strategies import make_linear_policy
@@ -44,6 +44,11 @@ GOOD = '[pi4]\ntransport = "ssh"\nhost = "pi4.lan"\n'
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     return export_pair(tmp_path_factory.mktemp("artefacts"))
+
+
+@pytest.fixture(scope="module")
+def pair_in_c(tmp_path_factory):
+    return export_pair(tmp_path_factory.mktemp("c"), backend="c")
 
 
 @pytest.fixture
@@ -188,6 +193,7 @@ def test_the_exit_code_tells_a_divergence_and_void_times(board, pair, tmp_path, 
     other = exchange_output(pair[1], tmp_path / "other")
     monkeypatch.setattr("quarl_bench.boards.board.THIS_MACHINE", board)
     monkeypatch.setattr("quarl_bench.boards.timing.TimingPlan", lambda: FEW)
+    measure_once(monkeypatch)
     assert main(["board", "local", str(pair[1])]) == 0
     assert "all equal" in capsys.readouterr().out
     assert main(["board", "local", str(other)]) == 1
@@ -531,10 +537,9 @@ def test_the_runner_needs_nothing_of_this_package():
 
 
 @pytest.mark.needs("cc")
-def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, tmp_path_factory):
-    pair = export_pair(tmp_path_factory.mktemp("c"), backend="c")
+def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, pair_in_c):
     with open_session(board) as leased:
-        compared = leased.compare(pair, FEW)
+        compared = leased.compare(pair_in_c, FEW)
     for timing in (compared.first, compared.second):
         assert timing.check.first is None
         assert timing.check.backend == "c"
@@ -545,8 +550,8 @@ def test_c_is_compiled_on_the_board_and_gives_the_golden_outputs(board, tmp_path
 
 
 @pytest.mark.needs("cc")
-def test_a_build_beside_the_c_source_is_not_run_in_its_place(board, tmp_path_factory, monkeypatch):
-    folder = export_pair(tmp_path_factory.mktemp("c"), backend="c")[1]
+def test_a_build_beside_the_c_source_is_not_run_in_its_place(board, pair_in_c, tmp_path_factory, monkeypatch):
+    folder = shutil.copytree(pair_in_c[1], tmp_path_factory.mktemp("c") / "int8")
     with open_session(board) as leased:
         proven = leased.check(folder)
     (folder / "wrong.c").write_text("void policy_run(const void *x, void *y) {}\n")

@@ -127,6 +127,7 @@ def own(tmp_path, monkeypatch):
     return name
 
 
+@pytest.mark.usefixtures("brief_costs")
 @pytest.mark.skipif(not POLICIES.is_dir(), reason=f"no policies in {POLICIES}")
 @pytest.mark.parametrize(("scheme", "code"), choose([("int2", 1)], [("w8", 0), ("int2", 1)]))
 def test_the_exit_code_is_the_verdict(scheme, code, tmp_path, monkeypatch, capsys):
@@ -204,6 +205,7 @@ def test_fp32_is_not_held_against_itself(own, capsys):
     assert "keeps" not in out
 
 
+@pytest.mark.usefixtures("brief_costs")
 def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):
     arguments = ["check", f"{own}:actor", "--environment", f"{own}:Target", "--episodes", "60", "--json"]
     assert main(arguments) in (0, 3)

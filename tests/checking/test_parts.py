@@ -55,6 +55,7 @@ def folder(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.needs("cc")
+@pytest.mark.usefixtures("brief_costs")
 def test_a_zip_is_checked_and_shipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["check", "lamps.zip", "--environment", ENVIRONMENT, "--scheme", "int8", "--episodes", "30"]
     assert main([*command, "--margin", "0.2", "--export", "shipped", "--json"]) == 0

@@ -64,6 +64,7 @@ def places(tmp_path, monkeypatch):
 
 
 @pytest.mark.needs("cc", "report", "sb3", "video")
+@pytest.mark.usefixtures("brief_costs")
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_long_command_shows_what_is_left(line, tmp_path, monkeypatch):
     arguments = line.replace("OUT", str(tmp_path)).split()

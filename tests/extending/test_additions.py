@@ -4,14 +4,19 @@ The files are those of the pages in docs/extending, whose own commands tests/tes
 """
 
 import os
+from functools import partial
 
 import pytest
 
-from tests.support.commands import run_commands
+from tests.support import commands
 from tests.support.distributions import install, install_project
 from tests.support.forks import run_python
 from tests.support.pages import DOCS, read_files
 from tests.support.places import ROOT
+from tests.support.sizes import choose
+
+STEPS = ("--steps", choose(300, 600))  # which the recipe has
+run_commands = partial(commands.run_commands, process=choose(("-c", commands.BRIEF), commands.PROCESS))
 
 
 @pytest.fixture
@@ -33,9 +38,9 @@ def project(tmp_path, monkeypatch):
 def test_an_algorithm_is_trained_with_quantizers_and_proven(project):
     trained, proven, _, checked, unknown = run_commands(
         project("algorithm"),
-        ("train", "twin", "pendulum", "--scheme", "qat4", "--output", "policy", "--json"),
+        ("train", "twin", "pendulum", "--scheme", "qat4", "--output", "policy", "--json", *STEPS),
         ("prove", "policy", "--episodes", 1, "--backends", "integer,qat", "--json"),
-        ("train", "twin", "pendulum", "--output", "fp32"),
+        ("train", "twin", "pendulum", "--output", "fp32", *STEPS),
         ("check", "fp32", "--episodes", 2, "--json"),
         ("train", "twinn", "pendulum"),
     )

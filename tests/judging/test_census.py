@@ -20,6 +20,10 @@ from quarl_bench.judging.rules.training import Wider
 from quarl_bench.spec import Measurement, Outcome
 from tests.support.claims import make_item
 from tests.support.measurements import measure_all
+from tests.support.sizes import choose
+
+RUNS = choose(60, 150)
+FEW_WRONG = scipy.stats.binom.isf(1.5e-3, RUNS, 0.05)  # exceeded as rarely
 
 
 def make_cell(rng, ratio, policies=8, episodes=60):
@@ -81,16 +85,16 @@ def test_equal_cells_return_no_more():
 
 def test_some_cells_are_rarely_found_where_none_returns_more():
     """Twenty equal cells: the best of them looks better, and at least one is called so in 5% of the runs."""
-    wrong = sum(judge_some_cells(make_cells(seed, [1.0] * 20)).outcome is Outcome.SUPPORTED for seed in range(150))
-    assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
+    wrong = sum(judge_some_cells(make_cells(seed, [1.0] * 20)).outcome is Outcome.SUPPORTED for seed in range(RUNS))
+    assert wrong <= FEW_WRONG
 
 
 def test_cells_at_the_margin_are_rarely_called_supported():
     """7 of 10 cells are fine and 3 lie exactly at the margin: "at least 8" is false; errors stay near 5%."""
     wrong = sum(
-        judge_most_cells(make_cells(seed, [1.0] * 7 + [0.95] * 3)).outcome is Outcome.SUPPORTED for seed in range(150)
+        judge_most_cells(make_cells(seed, [1.0] * 7 + [0.95] * 3)).outcome is Outcome.SUPPORTED for seed in range(RUNS)
     )
-    assert wrong <= 16  # binomial: 5% of 150, exceeded once in a thousand runs
+    assert wrong <= FEW_WRONG
 
 
 def test_sentences_over_cells_know_the_highest_return():
@@ -124,14 +128,14 @@ def test_the_highest_return_comes_from_the_environment(judgement):
 @pytest.mark.parametrize("policies", [1, 4])
 def test_two_cells_of_equal_losses_decide_as_seldom_as_they_say(policies):
     """Both lose a tenth; of the one policy the episodes, of four the policies are what the noise is between."""
-    rng, outcomes = np.random.default_rng(3), []
-    for _ in range(200):
+    rng, draws, outcomes = np.random.default_rng(3), choose(80, 200), []
+    for _ in range(draws):
         kept = 0.9 + 0.03 * rng.normal(size=(2, policies, 1)) * (policies > 1)
         base = 100 * (1 + 0.2 * rng.normal(size=(2, policies, 30)))
         other = kept * base + 10 * rng.normal(size=base.shape)
         cells = [tuple(map(measure_all, pair)) for pair in zip(base, other, strict=True)]
         outcomes.append(judge_harder(*cells).outcome)
-    allowed = scipy.stats.binom.isf(1e-4, 200, 0.06)
+    allowed = scipy.stats.binom.isf(1e-4, draws, 0.06)
     assert max(outcomes.count(Outcome.SUPPORTED), outcomes.count(Outcome.REFUTED)) <= allowed
 
 

@@ -404,7 +404,7 @@ def test_mean_error_keeps_its_error_rate() -> None:
 
 
 def test_mean_error_of_tied_cells_keeps_its_error_rate() -> None:
-    rng, draws = np.random.default_rng(11), choose(100, 300)
+    rng, draws = np.random.default_rng(11), choose(50, 300)
     outcomes = [judge_tasks(draw_tasks(rng, np.full(4, 0.05), 3, "ceilbin")).outcome for _ in range(draws)]
     assert outcomes.count(Outcome.SUPPORTED) / draws <= find_limit(draws, 0.07)
 

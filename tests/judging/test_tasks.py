@@ -14,6 +14,7 @@ from quarl_bench.judging.tasks import TaskMean, judge_gains, judge_order, judge_
 from quarl_bench.spec import Outcome
 from tests.support.claims import make_item
 from tests.support.measurements import measure_all
+from tests.support.sizes import choose
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.3, 0.2, 1.2, 0.0], [0.5, 0.4, 0.0, 0.0, 0.3, 0.2]])
@@ -31,15 +32,15 @@ def test_a_tie_with_the_threshold_excludes_nothing(values, sign):
 
 def test_gains_with_ties_are_rarely_called_supported():
     """Gains are symmetric around 0 and a third of the cells are equal: a definite verdict is as rare as the test's."""
-    rng, wrong = np.random.default_rng(0), 0
-    for _ in range(300):
+    rng, draws, wrong = np.random.default_rng(0), choose(100, 300), 0
+    for _ in range(draws):
         values = rng.normal(size=8).round(1) * (rng.random(8) > 0.3)
         verdict = judge_gains(dict(enumerate(values)), policies=3)
         exact = stats.flip_signs(values)
         assert (verdict.outcome is Outcome.SUPPORTED) <= (exact[0] <= stats.ERROR)
         assert (verdict.outcome is Outcome.REFUTED) <= (exact[1] <= stats.ERROR)
         wrong += verdict.outcome is Outcome.SUPPORTED
-    assert wrong / 300 < 0.08
+    assert wrong <= scipy.stats.binom.isf(0.02, draws, 0.05)
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 4])
@@ -64,9 +65,9 @@ def test_one_task_the_other_way_leaves_five_undecided():
 
 def test_wider_errs_as_often_as_it_says():
     rng = np.random.default_rng(0)
-    draws = [dict(enumerate(np.exp(rng.normal(0, 0.5, size=8)))) for _ in range(300)]
+    draws = [dict(enumerate(np.exp(rng.normal(0, 0.5, size=8)))) for _ in range(choose(100, 300))]
     wrong = sum(judge_wider(draw, policies=3).outcome is not Outcome.INCONCLUSIVE for draw in draws)
-    assert wrong <= 48  # 5% on either side: 30 expected of 300
+    assert wrong <= scipy.stats.binom.isf(1e-3, len(draws), 0.1)  # 5% on either side
 
 
 def test_a_ratio_is_held_against_its_threshold():

@@ -24,7 +24,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.papers.quarl.navigation import HIDDEN, find_random_policy
 from quarl_bench.plugin.board_fixtures import find_plan
 from quarl_bench.spec import Outcome
-from tests.support.boards import compare_boards
+from tests.support.boards import compare_boards, measure_once
 from tests.support.inner import run_inside
 
 pytestmark = pytest.mark.needs("litert", "claims")
@@ -126,6 +126,7 @@ def test_a_bad_board_file_ends_the_run_before_it_starts(project, text, message):
 
 def test_a_board_gives_rows_regression_files_and_leaves_nothing(project, monkeypatch):
     monkeypatch.setattr("quarl_bench.plugin.board_fixtures.find_plan", lambda _: GLANCE)
+    measure_once(monkeypatch)
     options = ("-m", "hardware", "--quarl-boards=boards.toml", "--quarl-json", "rows.json", "-k")
     assert run(project, *options, "test_memory and quadx1").ret == 0  # refuted, on a machine without a stored session
     (memory,) = read_rows(project)

@@ -4,8 +4,9 @@
 `__main__`, signals, streams and exit code. A test keeps a cold Python where what is imported, or when, is what it is
 about, or what is printed as the process starts.
 
-The server is multiprocessing's, one for each process of tests, begun by the first call; it ends with that process. It
-has run nothing, and has read no entry point. Of what pytest rewrites it has imported this package without its plugin.
+The server is multiprocessing's, begun by the first call; it ends with the process that began it. That of several
+workers of xdist is one, which they are told of. It has run nothing, and has read no entry point. Of what pytest
+rewrites it has imported this package without its plugin.
 """
 
 import atexit
@@ -19,7 +20,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
-from multiprocessing import forkserver, process
+from multiprocessing import forkserver, process, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -38,8 +39,22 @@ SERVER.set_forkserver_preload(["tests.support.warm"])
 def start_server() -> ForkServerContext:
     """Multiprocessing's way to start a process, with the server running."""
     with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT)}):
-        forkserver.ensure_running()
+        forkserver._forkserver.ensure_running()
     return SERVER
+
+
+def share_server() -> str:
+    """Where processes that this one starts, and outlives, find its server."""
+    start_server()
+    return forkserver._forkserver._forkserver_address
+
+
+def join_server(address: str) -> None:
+    """Use the server of another process from now on."""
+    server = forkserver._forkserver
+    server.ensure_running = resource_tracker.ensure_running  # it does, and is no child of this process
+    server._forkserver_address = address
+    server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)  # whose end ends a server of one's own
 
 
 class Fork:

@@ -4,13 +4,11 @@ import platform
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from quarl_bench.backends.base import to_channel_last
 from quarl_bench.backends.export import export_policy, find_divergence
@@ -21,9 +19,7 @@ from quarl_bench.backends.litert.flatbuffer import (
     write_integer_net,
 )
 from quarl_bench.backends.litert.runtime import LARGEST_BATCH, Kernel, LiteRTRunner, load_schema, runtime_version
-from quarl_bench.environments.registry import Environment, identify_environment
 from quarl_bench.errors import DeploymentError, QuantizationError
-from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS
 from quarl_bench.policies.policy import IntegerPolicy, require_integer
 from quarl_bench.policies.storage.fp32 import StoredPolicy, load_policy
@@ -42,6 +38,7 @@ from tests.support.layers import INT8, draw_integers, make_layer, make_tie_net, 
 from tests.support.places import POLICIES
 from tests.support.sizes import choose, draw_examples, pick_policies
 from tests.support.strategies import SEEDS, convolutions, inputs_of, make_net, make_policy, normal, perceptrons
+from tests.support.visits import Visit
 
 pytestmark = pytest.mark.needs("litert")
 
@@ -77,21 +74,11 @@ def count_real(name: str) -> int:
     return FLOWN if open_baseline(name).metadata["environment"].startswith("PyFlyt") else STATES
 
 
-@cache
-def visit(name: str, count: int, first_seed: int = TEST_SEEDS) -> NDArray[np.generic]:
-    stored = open_baseline(name)
-    return collect_observations(stored.policy, find_home(stored.metadata), count, first_seed)
-
-
-def find_home(about: dict[str, Any]) -> Environment:
-    return identify_environment(about["environment"], time_feature=about.get("time_feature", False))
-
-
 def show(text: str) -> None:
     print(text)  # noqa: T201  (seen with -rP)
 
 
-def quantize_baseline(name: str, scheme: str) -> IntegerPolicy:
+def quantize_baseline(name: str, scheme: str, visit: Visit) -> IntegerPolicy:
     calibration = visit(name, min(2000, count_real(name)), CALIBRATION_SEEDS)
     return require_integer(open_baseline(name).policy.quantize(Scheme.parse(scheme), calibration))
 
@@ -111,10 +98,10 @@ def run(net: IntegerNet, q: Integers, kernel: Kernel = Kernel.XNNPACK) -> Intege
 
 @pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("scheme", ["int8", "int8pow2"])
-def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
-    policy = quantize_baseline(name, scheme)
+def test_committed_policies_are_bit_exact(name: str, scheme: str, visit: Visit) -> None:
+    policy = quantize_baseline(name, scheme, visit)
     count = count_real(name)
-    real = policy.net.input.quantize(policy.transform.apply(visit(name, count)))
+    real = policy.net.input.quantize(policy.transform.apply(visit(name, count, TEST_SEEDS)))
     anywhere = draw_integers(np.random.default_rng(0), count, policy.net)
     assert len(real) == count
     for q in (real, anywhere):
@@ -125,16 +112,16 @@ def test_committed_policies_are_bit_exact(name: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_policies_trained_with_their_quantizer_are_bit_exact(name: str) -> None:
+def test_policies_trained_with_their_quantizer_are_bit_exact(name: str, visit: Visit) -> None:
     stored = load_integers(POLICIES / name)
-    observations = collect_observations(stored.policy, find_home(stored.metadata), STATES, TEST_SEEDS)
+    observations = visit(name, STATES, TEST_SEEDS)
     q = stored.policy.net.input.quantize(stored.policy.transform.apply(observations))
     np.testing.assert_array_equal(run(stored.policy.net, q), stored.policy.net.run(q))
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_float_files_agree_within_their_tolerance(name: str) -> None:
-    policy, observations = open_baseline(name).policy, visit(name, count_real(name))
+def test_float_files_agree_within_their_tolerance(name: str, visit: Visit) -> None:
+    policy, observations = open_baseline(name).policy, visit(name, count_real(name), TEST_SEEDS)
     x = policy.transform.apply(observations)
     got = LiteRTRunner(write_float_net(policy.net)).run(np.moveaxis(x, 1, -1) if x.ndim == 4 else x)
     expected = policy.net.forward(x)
@@ -150,10 +137,10 @@ def test_float_files_agree_within_their_tolerance(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_observations_beyond_every_range_saturate(name: str, tmp_path: Path) -> None:
+def test_observations_beyond_every_range_saturate(name: str, tmp_path: Path, visit: Visit) -> None:
     if open_baseline(name).policy.transform.image:
         pytest.skip("pixels have no values beyond their range")
-    policy = quantize_baseline(name, "int8")
+    policy = quantize_baseline(name, "int8", visit)
     golden = visit(name, min(2000, count_real(name)), CALIBRATION_SEEDS)
     deployed = export_policy(policy, tmp_path / "a", golden, scheme="int8", source_sha256="0")
     rng = np.random.default_rng(1)

@@ -102,6 +102,7 @@ class Narrow(gymnasium.Env):
 """
 
 
+@pytest.mark.usefixtures("brief_costs")
 def test_a_zip_of_sbx_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
