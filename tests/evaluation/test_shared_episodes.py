@@ -22,8 +22,8 @@ SEEDS = (10_000, 10_001, 10_002, 10_003)
 
 @pytest.fixture
 def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Games of a hundred steps, or a thousand, in which coarse schemes part from fp32 and fine ones do not."""
-    monkeypatch.setattr(atari, "FRAME_LIMIT", choose(400, 4000))
+    """Games of a hundred steps, or of four hundred, in which coarse schemes part from fp32 and fine ones do not."""
+    monkeypatch.setattr(atari, "FRAME_LIMIT", choose(400, 1600))
     monkeypatch.setattr(episodes, "GAMES", GamePool())
 
 
