@@ -79,6 +79,7 @@ def roll_out(
 
     `shared` are episodes that one policy does not have to play, by seed, because another has. Where that policy is the
     `reference`, those are added in which it does the same in every state; where there is none, those are not played.
+    It is asked in blocks, and convolutions in other blocks may differ in a last bit: only a tie that near would tell.
     """
     if not seeds:
         raise PolicyError("no environment seeds; evaluate at least one episode")

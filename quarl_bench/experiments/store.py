@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
+from quarl_bench.evaluation.measurement_key import EVALUATION_LOOP
 from quarl_bench.evaluation.rollouts import End
 from quarl_bench.experiments.states import read_states, write_states
 from quarl_bench.experiments.zoo_agents import find_zip, read_agent
@@ -35,6 +36,7 @@ from quarl_bench.training.multi_seed.recipe import list_options
 from quarl_bench.training.recipes import Recipe, find_recipe
 
 TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recipes have hashes of their own
+    *EVALUATION_LOOP,
     "quantization/net.py",
     "quantization/branches.py",
     "policies/algorithm.py",
@@ -48,29 +50,10 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "policies/watching.py",
     "policies/sources/sb3/contrib.py",
     "policies/sources/sb3/model.py",
-    "environments/atari.py",
-    "environments/catch.py",
     "training/sb3/checkpoints.py",
-    "environments/classic_control.py",
-    "environments/encoding.py",
-    "environments/flights.py",
-    "environments/hidden_velocities.py",
-    "environments/images.py",
-    "environments/locomotion.py",
-    "environments/masking.py",
-    "environments/screens.py",
     "environments/registry.py",
     "environments/environments.toml",
-    "evaluation/acting.py",
-    "evaluation/agreement.py",
-    "evaluation/calibration.py",
     "evaluation/episode_bars.py",
-    "evaluation/episodes.py",
-    "evaluation/masks.py",
-    "evaluation/noise.py",
-    "evaluation/protocol.py",
-    "evaluation/rollouts.py",
-    "evaluation/walks.py",
     "evaluation/exploration.py",
     "training/algorithms.py",
     "training/sb3/mixed_precision.py",
@@ -83,7 +66,6 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "training/schemes.py",
     "training/sb3/vector.py",
     "training/sb3/atari_workers.py",
-    "environments/wrappers.py",
 )
 AWARE_CODE = ("training/sb3/aware.py", "quantization")  # of quantization-aware runs as well
 EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need
