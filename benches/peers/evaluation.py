@@ -123,11 +123,12 @@ def time_quarl(task: str, *, each: bool = False) -> tuple[float, float]:
     from quarl_bench.environments.registry import find_environment
     from quarl_bench.evaluation import rollouts as evaluate
     from quarl_bench.evaluation.episodes import start_episodes
+    from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.policies.sources.sb3.model import extract
 
     model, recipe = build_model(task, 1), find_our_recipe(task)
     policy, environment = extract(model), replace(find_environment(task), time_feature=recipe.time_feature)
-    seeds = range(evaluate.TEST_SEEDS, evaluate.TEST_SEEDS + (FEWER if each else EPISODES))
+    seeds = range(TEST_SEEDS, TEST_SEEDS + (FEWER if each else EPISODES))
     start_episodes(environment, range(environment.side_by_side or 2)).close()
     evaluate.roll_out(policy, environment, range(2))
     with mock.patch.object(evaluate, "name_starts", (lambda *_: None) if each else evaluate.name_starts):

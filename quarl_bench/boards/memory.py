@@ -22,7 +22,10 @@ SECONDS = 120.0
 SWAP_FOLDER = "QUARL_SWAP"  # where the environment says that a swap file may be made
 SWAP = 512 << 20
 PLENTY = 1 << 30
-SHARE = 4  # of what fp32 takes more; halfway it hardly swaps, because files and libraries give way first
+# Of what fp32 takes more, the tightest first. A kernel ends a process that swaps all the time; and with half of it, it
+# hardly swaps, because files and libraries give way first.
+SHARES = (0.25, 0.375, 0.5)
+KILLED = "signal 9"  # what a session says of a process that the kernel ended
 PEAKS = ("memory.max_usage_in_bytes", "memory.peak")  # cgroup version 1, and 2
 GLANCE = TimingPlan(blocks=2, calls=3, seconds=0.0, warmup=0.0, insist=True)
 
@@ -46,9 +49,10 @@ class LimitedComparison:
 
 
 def compare_limited(session: Session, pair: tuple[Path, Path], plan: TimingPlan) -> LimitedComparison:
-    """Both with all memory, and with what the second takes of it and a quarter of what the first takes more.
+    """Both with all memory, and with what the second takes of it and a share of what the first takes more.
 
-    BoardError where no control group can be made, or no swap.
+    The share is the smallest of `SHARES` with which the kernel lets them run. BoardError where it ends them all the
+    same, or no control group can be made, or no swap.
     """
     folder = os.environ.get(SWAP_FOLDER)
     free = session.compare(pair, plan)
@@ -56,9 +60,23 @@ def compare_limited(session: Session, pair: tuple[Path, Path], plan: TimingPlan)
         if folder:
             stack.enter_context(enable_swap(Path(folder), SWAP))
         first, second = (_find_peak(session, artefact) for artefact in pair)
-        limit = second + max(0, first - second) // SHARE
-        group = stack.enter_context(limit_memory(limit))
-        return LimitedComparison(limit, free, session.compare(pair, plan, cgroup=group))
+        for share in SHARES:
+            limit = second + int(share * max(0, first - second))
+            limited = _compare_within(session, pair, plan, limit)
+            if limited is not None:
+                return LimitedComparison(limit, free, limited)
+    raise BoardError(f"the kernel ends processes with {limit:,} bytes of memory and swap, at the most that were tried")
+
+
+def _compare_within(session: Session, pair: tuple[Path, Path], plan: TimingPlan, limit: int) -> BoardComparison | None:
+    """Both with `limit` bytes of memory; None where the kernel ends one of them."""
+    with limit_memory(limit) as group:
+        try:
+            return session.compare(pair, plan, cgroup=group)
+        except BoardError as error:
+            if KILLED in str(error):
+                return None
+            raise
 
 
 def _find_peak(session: Session, artefact: Path) -> int:
