@@ -39,7 +39,7 @@ from quarl_bench.system.machine import describe_run, describe_versions
 from quarl_bench.training.recipes import Recipe
 from quarl_bench.training.sb3.atari_workers import WorkerVector
 from quarl_bench.training.sb3.checkpoints import Best, Checkpoints, Curve
-from quarl_bench.training.sb3.models import load_model, make_model
+from quarl_bench.training.sb3.models import choose_device, load_model, make_model
 from quarl_bench.training.sb3.vector import make_vector
 
 VALIDATION_EPISODES = 20
@@ -175,6 +175,8 @@ class TrainingRun:
         """What the run was trained with, where, how long, and how far."""
         libraries = {*LIBRARIES, *(one.name for one in list_requirements(find_algorithm(self.spec.algo).extra))}
         run = describe_run(time.monotonic() - self.began) | {"timesteps": timesteps}
+        if choose_device(self.recipe) == "cuda":
+            run["device"] = torch.cuda.get_device_name()
         return {"versions": describe_versions(*sorted(libraries)), "run": run}
 
     def describe(self, best: Best, curve: Curve) -> dict[str, Any]:
