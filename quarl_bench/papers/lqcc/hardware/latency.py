@@ -32,18 +32,11 @@ def count_finn(item: JudgedClaim) -> Evidence:
     return Evidence(own=cycles, source=Source.ESTIMATED)
 
 
-def count_tables(item: JudgedClaim) -> Evidence:
-    """Look-up tables by FINN's formulas, the output's thresholds left out as in its estimate of what fits."""
+def count_sizes(item: JudgedClaim, size: str) -> Evidence:
+    """By task one `size` of FINN's dataflow, the output's thresholds left out as in its estimate of what fits."""
     names = [case.environment for case in item.cases]
-    tables = {name: fold_finn(ARCHITECTURES[name_design(name)], output_thresholds=False).luts for name in names}
-    return Evidence(own=tables, source=Source.ESTIMATED)
-
-
-def count_blocks(item: JudgedClaim) -> Evidence:
-    """Block RAMs of 36 Kbit for the weights, by FINN's formula."""
-    names = [case.environment for case in item.cases]
-    blocks = {name: fold_finn(ARCHITECTURES[name_design(name)]).block_rams for name in names}
-    return Evidence(own=blocks, source=Source.ESTIMATED)
+    flows = {name: fold_finn(ARCHITECTURES[name_design(name)], output_thresholds=False) for name in names}
+    return Evidence(own={name: getattr(flow, size) for name, flow in flows.items()}, source=Source.ESTIMATED)
 
 
 def fit_formulas() -> Evidence:
@@ -79,7 +72,7 @@ def judge_latency(cycles: Mapping[str, int], printed: Mapping[str, int], thresho
 
 
 def judge_model(
-    counts: Mapping[str, int], printed: Mapping[str, int], threshold: float, what: str = "cycles"
+    counts: Mapping[str, int], printed: Mapping[str, float], threshold: float, what: str = "cycles"
 ) -> Verdict:
     """Judge "the model's cycles, or `what`, differ from each task's printed ones by at most `threshold` of them"."""
     errors = {task: counts[task] / count - 1 for task, count in printed.items()}

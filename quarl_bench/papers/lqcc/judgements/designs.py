@@ -5,7 +5,7 @@ the cycles by task, or the two fits.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from quarl_bench.judging.rules.judgement import Domain, Judgement
 
@@ -46,45 +46,51 @@ class ModelLatency(OnDesigns):
 
 
 @dataclass(frozen=True)
-class ModelTables(OnDesigns):
+class OnSizes(OnDesigns):
+    """Decided from what designs take of one resource, by FINN's formulas, beside Table 3."""
+
+    size: ClassVar[str]  # of FINN's dataflow
+    column: ClassVar[str]  # of Table 3
+
+    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":  # noqa: ARG002
+        """What each task's design takes."""
+        from quarl_bench.papers.lqcc.hardware.latency import count_sizes
+
+        return count_sizes(item, self.size)
+
+    def list_printed(self, item: "JudgedClaim") -> dict[str, float]:
+        """By task, what Table 3 prints."""
+        return {task: float(row[self.column]) for (_, task), row in item.claim.values.items()}
+
+
+@dataclass(frozen=True)
+class ModelTables(OnSizes):
     """Each task's look-up tables differ from the printed ones by at most `threshold` of them."""
 
     name = "model_tables"
     meaning = "largest difference of look-up tables from the printed ones, of them; supported up to the threshold"
-
-    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":  # noqa: ARG002
-        """Look-up tables by FINN's formulas."""
-        from quarl_bench.papers.lqcc.hardware.latency import count_tables
-
-        return count_tables(item)
+    size, column = "luts", "luts"
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":
         """The task that differs most decides."""
         from quarl_bench.papers.lqcc.hardware.latency import judge_model
 
-        printed = {task: int(row["luts"]) for (_, task), row in item.claim.values.items()}
-        return judge_model(evidence.own, printed, self.threshold, "look-up tables")
+        return judge_model(evidence.own, self.list_printed(item), self.threshold, "look-up tables")
 
 
 @dataclass(frozen=True)
-class ModelBlocks(OnDesigns):
+class ModelBlocks(OnSizes):
     """Each task's block RAMs differ from the printed ones by at most `threshold` blocks of 36 Kbit."""
 
     name = "model_blocks"
     meaning = "largest difference of block RAMs from the printed ones, in blocks; supported up to the threshold"
-
-    def collect(self, cells: "Cells", item: "JudgedClaim") -> "Evidence":  # noqa: ARG002
-        """Block RAMs by FINN's formula."""
-        from quarl_bench.papers.lqcc.hardware.latency import count_blocks
-
-        return count_blocks(item)
+    size, column = "block_rams", "bram"
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":
         """The task that differs most decides."""
         from quarl_bench.papers.lqcc.hardware.latency import judge_blocks
 
-        printed = {task: float(row["bram"]) for (_, task), row in item.claim.values.items()}
-        return judge_blocks(evidence.own, printed, self.threshold)
+        return judge_blocks(evidence.own, self.list_printed(item), self.threshold)
 
 
 @dataclass(frozen=True)
