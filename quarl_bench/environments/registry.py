@@ -15,13 +15,13 @@ import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from quarl_bench.environments.atari import FRAME_LIMIT, NOOPS, SKIP
+from quarl_bench.environments.bullet import FastBullet
 from quarl_bench.environments.encoding import encode
 from quarl_bench.environments.flights import Flight
 from quarl_bench.environments.wrappers import (
     LONGEST,
     STDERR,
     STDOUT,
-    FastBullet,
     GameSpaces,
     TimeFeature,
     Unlimited,
@@ -52,7 +52,8 @@ class Environment:
     """A task: its id part, its Gymnasium id, and its highest possible return, if any.
 
     `limit` is the number of steps after which an episode ends, where the id is registered without one. With
-    `time_feature` the remaining time is appended to every observation.
+    `time_feature` the remaining time is appended to every observation. `patience` is the number of steps after which an
+    Atari game ends in which nothing was scored and no life was lost; None plays it out.
     """
 
     slug: str
@@ -62,6 +63,7 @@ class Environment:
     formerly: tuple[str, ...] = ()
     limit: int | None = None
     time_feature: bool = False
+    patience: int | None = None
     custom: bool = False  # a user's, whose code may change between two runs
 
     @property

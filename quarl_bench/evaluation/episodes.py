@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import GAMES, count_noops
+from quarl_bench.environments.atari import FRAME_LIMIT, GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (
@@ -270,13 +270,18 @@ class VectorEpisodes:
 
 
 class GameEpisodes:
-    """An Atari game per seed, played to its end through all its lives; rewards are not clipped."""
+    """An Atari game per seed, played through all its lives to its end, or to that of the environment's patience.
+
+    Rewards are not clipped.
+    """
 
     def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
         self._id = environment.id
         self._noops = [count_noops(int(seed)) for seed in seeds]
         self._games = GAMES.borrow(self._id, len(seeds))
         self._owed = np.zeros(len(seeds), dtype=np.float64)  # scored before the first action of the game
+        self._patience = environment.patience or FRAME_LIMIT
+        self._idle = [0] * len(seeds)  # steps since something was scored or a life was lost
 
     def reset(self) -> NDArray[Any]:
         starts = [game.begin_game(noops) for game, noops in zip(self._games, self._noops, strict=True)]
@@ -298,7 +303,8 @@ class GameEpisodes:
     def _play(self, index: int, action: int) -> tuple[NDArray[Any], float, bool]:
         game = self._games[index]
         observation, reward, ended = game.step(action)
+        self._idle[index] = 0 if ended or reward else self._idle[index] + 1
         if ended and not game.over:  # a life was lost, the game goes on
             observation, gained, over = game.begin_life(self._noops[index])
             return observation, reward + gained, over
-        return observation, reward, game.over
+        return observation, reward, game.over or self._idle[index] >= self._patience

@@ -43,6 +43,7 @@ EVALUATION_CODE = (
 )
 EVALUATION_LOOP = (
     "environments/atari.py",
+    "environments/bullet.py",
     "environments/catch.py",
     "environments/classic_control.py",
     "environments/encoding.py",
@@ -87,8 +88,10 @@ def build_key(
 ) -> dict[str, Any]:
     """All that decides what a policy under `scheme` returns on consecutive environment seeds."""
     named = {"backend": backend} if backend not in ("", DEPLOYED) else {}
+    limited = {} if environment.patience is None else {"patience": environment.patience}
     return (
         named
+        | limited
         | build_calibration_key(sha256, environment, board, backend)
         | {
             "scheme": scheme.name,

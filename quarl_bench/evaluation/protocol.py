@@ -1,6 +1,6 @@
 """On which environment seeds a policy is scored, chosen and calibrated, and on how many of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quarl_bench.environments.classic_control import DYNAMICS
 from quarl_bench.environments.registry import Environment
@@ -22,6 +22,11 @@ class Protocol:
     episodes: int
     games: int | None = None  # episodes on Atari, where that is another number
     cheap: int | None = None  # the same on classic control, whose dynamics are our own
+    patience: int | None = None  # steps of an Atari game without a point, behind which it ends
+
+    def shorten(self, environment: Environment) -> Environment:
+        """The environment as it is played here."""
+        return replace(environment, patience=self.patience) if environment.atari else environment
 
     def list_seeds(self, environment: Environment) -> range:
         """The environment seeds that score a policy here."""

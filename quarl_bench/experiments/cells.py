@@ -185,7 +185,7 @@ class Cells:
             measure_member(
                 self.store,
                 member,
-                environment_for(member.stored, case),
+                self.protocol.shorten(environment_for(member.stored, case)),
                 seeds,
                 scheme=member.scheme or scheme,
                 board=case.board,

@@ -80,7 +80,7 @@ def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_fact
     from quarl_bench.experiments.cells import Cells
 
     settings = quarl_settings
-    protocol = Protocol(settings.policies, settings.episodes, settings.games, settings.cheap)
+    protocol = Protocol(settings.policies, settings.episodes, settings.games, settings.cheap, settings.patience)
     return Cells(policy_store, protocol, tmp_path_factory.mktemp("artefacts"))
 
 

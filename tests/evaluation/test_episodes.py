@@ -1,6 +1,7 @@
 """Episodes equal Gymnasium's, step by step."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -295,3 +296,36 @@ def test_starts_that_do_not_come_from_the_seed_are_refused(monkeypatch):
 def test_atari_with_sticky_actions_or_its_own_skipping_is_refused(id_):
     with pytest.raises(SpecError, match=r"without sticky actions, as <Game>NoFrameskip-v4; name that"):
         make_environment(Environment("pong", id_, extra="atari"))
+
+
+def play_nothing(environment: Environment) -> tuple[float, int]:
+    """Return and length of a game in which nobody does anything."""
+    episodes = start_episodes(environment, [10_000])
+    episodes.reset()
+    total, steps, done = 0.0, 0, False
+    while not done:
+        _, rewards, ended = episodes.step(np.arange(1), np.zeros(1, np.int64))
+        total, steps, done = total + rewards[0], steps + 1, ended[0]
+    episodes.close()
+    return total, steps
+
+
+@pytest.mark.needs("atari")
+def test_patience_ends_a_game_in_which_nothing_happens() -> None:
+    """In Pong the first point takes 58 steps, and each one behind it 35."""
+    pong = find_environment("pong")
+    whole = play_nothing(pong)
+    assert whole == (-21, 758)
+    assert play_nothing(replace(pong, patience=59)) == whole
+    assert play_nothing(replace(pong, patience=57)) == (0, 57)
+    assert play_nothing(pong) == whole  # a game that ended early leaves nothing behind
+
+
+@pytest.mark.needs("atari")
+def test_a_lost_life_is_something() -> None:
+    """In Breakout a ball that nobody meets is lost behind 23 steps."""
+    breakout = find_environment("breakout")
+    whole = play_nothing(breakout)
+    assert whole == (0, 115)
+    assert play_nothing(replace(breakout, patience=24)) == whole
+    assert play_nothing(replace(breakout, patience=22)) == (0, 22)
