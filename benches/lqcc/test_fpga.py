@@ -32,7 +32,7 @@ from quarl_bench.spec import Source
 PART = PARTS["xc7a15t"]
 SELECTED = ["halfcheetah", "walker2d", "ant", "humanoid", "hopper"]
 SMALL = ["hopper"]  # what a minute is enough for
-# What `quarl fpga random:NAME` finds; the reference is 256 wide with 4 bits, and fits with 5% to spare instead of 10%.
+# What `quarl fpga random:NAME` found with powers of two as lanes; the reference is 256 wide with 4 bits, and fits with 5% to spare instead of 10%.
 FOLDINGS = {
     "halfcheetah": Folding((17, 2, 4, 1), (3, 3, 3), levels=3),
     "walker2d": Folding((17, 4, 128, 6), (2, 2, 3), levels=3),
