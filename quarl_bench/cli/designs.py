@@ -20,7 +20,9 @@ def write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") -
         used, (bound, share) = candidate.resources, candidate.resources.bottleneck(part)
         numbers = [str(candidate.cycles), f"{used.luts:,}", f"{used.block_rams:g}", str(used.dsps)]
         rows.append([name_lanes(candidate.plan), *numbers, f"{bound} {share:.0%}"])
-    lines += [*format_table(rows), f"front of cycles against {part.name}'s scarcest resource; estimated by formula", ""]
+    lines += [*format_table(rows), f"front of cycles against {part.name}'s scarcest resource; estimated by formula"]
+    lines.append(f"looked at {result['foldings']:,} foldings, {result['fitting']:,} fit by estimate")
+    lines += [f"{result['shortage']}", ""] if result["shortage"] else [""]
     chosen, synthesis, simulation = result["chosen"], result["synthesis"], result["simulation"]
     microseconds = chosen["cycles"] / result["clock_mhz"]
     lines.append(

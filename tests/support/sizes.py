@@ -95,7 +95,7 @@ def draw_examples(count: int, *others: settings, **more: object) -> settings:
 
 
 def pick_kernels(kernels: Iterable[str]) -> list[str]:
-    """All of C's kernels, or by default the first, which rounds in integers, and the last: other sign, in floats."""
+    """All of C's kernels, or by default the first, which rounds in floats, and the last: other sign, in integers."""
     listed = list(kernels)
     return choose([listed[0], listed[-1]], listed)
 

@@ -39,7 +39,12 @@ static void actor_linear(const float *restrict x, float *restrict y, const actor
         y[o + 2] = layer->bias[o + 2] + c;
         y[o + 3] = layer->bias[o + 3] + d;
     }
-    quarl_linear(x, y + o, weight + (long)o * inputs, layer->bias + o, inputs, outputs - o);
+    for (; o < outputs; o++) {
+        float sum = layer->bias[o];
+        for (int i = 0; i < inputs; i++)
+            sum += x[i] * weight[(long)o * inputs + i];
+        y[o] = sum;
+    }
 }
 
 /* IEEE 754 binary16 to binary32. */

@@ -25,7 +25,7 @@ from quarl_bench.system.atomic import write_file
 from quarl_bench.system.places import default_cache
 from quarl_bench.system.processor import read_processor
 
-HEADERS = {"integer.c": "kernels.h", "float.c": "kernels_float.h"}
+HEADERS = {"integer.c": ("kernels.h", "vectors.h"), "float.c": ("kernels_float.h",)}
 FLAGS = {"integer.c": ("-DQUARL_FLOAT", "-DQUARL_U8" if X86 else "-DQUARL_S8"), "float.c": REORDER}
 BYTE: Any = np.uint8 if X86 else np.int8
 CODES = {Activation.NONE: 0, Activation.RELU: 1, Activation.TANH: 2}
@@ -135,8 +135,8 @@ def _offset(format: ActivationFormat) -> int:
 @cache
 def _load_library(source: str) -> ctypes.CDLL:
     """The library of a kernel, from the cache or compiled into it, once per compiler, processor and source."""
-    header = HEADERS[source]
-    code = {source: (resources(__package__) / source).read_bytes(), header: read_resource(header)}
+    code = {source: (resources(__package__) / source).read_bytes()}
+    code |= {header: read_resource(header) for header in HEADERS[source]}
     facts = [
         *identify_compiler(),
         *OPTIMIZE,

@@ -29,9 +29,9 @@ from quarl_bench.system.programs import Program
 MODEL = "policy.c"
 OPTIMIZE = ("-O3", "-march=native")
 X86 = platform.machine() in {"x86_64", "AMD64", "i386", "i686"}
-UNSIGNED = {"u8xs8": ("-DQUARL_U8",), "u8xs8-float": ("-DQUARL_U8", "-DQUARL_FLOAT")}
-SIGNED = {"s8xs8": ("-DQUARL_S8",), "s8xs8-float": ("-DQUARL_S8", "-DQUARL_FLOAT")}
-INTEGER_KERNELS = UNSIGNED | SIGNED if X86 else SIGNED | UNSIGNED  # the first is the machine's own
+UNSIGNED = {"u8xs8-float": ("-DQUARL_U8", "-DQUARL_FLOAT"), "u8xs8": ("-DQUARL_U8",)}
+SIGNED = {"s8xs8-float": ("-DQUARL_S8", "-DQUARL_FLOAT"), "s8xs8": ("-DQUARL_S8",)}
+INTEGER_KERNELS = UNSIGNED | SIGNED if X86 else SIGNED | UNSIGNED  # the first is the machine's own: it has floats
 # What lets sums be vectorised, one by one: linking with -ffast-math turns off subnormal numbers in the whole process.
 REORDER = ("-fassociative-math", "-freciprocal-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
            "-ffinite-math-only")  # fmt: skip

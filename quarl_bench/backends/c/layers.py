@@ -15,6 +15,7 @@ from quarl_bench.quantization.requantize import effective_scale, find_thresholds
 
 SMALLEST_SHIFT, LARGEST_SHIFT = -64, 62  # beyond them every product is 0, or clipped
 NARROW = 48  # inputs of a fully connected layer, below which dot products are shorter than what surrounds them
+PACK = 16  # outputs of a float layer whose weights lie side by side: QUARL_PACK
 INT32 = np.iinfo(np.int32)
 FUNCTIONS = {activation: f"quarl_{activation}" for activation in Activation} | {
     Activation.NONE: "quarl_identity",
@@ -88,7 +89,9 @@ def write_integer_layer(
         finish += f"\n    quarl_look_up({{y}}, {count}, {name}_table, {low}, {moved});"
     sums = f"quarl_sum_{{kind}}({{x}}, {name}_weight, {name}_bias, accumulator, {{sizes}});\n    " + finish
     head = f"static void {name}(const quarl_byte *restrict x, quarl_byte *restrict y)\n{{\n"
-    scratch = f"    static int32_t accumulator[{count}];\n"
+    scratch = f"    static int32_t accumulator[{count}] QUARL_ALIGN;\n"
+    if weight.ndim == 4:
+        scratch += f"    static quarl_byte patch[{rows.shape[1]}] QUARL_ALIGN;\n"
     loops = _write_loops(sums, weight.shape, shape, layer.stride if weight.ndim == 4 else None, narrow=narrow)
     return "\n".join(declarations) + "\n" + head + scratch + loops + "}"
 
@@ -122,33 +125,54 @@ def _write_loops(
         kind = "narrow" if narrow else "linear"
         return "    " + call.format(kind=kind, x="x", y="y", sizes=f"{weight[1]}, {weight[0]}") + "\n"
     outputs, height, width, channels = weight
-    rows, columns = ((side - kernel) // stride + 1 for side, kernel in zip(shape[1:], (height, width), strict=True))
+    rows, columns = _count_pixels(weight, shape, stride)
     pitch = shape[2] * channels
-    sizes = f"{pitch}, {height}, {width * channels}, {outputs}"
+    sizes = f"patch, {pitch}, {height}, {width * channels}, {outputs}"
     inner = call.format(kind="conv2d", x="corner", y="pixel", sizes=sizes).replace("\n    ", "\n            ")
     return (
         f"    for (int row = 0; row < {rows}; row++)\n"
         f"        for (int column = 0; column < {columns}; column++) {{\n"
-        f"            const {{type}} *corner = x + {stride * pitch}L * row + {stride * channels} * column;\n"
-        f"            {{type}} *pixel = y + ({columns}L * row + column) * {outputs};\n"
+        f"            const quarl_byte *corner = x + {stride * pitch}L * row + {stride * channels} * column;\n"
+        f"            quarl_byte *pixel = y + ({columns}L * row + column) * {outputs};\n"
         f"            {inner}\n        }}\n"
-    ).replace("{type}", "quarl_byte" if "quarl_sum" in call else "float")
+    )
+
+
+def _count_pixels(weight: tuple[int, ...], shape: tuple[int, ...], stride: int) -> tuple[int, int]:
+    """Rows and columns of what a convolution of a channel-last weight makes of an image."""
+    rows, columns = ((side - kernel) // stride + 1 for side, kernel in zip(shape[1:], weight[1:3], strict=True))
+    return rows, columns
 
 
 def write_float_layer(arrays: Arrays, index: int, layer: Layer, shape: tuple[int, ...]) -> str:
     """Constants and function of a float32 layer for an input of channel-first `shape`."""
     name, weight = f"layer_{index}", _arrange(layer.weight, shape)
-    declarations = [arrays.declare(f"{name}_weight", weight), arrays.declare(f"{name}_bias", layer.bias)]
-    stride = layer.stride if isinstance(layer, Conv2d) else None
-    call = f"quarl_{{kind}}({{x}}, {{y}}, {name}_weight, {name}_bias, {{sizes}});"
-    loops = _write_loops(call, weight.shape, shape, stride)
-    size = math.prod(layer.output_shape(shape))
-    activation = ""
+    flat = weight.reshape(len(weight), -1)
+    declarations = [arrays.declare(f"{name}_weight", _pack(flat)), arrays.declare(f"{name}_bias", layer.bias)]
+    call = f"(x, y, {name}_weight, {name}_bias, "
+    if isinstance(layer, Conv2d):
+        outputs, height, width, channels = weight.shape
+        rows, columns = _count_pixels(weight.shape, shape, layer.stride)
+        pitch, span = shape[2] * channels, width * channels
+        sizes = f"{layer.stride * pitch}, {layer.stride * channels}, {pitch}, {height}, {span}, {outputs}"
+        lines = [
+            f"    static float patch[QUARL_TILE * {flat.shape[1]}] QUARL_ALIGN;",
+            f"    quarl_conv2d{call}patch, {rows}, {columns}, {sizes});",
+        ]
+    else:
+        lines = [f"    quarl_linear{call}{flat.shape[1]}, {len(flat)});"]
     if layer.activation is not Activation.NONE:
-        function = FUNCTIONS[layer.activation]
-        activation = f"    for (int i = 0; i < {size}; i++)\n        y[i] = {function}(y[i]);\n"
-    head = f"static void {name}(const float *restrict x, float *restrict y)\n{{\n"
-    return "\n".join(declarations) + "\n" + head + loops + activation + "}"
+        size, function = math.prod(layer.output_shape(shape)), FUNCTIONS[layer.activation]
+        lines += [f"    for (int i = 0; i < {size}; i++)", f"        y[i] = {function}(y[i]);"]
+    head = f"static void {name}(const float *restrict x, float *restrict y)"
+    return "\n".join([*declarations, head, "{", *lines, "}"])
+
+
+def _pack(weight: NDArray[Any]) -> NDArray[Any]:
+    """A weight (outputs, inputs) in the order of kernels_float.h: packs of outputs, input by input."""
+    whole = len(weight) // PACK * PACK
+    packs = weight[:whole].reshape(-1, PACK, weight.shape[1]).transpose(0, 2, 1)
+    return np.concatenate([packs.ravel(), weight[whole:].T.ravel()])
 
 
 def write_offset(format: ActivationFormat) -> str:

@@ -60,6 +60,7 @@ def write_integer_source(policy: IntegerPolicy) -> dict[str, bytes]:
         "observe.c": (write_observe(observing, policy.transform, net.input) + _write_act(observing, policy)).encode(),
         "observe.h": write_observe_header(policy).encode(),
         "kernels.h": read_resource("kernels.h"),
+        "vectors.h": read_resource("vectors.h"),
         **({"cells.h": read_resource("cells.h")} if net.recurrent else {}),
         **arrays.files(),
     }

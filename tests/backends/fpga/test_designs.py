@@ -1,5 +1,6 @@
 """Designs equal their golden model, whatever the folding; what cannot be a design is refused in one line."""
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quarl_bench.backends.fpga.explore.estimate import estimate
-from quarl_bench.backends.fpga.explore.explorer import choose, explore, find_pareto, fits
+from quarl_bench.backends.fpga.explore.explorer import (
+    choose,
+    explore,
+    find_fastest,
+    find_pareto,
+    find_shortage,
+    fits,
+)
 from quarl_bench.backends.fpga.explore.folding import Folding, FoldingPlan, choose_steps
 from quarl_bench.backends.fpga.explore.part import PARTS, Part, find_part
 from quarl_bench.backends.fpga.qonnx import write_differences, write_qonnx
@@ -264,6 +272,48 @@ def test_a_policy_whose_every_folding_computes_too_much_says_what_helps() -> Non
     with pytest.raises(DeploymentError, match=r"more than 4096 products a cycle; stream fewer values \(--stream\), or"):
         explore(stages, PART, 13)
     assert explore(stages, PART, 8)
+
+
+@pytest.mark.parametrize("name", ["walker2d", "hopper", "halfcheetah"])
+def test_the_fastest_is_found_without_the_others(name: str) -> None:
+    stages = split(draw_net(ARCHITECTURES[name]))
+    wanted = choose(explore(stages, PART), PART, lambda _: True)
+    found = find_fastest(stages, PART)
+    assert found is not None
+    assert (found.plan.folding, found.resources) == (wanted.plan.folding, wanted.resources)
+    assert find_fastest(stages, Part("tiny", 100, 10_000, 25, 45)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "bound"), [("halfcheetah", 170, "LUT"), ("ant", 18, "LUT"), ("walker2d", 40, ""), ("ant", 3, "")]
+)
+def test_what_keeps_a_design_from_being_faster_is_said(name: str, most: int, bound: str) -> None:
+    """Over every number of beats of every link, within a minute."""
+    begin = time.process_time()
+    candidates = explore(split(draw_net(ARCHITECTURES[name])), PART)
+    shortage = find_shortage(candidates, PART, most)
+    assert time.process_time() - begin < 60
+    fast = [candidate for candidate in candidates if candidate.cycles <= most]
+    if not bound:
+        assert shortage is None
+        assert not fast or any(fits(candidate.resources, PART) for candidate in fast)
+        return
+    assert shortage is not None
+    assert (shortage.count, shortage.bound) == (len(fast), bound)
+    assert not any(fits(candidate.resources, PART) for candidate in fast)
+    assert shortage.share == min(candidate.resources.bottleneck(PART)[1] for candidate in fast) > 0.9
+    lanes = "-".join(map(str, shortage.nearest.plan.folding.lanes))
+    assert shortage.describe() == (
+        f"none of the {len(fast):,} foldings of at most {most} cycles fits by estimate: the nearest (lanes {lanes}, "
+        f"{shortage.nearest.cycles} cycles) takes {shortage.share:.0%} of the LUT, where 90% may be taken"
+    )
+
+
+def test_every_number_of_beats_is_looked_at_where_they_are_few() -> None:
+    beats = {candidate.plan.units[0].beats for candidate in explore(split(draw_net(ARCHITECTURES["walker2d"])), PART)}
+    assert {26, 22, 13} <= beats  # of 128 outputs, by lanes that are no power of two
+    deep = split(draw_net(Architecture("deep", (17, 64, 64, 64, 6), 3, 2, 8, 1e6, 0)))
+    assert {candidate.plan.folding.lanes[1] for candidate in explore(deep, PART)} == {1, 2, 4, 8, 16, 32, 64}
 
 
 def test_a_refusal_of_the_synthesis_moves_on_to_the_next() -> None:

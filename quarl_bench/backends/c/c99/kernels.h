@@ -9,6 +9,9 @@
  * to even, in IEEE 754 single precision
  *     default       by that formula's three roundings on 64-bit integers
  *     QUARL_FLOAT   by that formula, for targets with a floating point unit; never with -ffast-math
+ *
+ * How sums are computed (same numbers in every way) is the compiler's choice for its target: sixteen rows at once
+ * (vectors.h), row by row in loops that it vectorises, or, with QUARL_SCALAR, four outputs per loaded input.
  */
 #ifndef QUARL_KERNELS_H
 #define QUARL_KERNELS_H
@@ -21,6 +24,10 @@
 #else
 #define QUARL_S8
 #endif
+#endif
+
+#if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M' && !defined(QUARL_SCALAR)
+#define QUARL_SCALAR /* a processor without vectors: what counts is how often a number is loaded */
 #endif
 
 #ifdef QUARL_FLOAT
@@ -64,6 +71,13 @@ QUARL_INLINE int32_t quarl_dot(const quarl_byte *restrict x, const int8_t *restr
         sum += x[i] * weight[i];
     return sum;
 }
+
+#if defined(QUARL_U8) && defined(__GNUC__) && defined(__AVX512VNNI__) && !defined(QUARL_SCALAR) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define QUARL_VECTORS
+#include "vectors.h"
+#endif
+#endif
 
 #ifndef QUARL_FLOAT
 /* Nearest even multiple of 2^shift, divided by it; 0 <= shift < 64. */
@@ -213,12 +227,51 @@ QUARL_INLINE void quarl_look_up(quarl_byte *y, int count, const int16_t *restric
         y[i] = (quarl_byte)(table[(int32_t)y[i] - offset - minimum] + table_offset);
 }
 
+#ifdef QUARL_SCALAR
+/* Sums over `size` rows of `span` inputs, `row` bytes apart; weight (outputs, size, span). Four outputs share an input. */
+QUARL_INLINE void quarl_sum_window(const quarl_byte *restrict x, const int8_t *restrict weight,
+                                   const int32_t *restrict bias, int32_t *restrict accumulator, long row, int size,
+                                   int span, int outputs)
+{
+    const long inputs = (long)size * span;
+    int o = 0;
+    for (; o + 4 <= outputs; o += 4) {
+        const int8_t *part = weight + o * inputs;
+        int32_t a = bias[o], b = bias[o + 1], c = bias[o + 2], d = bias[o + 3];
+        for (int k = 0; k < size; k++, part += span)
+            for (int i = 0; i < span; i++) {
+                const int32_t value = x[k * row + i];
+                a += value * part[i];
+                b += value * part[i + inputs];
+                c += value * part[i + 2 * inputs];
+                d += value * part[i + 3 * inputs];
+            }
+        accumulator[o] = a, accumulator[o + 1] = b, accumulator[o + 2] = c, accumulator[o + 3] = d;
+    }
+    for (; o < outputs; o++) {
+        int32_t sum = bias[o];
+        for (int k = 0; k < size; k++)
+            sum += quarl_dot(x + k * row, weight + o * inputs + (long)k * span, span);
+        accumulator[o] = sum;
+    }
+}
+#endif
+
 /* Fully connected: weight (outputs, inputs), row by row. */
 QUARL_INLINE void quarl_sum_linear(const quarl_byte *restrict x, const int8_t *restrict weight,
                                    const int32_t *restrict bias, int32_t *restrict accumulator, int inputs, int outputs)
 {
-    for (int o = 0; o < outputs; o++)
+#ifdef QUARL_SCALAR
+    quarl_sum_window(x, weight, bias, accumulator, 0, 1, inputs, outputs);
+#else
+    int o = 0;
+#ifdef QUARL_VECTORS
+    for (; inputs >= QUARL_SHORTEST && inputs % QUARL_PAGE && o + QUARL_ROWS <= outputs; o += QUARL_ROWS)
+        quarl_sum_rows(x, weight + (long)o * inputs, bias + o, accumulator + o, inputs);
+#endif
+    for (; o < outputs; o++)
         accumulator[o] = bias[o] + quarl_dot(x, weight + (long)o * inputs, inputs);
+#endif
 }
 
 /*
@@ -228,7 +281,7 @@ QUARL_INLINE void quarl_sum_linear(const quarl_byte *restrict x, const int8_t *r
 QUARL_INLINE void quarl_sum_narrow(const quarl_byte *restrict x, const int8_t *restrict weight,
                                    const int32_t *restrict bias, int32_t *restrict accumulator, int inputs, int outputs)
 {
-#if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M'
+#ifdef QUARL_SCALAR
     for (int o = 0; o < outputs; o++) {
         int32_t sum = bias[o];
         for (int i = 0; i < inputs; i++)
@@ -246,18 +299,22 @@ QUARL_INLINE void quarl_sum_narrow(const quarl_byte *restrict x, const int8_t *r
 
 /*
  * One pixel of an unpadded convolution: x points at its upper left corner in an image (height, width, channels) whose
- * rows are `row` bytes apart; weight (outputs, size, span), where span = kernel width * channels.
+ * rows are `row` bytes apart; weight (outputs, size, span), where span = kernel width * channels. `patch` has place for
+ * the pixel's inputs, which lie side by side there.
  */
 QUARL_INLINE void quarl_sum_conv2d(const quarl_byte *restrict x, const int8_t *restrict weight,
-                                   const int32_t *restrict bias, int32_t *restrict accumulator, long row, int size,
-                                   int span, int outputs)
+                                   const int32_t *restrict bias, int32_t *restrict accumulator,
+                                   quarl_byte *restrict patch, long row, int size, int span, int outputs)
 {
-    for (int o = 0; o < outputs; o++) {
-        int32_t sum = bias[o];
-        for (int k = 0; k < size; k++)
-            sum += quarl_dot(x + k * row, weight + ((long)o * size + k) * span, span);
-        accumulator[o] = sum;
-    }
+#ifdef QUARL_SCALAR
+    (void)patch;
+    quarl_sum_window(x, weight, bias, accumulator, row, size, span, outputs);
+#else
+    for (int k = 0; k < size; k++)
+        for (int i = 0; i < span; i++)
+            patch[k * span + i] = x[k * row + i];
+    quarl_sum_linear(patch, weight, bias, accumulator, size * span, outputs);
+#endif
 }
 
 #endif

@@ -31,6 +31,11 @@ def estimate(plan: FoldingPlan) -> Resources:
     )
 
 
+def estimate_least(unit: Unit) -> float:
+    """Look-up tables that a unit takes at least, with every product in a DSP and every memory in block RAM."""
+    return PACKED * _unit_luts(unit, dsp=True)
+
+
 def _unit_luts(unit: Unit, *, dsp: bool) -> float:
     stage, products = unit.stage, unit.multipliers
     bits, constant = _product_bits(unit), unit.weights.depth == 1

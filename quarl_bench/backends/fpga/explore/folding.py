@@ -7,7 +7,7 @@ front of columns cost the sum of their beats, where rows behind rows would cost 
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -213,13 +213,17 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class FoldingPlan:
-    """Layers under a folding: everything that the generator writes down."""
+    """Layers under a folding: everything that the generator writes down.
+
+    Plans that are made with one `shared` dictionary share the units that are equal, and what was found out about them.
+    """
 
     stages: tuple[Stage, ...]
     folding: Folding
     units: tuple[Unit, ...] = field(init=False)
+    shared: InitVar[dict[tuple[int, ...], Unit] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, shared: dict[tuple[int, ...], Unit] | None) -> None:
         widths = (self.stages[0].inputs, *(stage.outputs for stage in self.stages))
         lanes, steps = self.folding.lanes, self.folding.steps
         if len(lanes) != len(widths) or any(not 1 <= n <= width for n, width in zip(lanes, widths, strict=True)):
@@ -229,11 +233,14 @@ class FoldingPlan:
             raise DeploymentError(
                 f"fpga: steps {steps} and levels {self.folding.levels}; give 1..8 bits for each layer, 0 for sums"
             )
-        units = tuple(
-            Unit(stage, lanes[index], lanes[index + 1], steps[index], self.folding.levels)
-            for index, stage in enumerate(self.stages)
-        )
-        object.__setattr__(self, "units", units)
+        known_units = {} if shared is None else shared
+        units = []
+        for index, stage in enumerate(self.stages):
+            key = (index, lanes[index], lanes[index + 1], steps[index], self.folding.levels)
+            if key not in known_units:
+                known_units[key] = Unit(stage, *key[1:])
+            units.append(known_units[key])
+        object.__setattr__(self, "units", tuple(units))
 
     @property
     def in_bits(self) -> int:

@@ -47,6 +47,10 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument("--spare", default=0.1, type=read_share, help="share of the part to leave free. Default: 0.1.")
     command.add_argument(
+        "--cycles", type=read_positive, metavar="N",
+        help="also say why no design takes N cycles or fewer, if none does. Default: fewer than the fastest.",
+    )  # fmt: skip
+    command.add_argument(
         "--estimate", action="store_true", help="estimate sizes by formulas only. Default: synthesize with Yosys too."
     )
     command.add_argument(
@@ -137,6 +141,7 @@ def run(options: argparse.Namespace) -> int:
         "part": part.name,
         "clock_mhz": options.clock,
         "zeros": {stage.name: round(stage.zeros, 4) for stage in stages},
+        **_describe_space(candidates, part, options.cycles or chosen.cycles - 1, options.spare),
         "front": [_describe(candidate, part) for candidate in front],
         "chosen": _describe(chosen, part) | {"design_sha256": chosen.plan.digest.hex()},
         "synthesis": None if synthesis is None else asdict(synthesis) | {"source": "estimated"},
@@ -299,6 +304,18 @@ def _describe_vivado(found: "Implementation", simulated: "SimulatedRun") -> dict
         "watts": found.watts,
         "joules_per_action": found.joules_per_action(interval),
         "resources": asdict(found.resources),
+    }
+
+
+def _describe_space(candidates: "list[Candidate]", part: "Part", cycles: int, spare: float) -> dict[str, Any]:
+    """How many foldings were looked at, how many fit, and why none takes `cycles` at most; None where one does."""
+    from quarl_bench.backends.fpga.explore.explorer import find_shortage, fits
+
+    shortage = find_shortage(candidates, part, cycles, spare)
+    return {
+        "foldings": len(candidates),
+        "fitting": sum(fits(candidate.resources, part, spare) for candidate in candidates),
+        "shortage": None if shortage is None else shortage.describe(spare),
     }
 
 
