@@ -78,9 +78,9 @@ class Discarding:
         """None before."""
         return 0
 
-    def pull(self, _: int) -> Any:
+    def pull(self, _: int) -> list[Any]:
         """The same message."""
-        return self._message
+        return [self._message]
 
     def wait(self) -> bool:
         """Never: nothing is to come."""

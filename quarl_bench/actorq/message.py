@@ -125,8 +125,11 @@ def compress(message: Bytes) -> Bytes:
 
 def decompress(message: Bytes) -> Bytes:
     """The message out of its zstd frame, if it has one."""
-    if message[: len(FRAME)].tobytes() != FRAME:
-        return message
+    return decompress_frame(message) if message[: len(FRAME)].tobytes() == FRAME else message
+
+
+def decompress_frame(message: Bytes) -> Bytes:
+    """What is in a zstd frame."""
     return np.frombuffer(_zstd().ZstdDecompressor().decompress(message.data), dtype=np.uint8)
 
 

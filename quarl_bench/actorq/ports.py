@@ -9,6 +9,7 @@ import torch
 
 from quarl_bench.actorq.acting.actor import Chunk, play
 from quarl_bench.actorq.acting.task import open_task
+from quarl_bench.actorq.delta import is_delta
 from quarl_bench.actorq.learning.learner import Learner
 from quarl_bench.actorq.message import Bytes
 from quarl_bench.actorq.server import ParameterServer
@@ -22,21 +23,34 @@ LEARNER_CORE = 0  # of a pinned run
 
 
 class ServerProcess:
-    """The parameter server: one message in the object store, handed out by reference."""
+    """The parameter server: the last message in the object store, and the whole one that it is a change of, if it is.
+
+    They are handed out by reference, so that a message goes to every node once, whatever the number of its actors.
+    """
 
     def __init__(self, settings: RunSettings) -> None:
         start_process(settings, learning=True)
         self._server = ParameterServer(settings)
-        self._latest: tuple[int, Any] | None = None
+        self._version = -1
+        self._whole: tuple[int, Any] = -1, None  # version and reference
+        self._changes: Any = None  # reference, where the last message is not whole
 
     def publish(self, policy: PolicyNet, version: int, states: Floats) -> None:
         """Quantize and store; the message before goes when its last reader has read it."""
         message = self._server.prepare(policy, version, states)
-        self._latest = version, import_ray().put(message)
+        reference, self._version = import_ray().put(message), version
+        if is_delta(message):
+            self._changes = reference
+        else:
+            self._whole, self._changes = (version, reference), None
 
-    def pull(self, known: int) -> list[Any]:
-        """A reference to the latest message if it is newer than `known`, else nothing."""
-        return [] if self._latest is None or self._latest[0] <= known else [self._latest[1]]
+    def pull(self, known: int, whole: int) -> tuple[int, list[Any]]:
+        """Which whole message the latest one refers to, and what an actor lacks that has `known` and that `whole`."""
+        version, reference = self._whole
+        if self._version <= known:
+            return version, []
+        lacked = [] if version == whole else [reference]
+        return version, lacked if self._changes is None else [*lacked, self._changes]
 
     def report(self) -> dict[str, Any]:
         """What the parameter server has sent, as `Server.report` says it."""
@@ -46,10 +60,10 @@ class ServerProcess:
 class LearnerProcess:
     """The learner, with one thread for learning and others for what comes in."""
 
-    def __init__(self, settings: RunSettings, folder: Path, server: Any, *, resume: bool) -> None:
+    def __init__(self, settings: RunSettings, folder: Path, server: Any, *, resume: bool, save_seconds: float) -> None:
         start_process(settings, learning=True)
         self._ray, self._server, self._pending = import_ray(), server, None
-        self._learner = Learner(settings, open_task(settings), folder, self._publish)
+        self._learner = Learner(settings, open_task(settings), folder, self._publish, save_seconds)
         if resume:
             self._learner.resume()
 
@@ -57,9 +71,9 @@ class LearnerProcess:
         """Update until all steps of the run are done."""
         return self._learner.learn()
 
-    def insert(self, chunk: Chunk) -> bool:
+    def insert(self, chunk: Chunk, acknowledged: int) -> bool:
         """Hand transitions to the learner; see `Learner.insert`."""
-        return self._learner.insert(chunk)
+        return self._learner.insert(chunk, acknowledged)
 
     def stop(self) -> None:
         """End the learner's loop; see `Learner.stop`."""
@@ -89,7 +103,13 @@ class ActorProcess:
         task = open_task(self._settings)
         ports = RayPorts(learner, server)
         report = play(self._settings, task, self._actor, self._life, ports)
-        return report | {"actor": self._actor, "orphaned": ports.orphaned}
+        return report | {
+            "actor": self._actor,
+            "life": self._life,
+            "node": import_ray().get_runtime_context().get_node_id(),
+            "acknowledged": ports.acknowledged,
+            "orphaned": ports.orphaned,
+        }
 
 
 class RayPorts:
@@ -97,8 +117,10 @@ class RayPorts:
 
     def __init__(self, learner: Any, server: Any) -> None:
         self._ray, self._learner, self._server = import_ray(), learner, server
-        self._sent: list[Any] = []
+        self._sent: list[tuple[Any, int]] = []  # what is not answered yet, and of how many transitions
+        self.acknowledged = 0  # transitions of which the learner said that it has them
         self._asked: Any = None
+        self._whole = -1  # version of the last whole message
         self.orphaned = False
 
     def count_steps(self) -> int:
@@ -110,36 +132,39 @@ class RayPorts:
             return 0
         return int(steps)
 
-    def pull(self, known: int) -> Bytes | None:
-        """A message that has arrived, or None; asks the server for the next one and never waits for it."""
+    def pull(self, known: int) -> list[Bytes]:
+        """What has arrived, or nothing; asks the server for the next message and never waits for it."""
         if self._asked is None:
-            self._asked = self._server.pull.remote(known)
-            return None
+            self._asked = self._server.pull.remote(known, self._whole)
+            return []
         ready, _ = self._ray.wait([self._asked], timeout=0)
         if not ready:
-            return None
+            return []
         self._asked = None
         try:
-            found = self._ray.get(ready[0])
-            message: Bytes | None = self._ray.get(found[0]) if found else None
+            whole, lacked = self._ray.get(ready[0])
+            messages: list[Bytes] = self._ray.get(lacked)
         except self._ray.exceptions.RayError:
             self.orphaned = True  # the next `wait` ends it
-            return None
-        return message
+            return []
+        self._whole = whole if messages else self._whole
+        return messages
 
     def wait(self) -> bool:
         """Wait while the learner is behind; without a learner there is nothing to do."""
         go_on = not self.orphaned
         while go_on and len(self._sent) >= CHUNKS_AHEAD:
+            answer, count = self._sent.pop(0)
             try:
-                go_on = bool(self._ray.get(self._sent.pop(0)))
+                go_on = bool(self._ray.get(answer))
+                self.acknowledged += count if go_on else 0
             except self._ray.exceptions.RayError:
                 go_on, self.orphaned = False, True
         return go_on
 
     def send(self, chunk: Chunk) -> None:
         """Send a chunk of transitions to the learner's process."""
-        self._sent.append(self._learner.insert.remote(chunk))
+        self._sent.append((self._learner.insert.remote(chunk, self.acknowledged), len(chunk.transitions)))
 
 
 def start_process(settings: RunSettings, *, learning: bool, index: int = 0) -> None:

@@ -6,11 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quarl_bench.actorq.breakdown import QUANTIZED, Breakdown, find_ceiling, find_share
+from quarl_bench.actorq.scaling import Costs, read_costs, size_transition
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.errors import EngineError
+
+if TYPE_CHECKING:
+    from quarl_bench.actorq.training import RunOptions
 
 BASE = "fp32"
 
@@ -23,6 +27,9 @@ class Prediction:
     acting: float
     learning: float
     quantized: float  # share of `acting` that a precision can change
+    costs: Costs | None = None  # in CPU time, for the model of more actors
+    measured: float = 0.0  # steps per second of that run, behind its first update
+    cores: float = 0.0  # CPU seconds per second that it had
 
     @property
     def seconds(self) -> float:
@@ -41,8 +48,11 @@ class Prediction:
         return max(self.acting, self.learning) / left if left else math.inf
 
 
-def predict(settings: RunSettings, report: dict[str, Any]) -> Prediction:
-    """From what a run of a few seconds reported; EngineError where it did not come so far that the learner learned."""
+def predict(settings: RunSettings, report: dict[str, Any], sent: float = 0.0) -> Prediction:
+    """From what a run of a few seconds reported; EngineError where it did not come so far that the learner learned.
+
+    `sent` are the bytes of one transition.
+    """
     acting, learning = Breakdown.from_dict(report["acting"]), Breakdown.from_dict(report["breakdown"])
     if not acting.steps or not learning.steps:
         raise EngineError(f"{settings.name}: nothing was learned in the time that was given; calibrate for longer")
@@ -54,11 +64,15 @@ def predict(settings: RunSettings, report: dict[str, Any]) -> Prediction:
         acting=sum(working.values()) / acting.steps / settings.actors,
         learning=busy / learning.steps * updates,
         quantized=find_share(working, QUANTIZED),
+        costs=read_costs(settings, report, sent) if "server" in report else None,
+        measured=acting.steps / (sum(acting.wall.values()) / settings.actors),
+        cores=report["cpu"] / report["elapsed"] if "server" in report else 0.0,
     )
 
 
-def calibrate(settings: RunSettings, seconds: float, address: str | None = None) -> Prediction:
+def calibrate(settings: RunSettings, seconds: float, options: "RunOptions | None" = None) -> Prediction:
     """Train for so many seconds behind the first update, in a folder that is thrown away; EngineError as `train`."""
+    from quarl_bench.actorq.acting.task import open_task
     from quarl_bench.actorq.training import RunOptions, observe
 
     began: list[float] = []
@@ -68,8 +82,10 @@ def calibrate(settings: RunSettings, seconds: float, address: str | None = None)
             began.append(time.monotonic())
         return bool(began) and time.monotonic() - began[0] > seconds
 
+    task = open_task(settings)
+    sent = size_transition(task.inputs, task.outputs, discrete=task.head.discrete)
     with tempfile.TemporaryDirectory(prefix="quarl-calibrate-") as scratch:
-        return predict(settings, observe(settings, Path(scratch), RunOptions(address=address), is_over))
+        return predict(settings, observe(settings, Path(scratch), options or RunOptions(), is_over), sent)
 
 
 def list_predictions(predictions: Sequence[Prediction]) -> list[list[str]]:
@@ -77,6 +93,11 @@ def list_predictions(predictions: Sequence[Prediction]) -> list[list[str]]:
     header = ["run", "actors us", "learner us", "actors' share", "ceiling", "predicted", "x fp32"]
     bases = {_name(one.settings): one.seconds for one in predictions if one.settings.precision == BASE}
     return [header, *(_format(one, bases.get(_name(one.settings))) for one in predictions)]
+
+
+def name_run(settings: RunSettings) -> str:
+    """What tells runs of one command apart."""
+    return f"{settings.precision}-{_name(settings)}"
 
 
 def _name(settings: RunSettings) -> str:
@@ -87,7 +108,7 @@ def _name(settings: RunSettings) -> str:
 def _format(one: Prediction, base: float | None) -> list[str]:
     minutes, seconds = divmod(round(one.seconds), 60)
     return [
-        f"{one.settings.precision}-{_name(one.settings)}",
+        name_run(one.settings),
         f"{1e6 * one.acting:,.0f}",
         f"{1e6 * one.learning:,.0f}",
         f"{one.share:.0%}",

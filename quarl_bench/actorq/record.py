@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.actorq.breakdown import Breakdown, EndToEnd, cost_per_step
+from quarl_bench.actorq.settings import list_defaults
 from quarl_bench.errors import StoreError
 from quarl_bench.system.extras import read_version
 
@@ -23,6 +24,7 @@ def read_record(path: Path) -> Record:
     path = path / RECORD if path.is_dir() else path
     try:
         record: Record = json.loads(path.read_text())
+        record["settings"] = list_defaults() | record["settings"]  # of settings that are newer than the record
         for key in ("settings", "elapsed", "steps", "curve", "acting", "breakdown", "server", "cpu"):
             record[key]
     except (OSError, ValueError, KeyError, TypeError) as error:

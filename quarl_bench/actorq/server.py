@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.actorq.breakdown import SERVING, Stopwatch
+from quarl_bench.actorq.delta import pack_delta
 from quarl_bench.actorq.learning.agents import act_greedily
 from quarl_bench.actorq.message import Bytes, compress, encode, quantize
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.net import Floats
+
+WHOLE_PERIOD = 10  # broadcasts from one whole message to the next, where the others are changes
 
 
 @dataclass
@@ -28,22 +31,31 @@ class ParameterServer:
     def __init__(self, settings: RunSettings, probes: int = 10) -> None:
         self._settings, self._probes = settings, probes
         self._watch = Stopwatch(SERVING)
+        self._whole: Bytes | None = None  # the last message that was sent whole, not compressed
         self.broadcasts = Broadcasts()
 
     def prepare(self, policy: PolicyNet, version: int, states: Floats) -> Bytes:
-        """The message that every actor gets; `states` (n, *shape) calibrate int8 actors."""
+        """The message that every actor gets, or what changed in it; `states` (n, *shape) calibrate int8 actors."""
         settings = self._settings
         if settings.precision == "int8" and self.broadcasts.count % self._probes == 0:
             self._compare(policy, states)
         self._watch.resume()
         message = encode(policy, version, shipped=settings.shipped, precision=settings.precision, states=states)
         self._watch.lap("encode")
-        if settings.compress:
-            message = compress(message)
+        message = self._pack(message)
         self._watch.lap("compress")
         self.broadcasts.count += 1
         self.broadcasts.sizes.append(len(message))
         return message
+
+    def _pack(self, message: Bytes) -> Bytes:
+        settings = self._settings
+        if settings.delta and self._whole is not None and self.broadcasts.count % WHOLE_PERIOD:
+            changes = pack_delta(message, self._whole, settings.shipped)
+            if changes is not None:
+                return changes
+        self._whole = message if settings.delta else None
+        return compress(message) if settings.compress else message
 
     def report(self) -> dict[str, Any]:
         """Times and sizes, of built-in types."""

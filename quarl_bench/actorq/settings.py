@@ -3,7 +3,7 @@
 import importlib.resources
 import math
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,11 @@ LEARNER_PRECISIONS = ("fp32", "bf16")
 COUNTS = ("actors", "steps", "batch", "n_step", "replay", "points", "update_period", "publish_period", "chunk")
 # What weights depend on.
 NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")
+# What else a run that goes on must not change, or it learns otherwise than it began. It may be longer, or faster.
+LEARNING = (
+    "seed", "precision", "batch", "n_step", "discount", "rate", "replay", "warmup", "samples_per_insert",
+    "target_period", "exploration", "log_probs", "entropy", "anneal", "correlation",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class RunSettings:
     precision: str = "int8"  # in which actors compute
     communication: str = ""  # in which weights are shipped; empty: as actors compute
     compress: bool = False  # zstd
+    delta: bool = False  # what changed since the last whole message, exactly
     update_period: int = 100  # steps of an actor between two pulls
     publish_period: int = 100  # updates of the learner between two broadcasts
     chunk: int = 64  # transitions that an actor sends at once
@@ -119,6 +125,11 @@ class RunSettings:
         return {name: _to_builtin(getattr(self, name)) for name in NETWORK}
 
     @property
+    def learning(self) -> dict[str, Any]:
+        """What else a checkpoint holds fast."""
+        return {name: _to_builtin(getattr(self, name)) for name in LEARNING}
+
+    @property
     def name(self) -> str:
         """`dqn-cartpole-int8-seed0`, an id of the run for folders."""
         return f"{self.algo}-{self.environment}-{self.precision}-seed{self.seed}"
@@ -126,6 +137,11 @@ class RunSettings:
     def as_dict(self) -> dict[str, Any]:
         """Every setting under its field's name in built-in types, as records and checkpoints keep them."""
         return {name: _to_builtin(value) for name, value in asdict(self).items()}
+
+
+def list_defaults() -> dict[str, Any]:
+    """The settings that have a default, by name, in built-in types."""
+    return {field.name: _to_builtin(field.default) for field in fields(RunSettings) if field.default is not MISSING}
 
 
 def choose_settings(algo: str, environment: str, **changes: Any) -> RunSettings:

@@ -5,7 +5,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +16,20 @@ from quarl_bench.actorq.breakdown import ACTING, Breakdown, sum_breakdowns
 from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
 from quarl_bench.actorq.learning.checkpoint import FOLDER as CHECKPOINT
 from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
+from quarl_bench.actorq.learning.learner import SAVE_SECONDS
+from quarl_bench.actorq.learning.ledger import count_lost
 from quarl_bench.actorq.record import RECORD, describe_libraries
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
+from quarl_bench.distributed.nodes import (
+    avoid,
+    check_everywhere,
+    check_room,
+    check_stores,
+    check_versions,
+    find_silent,
+    list_nodes,
+)
 from quarl_bench.errors import EngineError, QuarlError, StoreError, first_line
 from quarl_bench.system.atomic import lock_run, remove_folder, write_file
 from quarl_bench.system.bars import open_bar
@@ -29,7 +40,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5  # seconds between two looks at the processes
 MAX_DEATHS = 10  # of actors, per actor; then something else is wrong
-OTHER_PROCESSES = 2  # processes beside the actors: learner and parameter server
+OTHER_PROCESSES = 2  # processes beside the actors: learner and parameter server, on the node that asks for the run
 STORE_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # Ray's, also inside another's message
 LAST_ACTORS_SECONDS = 30.0  # seconds for the last actors to end behind the learner
 
@@ -40,6 +51,8 @@ class RunOptions:
 
     address: str | None = None
     store: int | None = None  # bytes of a local object store
+    resource: str | None = None  # of Ray, of which every actor takes one: it plays where there is some
+    save_seconds: float = SAVE_SECONDS  # between two checkpoints
     resume: bool = False
     progress: bool = False
     validation: int = VALIDATION_EPISODES
@@ -70,6 +83,7 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
         processes = settings.actors + OTHER_PROCESSES
         with open_engine(options.address, processes, options.store, progress=options.progress) as ray:
             folder.mkdir(parents=True, exist_ok=True)
+            _check_nodes(ray, settings, task, options)
             report = _Run(ray, settings, folder.absolute(), options).watch(options.should_stop)
         if report["stopped"]:
             raise Interrupted(f"stopped at {report['steps']:,} of {settings.steps:,} steps; --resume goes on")
@@ -91,6 +105,7 @@ def observe(settings: RunSettings, folder: Path, options: RunOptions, is_over: C
     Raises EngineError as `train` does.
     """
     with open_engine(options.address, settings.actors + OTHER_PROCESSES, options.store) as ray:
+        _check_nodes(ray, settings, open_task(settings), options)
         run = _Run(ray, settings, folder.absolute(), options)
         return run.watch(lambda: is_over(run.count_steps()))
 
@@ -111,9 +126,10 @@ class _Run:
         self._learner = (
             ray.remote(LearnerProcess)
             .options(max_concurrency=threads, **beside)
-            .remote(settings, folder, self._server, resume=options.resume)
+            .remote(settings, folder, self._server, resume=options.resume, save_seconds=options.save_seconds)
         )
-        self._actor_class = ray.remote(ActorProcess).options(num_cpus=1, scheduling_strategy="SPREAD")
+        self._names = {node.id: node.name for node in list_nodes(ray)}
+        self._actor_class = ray.remote(ActorProcess)
         self._playing: dict[Any, tuple[int, Any]] = {}  # (which actor, its process) by the result it owes
         self._lives = [0] * settings.actors
         self.deaths = 0
@@ -153,11 +169,15 @@ class _Run:
             "cpu": report["cpu"] + sum(server["breakdown"]["cpu"].values()),
             "pulls": sum(found["pulls"] for found in self._reports),
             "deaths": self.deaths,
+            **self._account(report["lives"]),
             "load": sum(load) / len(load),
         }
 
-    def _start(self, actor: int) -> None:
-        process = self._actor_class.remote(self._settings, actor, self._lives[actor])
+    def _start(self, actor: int, silent: Sequence[str] = ()) -> None:
+        own = {} if self._options.resource is None else {self._options.resource: 1}
+        placing = avoid(self._ray, silent)
+        placed = self._actor_class.options(num_cpus=1, resources=own, scheduling_strategy=placing)
+        process = placed.remote(self._settings, actor, self._lives[actor])
         self._playing[process.play.remote(self._learner, self._server)] = actor, process
 
     def _collect(self, ready: list[Any]) -> None:
@@ -174,7 +194,7 @@ class _Run:
                         f"actor {actor} died {self._lives[actor]} times; last: {first_line(error)}"
                     ) from error
                 self._options.note(f"actor {actor} died and is replaced ({self.deaths} deaths so far)")
-                self._start(actor)
+                self._start(actor, find_silent(list_nodes(self._ray)))
             except self._ray.exceptions.RayTaskError as error:
                 raise _explain_error(error, f"actor {actor}") from error
 
@@ -199,6 +219,24 @@ class _Run:
                 with suppress(self._ray.exceptions.RayError):  # died behind the end: nothing is lost
                     self._reports.append(self._ray.get(result))
 
+    def _account(self, lives: list[dict[str, Any]]) -> dict[str, Any]:
+        """The lives with what those that saw the end know of it, transitions that are lost, and actors by node."""
+        known = {(found["actor"], found["life"]): found["acknowledged"] for found in self._reports}
+        whole = [
+            life | {"acknowledged": known.get((life["actor"], life["life"]), life["acknowledged"])} for life in lives
+        ]
+        places = [self._name(found["node"]) for found in self._reports]
+        return {
+            "lives": whole,
+            "lost": count_lost(whole),
+            "nodes": {name: places.count(name) for name in sorted(set(places))},
+        }
+
+    def _name(self, node: str) -> str:
+        if node not in self._names:  # it joined while the run went on
+            self._names |= {found.id: found.name for found in list_nodes(self._ray)}
+        return self._names.get(node, node)
+
     def _show(self, bar: "tqdm[Any]") -> None:
         if self._options.progress:
             with suppress(self._ray.exceptions.RayError):  # told when its result is collected
@@ -221,11 +259,33 @@ def _explain_error(error: Exception, who: str) -> QuarlError:
 
 
 def _check_store(settings: RunSettings, task: ActorTask, store: int | None) -> None:
-    """Refuse an object store that cannot hold what is under way at once: the learner's weights and two messages."""
-    sizes = [task.inputs, *settings.widths, task.outputs]
-    needed = 3 * 4 * sum(a * b + b for a, b in itertools.pairwise(sizes))
+    """Refuse a local object store that cannot hold what is under way."""
+    needed = _size_messages(settings, task)
     if store is not None and needed > store:
         raise EngineError(
             f"an object store of {store >> 20} MB is full with {needed >> 20} MB of weights; pass a larger "
             "--object-store, or smaller --widths"
         )
+
+
+def _size_messages(settings: RunSettings, task: ActorTask) -> int:
+    """Bytes that are under way at once: the learner's weights and two messages."""
+    sizes = [task.inputs, *settings.widths, task.outputs]
+    return 3 * 4 * sum(a * b + b for a, b in itertools.pairwise(sizes))
+
+
+def _check_nodes(ray: Any, settings: RunSettings, task: ActorTask, options: RunOptions) -> None:
+    """Refuse a cluster on which the run would wait for ever, or its actors would fail."""
+    nodes = list_nodes(ray)
+    check_room(nodes, OTHER_PROCESSES, settings.actors, options.resource)
+    if options.address is None:
+        return
+    check_stores(nodes, _size_messages(settings, task))
+    players = [node for node in nodes if node.count_places(options.resource)]
+    check_versions(ray, players)
+    check_everywhere(ray, players, _try_task, settings)
+
+
+def _try_task(settings: RunSettings) -> None:
+    """On the node of an actor: what its task needs is installed."""
+    open_task(settings)

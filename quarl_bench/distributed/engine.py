@@ -60,15 +60,26 @@ def _start(ray: Any, address: str | None, processes: int, store: int | None) -> 
             if store is not None and store < SMALLEST_STORE:
                 raise EngineError(f"an object store of {store >> 20} MB: Ray needs at least {SMALLEST_STORE >> 20}")
             local = {"include_dashboard": False, "object_store_memory": store}
-            ray.init(num_cpus=processes, **local, **quiet)
+            ray.init(address="local", num_cpus=processes, **local, **quiet)  # not what else runs here
             return
         check_address(address)
-        ray.init(address=address, **quiet)
+        _connect(ray, address, quiet)
     except (ConnectionError, ray.exceptions.RaySystemError, ValueError) as error:
         raise EngineError(f"Ray did not start ({first_line(error)})") from error
     there = int(ray.cluster_resources().get("CPU", 0))
     if there < processes:
         raise EngineError(f"the cluster at {address} has {there} cores, {processes} processes need one each")
+
+
+def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    """EngineError, with both versions, where the cluster runs another Ray or another Python."""
+    try:
+        ray.init(address=address, **quiet)
+    except RuntimeError as error:
+        if "ersion mismatch" not in str(error):
+            raise
+        told = " ".join(str(error).split()).partition("ersion mismatch: ")[2]
+        raise EngineError(f"the cluster at {address} runs other versions ({told}); install the same here") from error
 
 
 def check_address(address: str) -> None:

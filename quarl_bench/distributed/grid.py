@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
+from quarl_bench.distributed.engine import open_engine
+from quarl_bench.distributed.tasks import run_tasks
 from quarl_bench.environments.registry import find_environment, identify_environment
-from quarl_bench.errors import EngineError, QuarlError, SpecError, first_line
+from quarl_bench.errors import EngineError, SpecError
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, environment_for, measure_member
 from quarl_bench.experiments.store import Store, StorePaths, Train
@@ -23,7 +24,6 @@ from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
-from quarl_bench.system.bars import open_bar
 from quarl_bench.system.toml_file import read_toml
 from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
@@ -32,8 +32,6 @@ from quarl_bench.training.recipes import Recipe, find_recipe
 from quarl_bench.training.sb3.run import TrainingOptions
 from quarl_bench.training.schemes import train_policy
 
-RETRIES = 3  # of a task whose worker dies
-POLL_SECONDS = 0.5  # seconds between two looks
 KEYS: dict[str, type] = {
     "algo": str, "environments": list, "seeds": list, "schemes": list, "origin": str, "multi_seed": bool, "steps": int,
     "cores": int, "memory": int,
@@ -126,25 +124,20 @@ def run_grid(
 ) -> Iterator[FinishedTask]:  # fmt: skip
     """Run all tasks, `workers` cores of this machine at a time or what the cluster at `address` has, as they finish.
 
-    A task whose worker dies is tried `RETRIES` times more. Ends early, without an error, when asked to stop.
+    A task whose worker dies is tried three times more. Ends early, without an error, when asked to stop.
     """
     needed = max(task.cores for task in tasks)
     with open_engine(address, needed if address else max(workers, needed), progress=progress) as ray:
         _check_memory(tasks, int(ray.cluster_resources().get("memory", 0)))
         remote = ray.remote(max_calls=1)(work)  # a process of its own per task
-        waiting = {_submit(remote, task, plan): (task, 0) for task in tasks}
-        with open_bar(len(tasks), "task", "grid", shown=progress) as bar:
-            while waiting and not should_stop():
-                ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
-                for result in ready:
-                    task, tried = waiting.pop(result)
-                    done = _collect(ray, result, task, tried)
-                    if done is None:
-                        note(f"{task.name}: its worker died and it is tried again ({tried + 1} of {RETRIES})")
-                        waiting[_submit(remote, task, plan)] = task, tried + 1
-                        continue
-                    bar.update()
-                    yield done
+
+        def submit(task: GridTask) -> Any:
+            return remote.options(num_cpus=task.cores, memory=task.memory, max_retries=0).remote(task, plan)
+
+        for done in run_tasks(
+            ray, tasks, submit, lambda task: task.name, "grid", progress=progress, should_stop=should_stop, note=note
+        ):
+            yield FinishedTask(done.task, done.value or (), done.retries, done.failure)
 
 
 def _check_memory(tasks: tuple[GridTask, ...], there: int) -> None:
@@ -155,29 +148,6 @@ def _check_memory(tasks: tuple[GridTask, ...], there: int) -> None:
             f"{largest.name} reserves {largest.memory:,} bytes of memory, all machines have {there:,}; lower the key "
             "'memory'"
         )
-
-
-def _submit(remote: Any, task: GridTask, plan: GridPlan) -> Any:
-    # Ray's own retries are off: ours are counted.
-    options = {"num_cpus": task.cores, "memory": task.memory, "max_retries": 0}
-    return remote.options(**options).remote(task, plan)
-
-
-def _collect(ray: Any, result: Any, task: GridTask, tried: int) -> FinishedTask | None:
-    """What became of a task; None where it is to be tried again."""
-    died = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
-    try:
-        return FinishedTask(task, ray.get(result), tried)
-    except died as error:
-        return (
-            None
-            if tried < RETRIES
-            else FinishedTask(task, (), tried, f"its worker died {tried + 1} times ({first_line(error)})")
-        )
-    except ray.exceptions.RayError as error:
-        cause = unwrap_remote_error(error)
-        kind = "" if isinstance(cause, QuarlError) else f"{type(cause).__name__}: "
-        return FinishedTask(task, (), tried, f"{kind}{first_line(cause)}")
 
 
 def _train(options: TrainingOptions, spec: PolicySpec, recipe: Recipe, folder: Path, checkpoint: Path) -> Stored:

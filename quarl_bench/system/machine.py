@@ -38,10 +38,14 @@ def describe_versions(*libraries: str) -> dict[str, str]:
     return {name: version for name, version in found.items() if version} | {"python": platform.python_version()}
 
 
+def read_own_commit() -> str:
+    """The commit of the checkout that the package lies in; empty where it is installed elsewhere."""
+    return read_commit(CHECKOUT) if (CHECKOUT / "pyproject.toml").exists() else ""  # site-packages has no commit
+
+
 def describe_run(seconds: float) -> dict[str, Any]:
     """A training's wall time over all its resumes, the code's commit and the processor, as a manifest states them."""
-    commit = read_commit(CHECKOUT) if (CHECKOUT / "pyproject.toml").exists() else ""  # site-packages has no commit
-    return {"seconds": round(seconds), "commit": commit, "processor": describe_machine()["processor"]}
+    return {"seconds": round(seconds), "commit": read_own_commit(), "processor": describe_machine()["processor"]}
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -26,6 +26,7 @@ from quarl_bench.actorq.acting.exploration import (
 from quarl_bench.actorq.acting.inference import RUNTIMES
 from quarl_bench.actorq.acting.task import open_task
 from quarl_bench.actorq.comparison import compare_runs, find_target, list_breakdown, list_summary
+from quarl_bench.actorq.delta import is_delta
 from quarl_bench.actorq.evaluator import find_time, score_run
 from quarl_bench.actorq.learning import losses
 from quarl_bench.actorq.learning.agents import make_agent
@@ -457,7 +458,10 @@ class LocalPorts:
 
     def pull(self, known):
         found = self._latest[-1] if self._latest else None
-        return found[1] if found is not None and found[0] > known else None
+        if found is None or found[0] <= known:
+            return []
+        whole = next(message for _, message in reversed(self._latest) if not is_delta(message))
+        return [found[1]] if found[1] is whole else [whole, found[1]]
 
     def wait(self):
         return self._go_on
@@ -638,7 +642,7 @@ def test_without_a_learner_an_actor_stops():
             return 0
 
         def pull(self, known):
-            return None
+            return []
 
         def wait(self):
             return False

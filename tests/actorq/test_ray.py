@@ -2,12 +2,15 @@
 
 import json
 import socket
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from quarl_bench import cli
+from quarl_bench.actorq.learning.checkpoint import read_state
 from quarl_bench.actorq.settings import choose_settings
 from quarl_bench.actorq.training import RunOptions, train
 from quarl_bench.cli import main
@@ -132,6 +135,51 @@ def test_zero_actors_are_a_usage_error(tmp_path, capsys):
         main(["actorq", "dqn", "cartpole", "--actors", "0", "--output", str(tmp_path)])
     assert end.value.code == 2
     assert "'0' is not a whole number above 0" in capsys.readouterr().err
+
+
+@pytest.mark.needs("actorq")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--resume", "--widths", "32"), "holds another network: its widths is [64], not [32]; resume with that"),
+        (("--resume", "--widths", "64", "--batch", "32"), "holds another run: its batch is 64, not 32; resume with"),
+        (("--widths", "64"), "holds an unfinished run; pass --resume"),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_one_line(options, reason, tmp_path, capsys):
+    chosen = choose_settings("dqn", "cartpole", widths=(64,))
+    held = tmp_path / "dqn-cartpole-int8-seed0-a1-u100" / "checkpoint"
+    held.mkdir(parents=True)
+    state = {"network": chosen.network, "learning": chosen.learning, "facts": {}, "rows": 0}
+    (held / "state.json").write_text(json.dumps(state))
+    assert main(["actorq", "dqn", "cartpole", "--output", str(tmp_path), *options]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert reason in line
+    longer = choose_settings("dqn", "cartpole", widths=(64,), steps=90_000, points=3)
+    assert read_state(held.parent, longer)["rows"] == 0, "a run may be made longer"
+
+
+@pytest.mark.needs("actorq")
+def test_a_task_without_its_extra_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shimmy", None)
+    monkeypatch.setitem(sys.modules, "dm_control", None)
+    assert main(["actorq", "d4pg", "cheetahrundmc", "--output", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "quarl_bench[dmc]" in line
+
+
+def test_a_cluster_of_another_python_is_one_line(monkeypatch):
+    """What Ray says of it is a paragraph."""
+
+    def refuse(**_):
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.12.1\nThis")
+
+    ray = SimpleNamespace(init=refuse, shutdown=lambda: None, exceptions=SimpleNamespace(RaySystemError=OSError))
+    monkeypatch.setattr(engine, "import_ray", lambda: ray)
+    monkeypatch.setattr(engine, "check_address", lambda _: None)
+    told = r"runs other versions \(The cluster was started with: Ray: 2.60.0 Python: 3.12.1 This\); install the same"
+    with pytest.raises(EngineError, match=told), engine.open_engine("10.0.0.1:6379", 1):
+        pass
 
 
 def test_an_unfinished_run_is_not_overwritten(tmp_path):

@@ -15,7 +15,8 @@ from tests.support.balancer import ABOUT, BALANCER
 from tests.support.commands import PROCESS
 from tests.support.forks import Fork, run_python
 
-COMMANDS = ("train", "quantize", "evaluate", "sweep", "weights", "deploy", "report", "select", "actorq", "grid")
+COMMANDS = ("train", "quantize", "evaluate", "sweep", "weights", "deploy", "report", "select", "actorq", "grid",
+            "nightly")  # fmt: skip
 STOPPING = ("train", "select", "actorq", "grid")  # at a checkpoint
 NOWHERE = "neither a path nor a policy of that name in baselines/policies; `quarl list policies` names them"
 BREAKS = """

@@ -41,6 +41,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a run of actors is predicted from a second of it | not run: of given times | run |
 | killed trainings and benches | one kill of a training | two each |
 | Ray loses a process | not run | three runs |
+| a cluster of two nodes: broadcasts, deaths, grids, nightly, refusals | not run | one start of Ray |
 | the training of docs/example_project runs | not run | run |
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
 | Yosys sizes a design, and its clock | not run: it compiles for a minute at first | run |

@@ -11,8 +11,9 @@ from quarl_bench.actorq.acting.exploration import CorrelatedNoise, choose_explor
 from quarl_bench.actorq.acting.inference import RUNTIMES
 from quarl_bench.actorq.acting.task import ActorTask, Player
 from quarl_bench.actorq.breakdown import ACTING, Stopwatch
+from quarl_bench.actorq.delta import Unpacker
 from quarl_bench.actorq.learning.replay import Assembler, Transitions
-from quarl_bench.actorq.message import Broadcast, Bytes, build, decompress, deserialize
+from quarl_bench.actorq.message import Broadcast, Bytes, build, deserialize
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.quantization.net import Floats
 
@@ -41,8 +42,11 @@ class Ports(Protocol):
     def count_steps(self) -> int:
         """Environment steps of all actors so far: where an actor that replaces another goes on exploring."""
 
-    def pull(self, known: int) -> Bytes | None:
-        """A message newer than `known` that has arrived; never waits, but asks for the next one."""
+    def pull(self, known: int) -> list[Bytes]:
+        """What has arrived of a message newer than `known`: it, or it as changes, behind what they refer to if lacking.
+
+        Never waits, but asks for the next one.
+        """
 
     def wait(self) -> bool:
         """Wait while the learner is behind; False when there is nothing more to do."""
@@ -64,11 +68,16 @@ class Behaviour:
         self._noise = CorrelatedNoise(task.outputs, settings.correlation, generator)
         self._inference = RUNTIMES[settings.runtime]()
         self._broadcast: Broadcast | None = None
+        self._unpacker = Unpacker()
 
     @property
     def version(self) -> int:
         """Which broadcast the actor's weights are from, counted from 0."""
         return NO_VERSION if self._broadcast is None else self._broadcast.version
+
+    def unpack(self, messages: list[Bytes]) -> Bytes:
+        """The plain message that the last of what arrived stands for."""
+        return self._unpacker.unpack(messages)
 
     def load(self, broadcast: Broadcast) -> None:
         """Replace the actor's net by the one of `broadcast`; called whenever a pull brought newer weights."""
@@ -127,13 +136,13 @@ def play(
     watch, base = Stopwatch(ACTING), time.process_time()
     while limit is None or steps < limit:
         if steps % settings.update_period == 0 or behaviour.version == NO_VERSION:
-            message = ports.pull(behaviour.version)
+            messages = ports.pull(behaviour.version)
             watch.lap("pull")
-            if message is not None:
+            if messages:
                 if behaviour.version == NO_VERSION:  # what went before was random, and is not counted
                     watch, counted = Stopwatch(ACTING), steps
                 pulls += 1
-                load_message(behaviour, message, watch)
+                load_message(behaviour, messages, watch)
         observation = player.observation
         outputs = behaviour.infer(observation)
         watch.lap("inference")
@@ -170,9 +179,9 @@ def play(
     return {"breakdown": watch.read(steps - counted).as_dict(), "cpu": time.process_time() - base, "pulls": pulls}
 
 
-def load_message(behaviour: Behaviour, message: Bytes, watch: Stopwatch) -> None:
+def load_message(behaviour: Behaviour, messages: list[Bytes], watch: Stopwatch) -> None:
     """From the bytes of a broadcast to new weights."""
-    plain = decompress(message)
+    plain = behaviour.unpack(messages)
     watch.lap("decompress")
     parts = deserialize(plain)
     watch.lap("deserialize")

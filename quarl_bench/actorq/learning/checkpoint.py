@@ -21,12 +21,12 @@ def save_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: R
     with new_folder(folder / FOLDER, STATE) as work:
         torch.save(agent.state(), work / TENSORS)
         np.savez(work / ROWS, **replay.state())
-        state = {"network": settings.network, "facts": facts, "rows": replay.count}
+        state = {"network": settings.network, "learning": settings.learning, "facts": facts, "rows": replay.count}
         (work / STATE).write_text(json.dumps(state))
 
 
 def load_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: Replay) -> dict[str, Any]:
-    """Restore agent and replay, and return the facts; StoreError when there is none or it is another network's."""
+    """Restore agent and replay, and return the facts; StoreError when there is none or it is another run's."""
     state = read_state(folder, settings)
     try:
         agent.restore(torch.load(folder / FOLDER / TENSORS, weights_only=True))
@@ -40,18 +40,22 @@ def load_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: R
 
 
 def read_state(folder: Path, settings: RunSettings) -> dict[str, Any]:
-    """What the checkpoint says about itself; StoreError when it is damaged, or another network's."""
+    """What the checkpoint says about itself; StoreError when it is damaged, another network's, or learns otherwise."""
     path = folder / FOLDER / STATE
     try:
         state: dict[str, Any] = json.loads(path.read_text())
-        there = state["network"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        parts = (
+            ("network", state["network"], settings.network),
+            ("run", state.get("learning", settings.learning), settings.learning),  # not told before 2026-11
+        )
+        found = [(what, name, there.get(name), ours) for what, there, own in parts for name, ours in own.items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{path} cannot be read ({error}); there is nothing to resume") from error
-    for name, value in settings.network.items():
-        if there.get(name) != value:
+    for what, name, there, ours in found:
+        if there != ours:
             raise StoreError(
-                f"{folder / FOLDER} holds another network: its {name} is {there.get(name)}, not {value}; resume with "
-                "that, or start over in another folder"
+                f"{folder / FOLDER} holds another {what}: its {name} is {there}, not {ours}; resume with that, or "
+                "start over in another folder"
             )
     return state
 

@@ -15,6 +15,7 @@ from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.breakdown import LEARNING, Stopwatch
 from quarl_bench.actorq.learning.agents import act_greedily, make_agent
 from quarl_bench.actorq.learning.checkpoint import load_checkpoint, save_checkpoint
+from quarl_bench.actorq.learning.ledger import Ledger
 from quarl_bench.actorq.learning.limiter import Limiter, Ratio
 from quarl_bench.actorq.learning.replay import Replay, Transitions
 from quarl_bench.actorq.settings import RunSettings
@@ -24,7 +25,7 @@ from quarl_bench.quantization.net import Floats
 
 CALIBRATION = 256  # states on which int8 actors are calibrated, and an evaluated policy is
 CURVE = "curve"
-SAVE_SECONDS = 60.0
+SAVE_SECONDS = 60.0  # seconds between two checkpoints, where nobody says
 REPLAY_STREAM = 205
 
 Publish = Callable[[PolicyNet, int, Floats], None]
@@ -47,8 +48,11 @@ class Drift:
 class Learner:
     """Owns networks, replay and the rate limiter. `insert` may be called by any thread, `learn` by one."""
 
-    def __init__(self, settings: RunSettings, task: ActorTask, folder: Path, publish: Publish) -> None:
+    def __init__(
+        self, settings: RunSettings, task: ActorTask, folder: Path, publish: Publish, save_seconds: float = SAVE_SECONDS
+    ) -> None:
         self.settings, self.task, self.folder, self._publish = settings, task, folder, publish
+        self._save_seconds = save_seconds
         self.agent = make_agent(settings, task)
         self.replay = Replay(settings.replay, np.random.default_rng([settings.seed, REPLAY_STREAM]))
         ahead = settings.chunk * settings.actors
@@ -56,6 +60,7 @@ class Learner:
         self.steps, self.elapsed, self.drift = 0, 0.0, Drift()
         self.curve: list[dict[str, Any]] = []  # policies that were kept, and what they had cost
         self.returns: list[float] = []  # of the actors' last episodes, noise included
+        self._ledger = Ledger()
         self._cpu: dict[tuple[int, int], float] = {}  # seconds, by actor and life
         self._inherited = 0.0  # CPU seconds before a resume
         self._resumed: tuple[int, int, float] = 0, 0, 0.0  # at which steps, updates and seconds
@@ -75,19 +80,26 @@ class Learner:
         self._resumed = self.steps, self.agent.updates, self.elapsed
         self.limiter.ratio.inserts, self.limiter.ratio.samples = facts["inserts"], facts["samples"]
 
-    def insert(self, chunk: Chunk) -> bool:
-        """Take in a chunk, waiting while the learner is behind; False when the run is over."""
-        inserted = self.limiter.insert(len(chunk.transitions), lambda: self._add_chunk(chunk))
+    def insert(self, chunk: Chunk, acknowledged: int = 0) -> bool:
+        """Take in a chunk, waiting while the learner is behind; False when the run is over.
+
+        `acknowledged` are the transitions of its actor for which this returned, as the actor knows.
+        """
+        inserted = self.limiter.insert(len(chunk.transitions), lambda: self._add_chunk(chunk, acknowledged))
         if not self._has_work():  # and nothing will come any more for which a learner could wait
             self.limiter.close()
         return inserted and self.steps < self.settings.steps and not self._stopped
 
-    def _add_chunk(self, chunk: Chunk) -> None:
+    def _add_chunk(self, chunk: Chunk, acknowledged: int) -> None:
         with self._lock:
             if self._begin is None:
                 self._begin = time.perf_counter() - self.elapsed
             self.replay.add(chunk.transitions)
             self.steps += chunk.steps
+            self._ledger.add(
+                chunk.actor, chunk.life, steps=chunk.steps, transitions=len(chunk.transitions),
+                acknowledged=acknowledged, now=time.monotonic(),
+            )  # fmt: skip
             self._cpu[chunk.actor, chunk.life] = chunk.cpu
             self.returns = [*self.returns, *chunk.returns][-20:]
             if chunk.version in self._versions:
@@ -117,7 +129,7 @@ class Learner:
             if self.steps >= due:
                 self._save_curve_point()
                 due = (self.steps // interval + 1) * interval
-            if time.monotonic() - saved > SAVE_SECONDS:
+            if time.monotonic() - saved > self._save_seconds:
                 self._save()
                 saved = time.monotonic()
         self._watch.lap("idle")
@@ -143,9 +155,11 @@ class Learner:
             "updates": self.agent.updates,
             "elapsed": self._read_clock(),
             "cpu": self.cpu,
+            "learner_cpu": time.process_time() - self._own,  # behind a resume, other threads too
             "curve": self.curve,
             "drift": self.drift.summarise(),
             "actor_returns": self.returns,
+            "lives": self._ledger.list_lives(),
             "breakdown": self._watch.read(self.agent.updates - updates).as_dict(),
             "resumed": {"steps": steps, "elapsed": elapsed},
         }

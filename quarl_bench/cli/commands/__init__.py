@@ -46,6 +46,7 @@ COMMANDS = {
     ),
     "actorq": Command("training.actorq", "Train with quantized actors and a full-precision learner."),
     "grid": Command("training.grid", "Train, quantize and evaluate a list of policies on several processes."),
+    "nightly": Command("results.nightly", "Judge the claims in parts on several processes, and merge the results."),
     "prove": Command(
         "deploying.prove",
         "Play the same episodes with one integer policy in every backend, and compare the hashes of its actions.",

@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
     if first == MERGE and rest:
         if options.figures is not None:
             raise SpecError("--figures goes with a page's files; leave out merge")
-        return _merge(options, [Path(name) for name in rest])
+        output = options.output or Path("results.json")
+        summary, lines, code = merge_files([Path(name) for name in rest], output, options.compare)
+        print_result(options, summary, "\n".join(lines))
+        return code
     if options.compare is not None:
         raise SpecError("--compare goes with merge: quarl report merge FILE ... --compare LAST")
     return _draw(options, [Path(name) for name in options.results])
@@ -94,23 +97,24 @@ def _tell_machines(documents: "Sequence[Document]") -> list[str]:
     return [note] if len(machines) > 1 else []
 
 
-def _merge(options: argparse.Namespace, paths: list[Path]) -> int:
+def merge_files(paths: list[Path], output: Path, last: Path | None) -> tuple[dict[str, Any], list[str], int]:
+    """Write the results file of the parts; what to say as an object and as lines, and the exit code.
+
+    It is 1 where a verdict is another one than in `last`, 0 otherwise and without it. StoreError as `merge_results`.
+    """
     from quarl_bench.report.documents import Document, read_results
     from quarl_bench.report.merge import merge_results
     from quarl_bench.report.results import write_results
 
-    output = options.output or Path("results.json")
     documents = [read_results(path) for path in paths]
     results = merge_results(documents)
     rows, skipped = len(results["rows"]), len(results["skipped"])
     summary: dict[str, Any] = {"file": str(output), "files": len(paths), "rows": rows, "skipped": skipped}
     lines = [f"{output}: {rows} rows of {len(paths)} files, {skipped} skipped", *_tell_machines(documents)]
     code = 0
-    if options.compare is not None:
-        last = read_results(options.compare)
-        changes, moved, code = compare_results(last, Document("merged", results))
+    if last is not None:
+        changes, moved, code = compare_results(read_results(last), Document("merged", results))
         results["changes"] = summary["changes"] = changes
         lines += moved
     write_results(output, results)
-    print_result(options, summary, "\n".join(lines))
-    return code
+    return summary, lines, code

@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,11 +72,20 @@ def add_command(commands: Any) -> None:
     shipping.add_argument(
         "--compress", action="store_true", help="compress weights with zstd before sending. Default: not."
     )
+    shipping.add_argument(
+        "--delta", action="store_true",
+        help="send what changed since the last whole message, one in ten, compressed with zstd; exact. Default: not.",
+    )  # fmt: skip
     shipping.add_argument("--publish-period", type=read_positive, metavar="N",
                           help="updates between two broadcasts. Default: the recipe's.")  # fmt: skip
     shipping.add_argument("--runtime", help="what actors infer with: c, litert, torch. Default: c.")
     engine = command.add_argument_group("engine")
     engine.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
+    engine.add_argument(
+        "--actor-resource", metavar="NAME",
+        help="resource of Ray of which every actor takes one, so that actors play on nodes that were started with "
+        "`ray start --resources='{\"NAME\": 8}'`. Default: on every node with a free core.",
+    )  # fmt: skip
     engine.add_argument(
         "--object-store",
         type=read_positive,
@@ -87,6 +97,8 @@ def add_command(commands: Any) -> None:
     engine.add_argument(
         "--resume", action="store_true", help="go on from checkpoints; finished runs are kept. Default: not."
     )
+    engine.add_argument("--save-every", type=read_positive, metavar="SECONDS",
+                        help="between two checkpoints. Default: 60.")  # fmt: skip
     engine.add_argument("--points", type=read_positive, default=20, metavar="N",
                         help="points of the learning curve. Default: 20.")  # fmt: skip
     engine.add_argument("--episodes", type=read_episodes, default=20, metavar="N",
@@ -123,22 +135,34 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _calibrate(options: argparse.Namespace, runs: "list[RunSettings]") -> int:
-    from quarl_bench.actorq.prediction import calibrate, list_predictions
+    from quarl_bench.actorq.prediction import calibrate, list_predictions, name_run
+    from quarl_bench.actorq.scaling import NODE, Site, list_estimates
+    from quarl_bench.actorq.training import RunOptions
     from quarl_bench.system.bars import collect
 
     found = collect(
-        (calibrate(settings, options.calibrate, options.address) for settings in runs),
+        (
+            calibrate(settings, options.calibrate, RunOptions(options.address, resource=options.actor_resource))
+            for settings in runs
+        ),
         len(runs),
         "runs",
         lambda one: one.settings.name,
     )
-    fields = ("acting", "learning", "quantized", "seconds", "share", "ceiling")
+    fields = ("acting", "learning", "quantized", "seconds", "share", "ceiling", "measured", "cores")
     told = [{"settings": one.settings.as_dict()} | {name: getattr(one, name) for name in fields} for one in found]
+    for entry, one in zip(told, found, strict=True):
+        entry["costs"] = None if one.costs is None else asdict(one.costs)
+    costs = [(name_run(one.settings), one.costs) for one in found if one.costs is not None]
+    paper = format_table(list_estimates(costs, Site()))
     note = (
         f"predicted from {options.calibrate} s each on {os.cpu_count()} cores; `actors' share`: of the run's time in "
-        "which they work; `ceiling`: a precision that takes no time (Amdahl)"
+        "which they work; `ceiling`: a precision that takes no time (Amdahl); `on paper`: from CPU time, if every "
+        f"actor had a core, {NODE} a node, and the learner's node 10 Gbit/s; `of one learner`: how busy it then is"
     )
-    print_result(options, {"predictions": told}, "\n".join([*format_table(list_predictions(found)), "", note]))
+    print_result(
+        options, {"predictions": told}, "\n".join([*format_table(list_predictions(found)), "", *paper, "", note])
+    )
     return 0
 
 
@@ -153,6 +177,7 @@ def _list_settings(options: argparse.Namespace) -> "list[RunSettings]":
                      "learner_precision", "communication", "publish_period", "runtime")
     } | {
         "compress": options.compress,
+        "delta": options.delta,
         "log_probs": options.behaviour_log_probs,
         "pin": options.pin,
         "points": options.points,
@@ -167,9 +192,10 @@ def _list_settings(options: argparse.Namespace) -> "list[RunSettings]":
 
 
 def _train(options: argparse.Namespace, settings: "RunSettings") -> dict[str, Any]:
+    from quarl_bench.actorq.learning.learner import SAVE_SECONDS
     from quarl_bench.actorq.record import RECORD, read_record
     from quarl_bench.actorq.training import RunOptions, train
-    from quarl_bench.system.machine import describe_machine
+    from quarl_bench.system.machine import describe_machine, read_own_commit
 
     folder = options.output / f"{settings.name}-a{settings.actors}-u{settings.update_period}"
     if (folder / RECORD).exists():
@@ -185,13 +211,15 @@ def _train(options: argparse.Namespace, settings: "RunSettings") -> dict[str, An
         RunOptions(
             address=options.address,
             store=None if options.object_store is None else options.object_store << 20,
+            resource=options.actor_resource,
+            save_seconds=options.save_every or SAVE_SECONDS,
             resume=options.resume,
             progress=sys.stderr.isatty(),
             validation=options.episodes,
             test=options.test_episodes,
             should_stop=listen_for_stop(signal.SIGTERM, signal.SIGINT),
             note=say,
-            metadata={"machine": describe_machine()},
+            metadata={"machine": describe_machine(), "commit": read_own_commit()},
         ),
     )
 
