@@ -136,6 +136,7 @@ QUARL_INLINE void quarl_sum_packs(const float *restrict x, float *restrict y, co
         for (int part = 0; part < QUARL_PARTS; part++)
             ((quarl_lanes *)(y + i / packs * to + i % packs * QUARL_PACK))[part] = sums[i][part];
 }
+
 /* Fully connected. */
 QUARL_INLINE void quarl_linear(const float *restrict x, float *restrict y, const float *restrict weight,
                                const float *restrict bias, int inputs, int outputs)
