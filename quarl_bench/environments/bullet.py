@@ -16,20 +16,33 @@ from numpy.typing import NDArray
 from quarl_bench.environments.wrappers import STDOUT, silence
 from quarl_bench.errors import PolicyError
 
-WALKERS = "WalkerBase"  # pybullet_envs_gymnasium's class of what walks
+ROBOTS, TASKS = "WalkerBase", "WalkerBaseBulletEnv"  # pybullet_envs_gymnasium's classes of what walks
 FURTHEST = 5  # a walker's observation is clipped to +- that
 
 
 class FastBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A Bullet robot; Bullet prints from C code when it connects, and nothing of that is seen."""
 
+    def __init__(self, environment: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(environment)
+        self._take_step = environment.step
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Without a word; the robot's parts are there, or new, only behind this."""
         with silence(STDOUT):
             first = self.env.reset(seed=seed, options=options)
-        robot: Any = self.env.unwrapped.robot  # type: ignore[attr-defined]
-        (_Walker if _walks(robot) else _Body)(robot)
+        task: Any = self.env.unwrapped
+        if _owns(task.robot, "calc_state") != ROBOTS:
+            _Body(task.robot)
+            return first
+        walker = _Walker(task.robot)
+        if _owns(self.env, "step") == TASKS and not task.scene.multiplayer:
+            self._take_step = partial(walker.take_step, task)
         return first
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """The next state, its reward, and whether the robot has fallen."""
+        return self._take_step(action)
 
 
 class _Body:
@@ -92,14 +105,13 @@ class _Pose:
         return self.to_angles(self.orientation())
 
 
-def _walks(robot: Any) -> bool:
-    """Whether the robot makes of its links and joints what all that walk do."""
-    owner = next(kind for kind in type(robot).__mro__ if "calc_state" in vars(kind))
-    return owner.__name__ == WALKERS
+def _owns(thing: Any, method: str) -> str:
+    """The name of the class from which `thing` has the method."""
+    return next(kind.__name__ for kind in type(thing).__mro__ if method in vars(kind))
 
 
 class _Walker(_Body):
-    """A robot that walks, with the arithmetic of its `calc_state` on arrays: the same operations, each once."""
+    """A robot that walks, with the arithmetic of its `calc_state`, and of its task's `step`, on arrays: each once."""
 
     def __init__(self, robot: Any) -> None:
         super().__init__(robot)
@@ -138,6 +150,25 @@ class _Walker(_Body):
         state[8 + 2 * len(joints) :] = robot.feet_contact
         return np.minimum(np.maximum(state, -FURTHEST), FURTHEST)
 
+    def take_step(self, task: Any, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """A step of the robot's task: what it sees, its reward, whether it has fallen."""
+        robot = self._robot
+        self.apply_action(action)
+        task.scene.global_step()
+        state = self.calc_state()
+        alive = float(robot.alive_bonus(state[0] + robot.initial_z, robot.body_rpy[1]))
+        task._alive = alive  # noqa: SLF001 (its name for what `_isDone` may read)
+        before, task.potential = task.potential, robot.calc_potential()
+        for place, foot in enumerate(robot.feet):
+            touched = {(contact[2], contact[4]) for contact in foot.contact_list()}
+            robot.feet_contact[place] = 0.0 if touched.isdisjoint(task.ground_ids) else 1.0
+        electricity = task.electricity_cost * _average(np.abs(action * robot.joint_speeds))
+        electricity += task.stall_torque_cost * _average(np.square(action))
+        bent = float(task.joints_at_limit_cost * robot.joints_at_limit)
+        reward = sum([alive, float(task.potential - before), electricity, bent, 0.0])
+        done = task._isDone() or not np.isfinite(state).all()  # noqa: SLF001 (a cheetah never is)
+        return state, reward, bool(done), False, {}
+
     def _find(self, part: Any) -> int | Callable[[], Any]:
         if part in self.linked:
             return self.linked.index(part)
@@ -157,3 +188,8 @@ class _Walker(_Body):
         way = np.array([robot.walk_target_y - y, robot.walk_target_x - x])
         robot.walk_target_theta = np.arctan2(way[0], way[1])
         robot.walk_target_dist = np.sqrt(way.dot(way))
+
+
+def _average(numbers: NDArray[Any]) -> float:
+    """`numbers.mean()`: summed in their own precision, divided in double precision, rounded to their own."""
+    return float(numbers.dtype.type(float(np.add.reduce(numbers)) / len(numbers)))
