@@ -52,14 +52,13 @@ def time_broadcast(policies: tuple[PolicyNet, PolicyNet], shipped: str, form: st
     unpacker = Unpacker()
     unpacker.unpack([base])
     begin = time.process_time()
-    message: Bytes | None = encode(policies[1], 1, **options)
+    message: Bytes = encode(policies[1], 1, **options)
     if form == "zstd":
         message = compress(message)
     elif form == "delta":
-        message = pack_delta(message, base, shipped)
+        changes = pack_delta(message, base, shipped)
+        message = message if changes is None else changes
     made = time.process_time()
-    if message is None:
-        return 1e3 * (made - begin), 0.0, 0
     build(deserialize(unpacker.unpack([message])))
     return 1e3 * (made - begin), 1e3 * (time.process_time() - made), len(message)
 

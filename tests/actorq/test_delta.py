@@ -58,19 +58,30 @@ def test_who_comes_late_is_given_what_changes_refer_to():
 @draw_examples(40)
 @given(
     size=st.integers(1, 400), shipped=st.sampled_from(["fp32", "fp16", "int8"]), changed=st.integers(0, 400),
-    seed=st.integers(0, 99),
+    longer=st.integers(-9, 9), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_any_bytes_of_one_length_come_back(size, shipped, changed, seed):
+def test_any_bytes_come_back(size, shipped, changed, longer, seed):
     rng = np.random.default_rng(seed)
     base = rng.integers(256, size=size).astype(np.uint8)
-    message = base.copy()
-    message[rng.integers(size, size=changed)] ^= 1
+    message = base[max(0, -longer) :].copy()
+    if len(message):
+        message[rng.integers(len(message), size=changed)] ^= 1
+    message = np.concatenate([rng.integers(256, size=max(0, longer)).astype(np.uint8), message])
     packed = pack_delta(message, base, shipped)
     if packed is not None:
-        assert len(packed) < size
-        unpacker = Unpacker()
-        np.testing.assert_array_equal(unpacker.unpack([base, packed]), message)
-    assert pack_delta(np.append(message, 0).astype(np.uint8), base, shipped) is None, "another length is sent whole"
+        assert len(packed) < len(message)
+        np.testing.assert_array_equal(Unpacker().unpack([base, packed]), message)
+
+
+@pytest.mark.parametrize("longer", [-8, 8])
+def test_a_header_of_another_length_moves_no_weight(longer):
+    rng = np.random.default_rng(0)
+    weights = rng.integers(256, size=4000).astype(np.uint8)
+    base, message = (np.concatenate([np.full(size, 7, dtype=np.uint8), weights]) for size in (64, 64 + longer))
+    packed = pack_delta(message, base, "int8")
+    assert packed is not None
+    assert len(packed) < 200, "random weights would not shrink if they were moved"
+    np.testing.assert_array_equal(Unpacker().unpack([base, packed]), message)
 
 
 def test_without_the_option_all_is_sent_whole():
