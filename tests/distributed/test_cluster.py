@@ -28,7 +28,7 @@ found = {}
 ADDRESS = ("--address", cluster.address)
 RUN = ("actorq", "dqn", "cartpole", "--widths", "64", "--actors", "2", "--batch", "32", "--update-period", "20",
        "--publish-period", "20", "--samples-per-insert", "2", "--episodes", "2", "--test-episodes", "2",
-       "--points", "2", "--save-every", "1", "--delta", "--steps", "20000", "--output", "run",
+       "--points", "2", "--save-every", "1", "--delta", "--steps", "60000", "--output", "run",
        "--actor-resource", "actor", *ADDRESS)
 actors = add_actors("actors")
 
@@ -211,7 +211,7 @@ def test_a_killed_node_is_replaced_and_nothing_is_lost(found):
     assert seen["begun"]
     assert seen["code"] == 0, seen["err"]
     record = seen["record"]
-    assert record["steps"] >= 20_000
+    assert record["steps"] >= 60_000
     assert record["deaths"] == 2
     assert [(life["actor"], life["life"]) for life in record["lives"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert record["lost"] == 0
