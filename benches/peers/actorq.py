@@ -149,8 +149,8 @@ def show_runs(folder: Path) -> None:
     from quarl_bench.actorq.breakdown import RAY, find_share
     from quarl_bench.actorq.comparison import compare_runs, list_breakdown, list_summary, name_run
     from quarl_bench.actorq.record import read_acting
-    from quarl_bench.cli.printing import format_table
     from quarl_bench.papers.actorq.sentences import read_records
+    from quarl_bench.views.text import format_table
 
     rows = compare_runs(read_records(folder))
     for task, group in itertools.groupby(rows, lambda row: f"{row.settings['algo']} {row.settings['environment']}"):
