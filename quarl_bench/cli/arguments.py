@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.cli.commands import COMMANDS
+from quarl_bench.system.counts import read_positive
 
 EXIT_CODES = "exit codes: 0 done, 2 wrong input (one line on stderr), 130 interrupted"
 WIDEST = 32
@@ -72,6 +74,17 @@ def add_task(command: argparse.ArgumentParser) -> None:
         "--env-kwargs", type=read_kwargs, metavar="JSON",
         help="arguments that the environment is made with, as '{\"gravity\": 5.0}'. Default: nothing.",
     )  # fmt: skip
+
+
+def add_engine(command: argparse._ActionsContainer) -> None:
+    """The cluster on which it runs."""
+    command.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
+
+
+def add_workers(command: argparse.ArgumentParser) -> None:
+    """How much of this machine it takes, where it runs here."""
+    command.add_argument("--workers", type=read_positive, default=os.cpu_count() or 1, metavar="N",
+                         help="cores of this machine to use. Default: all.")  # fmt: skip
 
 
 def name_command(name: str, options: argparse.Namespace, scheme: str) -> str:

@@ -121,19 +121,15 @@ class _Walker(_Body):
         joints = robot.ordered_joints
         self._low = np.array([joint.lowerLimit for joint in joints])
         self._span = np.array([joint.upperLimit for joint in joints]) - self._low
-        self._turn = np.zeros((3, 3))
-        self._turn[2, 2] = 1
-        self._state = np.empty(8 + 2 * len(joints) + len(robot.feet), np.float32)
 
     def calc_state(self) -> NDArray[np.float32]:
         """Height, heading, velocity and attitude of the body, then joints, then feet: float32 (observation,)."""
-        robot, state = self._robot, self._state
+        robot = self._robot
         self.links = self._ask_links()
         joints = np.array([joint[:2] for joint in self._ask_joints()])
-        moved = state[8 : 8 + 2 * len(joints)]
+        moved = np.empty(2 * len(joints), np.float32)
         moved[0::2] = 2 * (joints[:, 0] - self._low) / self._span - 1.0
         moved[1::2] = 0.1 * joints[:, 1]
-        moved = moved.copy()  # keeps what is asked for later from the next step
         robot.joint_speeds = moved[1::2]
         robot.joints_at_limit = np.count_nonzero(np.abs(moved[0::2]) > 0.99)
         self._locate()
@@ -142,12 +138,11 @@ class _Walker(_Body):
         if robot.initial_z is None:
             robot.initial_z = z
         angle = robot.walk_target_theta - yaw
-        turn, cosine, sine = self._turn, np.cos(-yaw), np.sin(-yaw)
-        turn[0, 0] = turn[1, 1] = cosine
-        turn[0, 1], turn[1, 0] = -sine, sine
+        cosine, sine = np.cos(-yaw), np.sin(-yaw)
+        turn = np.array([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]])
         vx, vy, vz = np.dot(turn, robot.robot_body.speed()).tolist()
-        state[:8] = z - robot.initial_z, np.sin(angle), np.cos(angle), 0.3 * vx, 0.3 * vy, 0.3 * vz, r, p
-        state[8 + 2 * len(joints) :] = robot.feet_contact
+        body = (z - robot.initial_z, np.sin(angle), np.cos(angle), 0.3 * vx, 0.3 * vy, 0.3 * vz, r, p)
+        state: NDArray[np.float32] = np.concatenate([np.array(body, np.float32), moved, robot.feet_contact])
         return np.minimum(np.maximum(state, -FURTHEST), FURTHEST)
 
     def take_step(self, task: Any, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

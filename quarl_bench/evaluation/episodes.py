@@ -6,6 +6,7 @@ others run beside it.
 """
 
 import hashlib
+import math
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import FRAME_LIMIT, GAMES, count_noops
+from quarl_bench.environments.atari import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (
@@ -280,7 +281,7 @@ class GameEpisodes:
         self._noops = [count_noops(int(seed)) for seed in seeds]
         self._games = GAMES.borrow(self._id, len(seeds))
         self._owed = np.zeros(len(seeds), dtype=np.float64)  # scored before the first action of the game
-        self._patience = environment.patience or FRAME_LIMIT
+        self._patience = math.inf if environment.patience is None else environment.patience
         self._idle = [0] * len(seeds)  # steps since something was scored or a life was lost
 
     def reset(self) -> NDArray[Any]:

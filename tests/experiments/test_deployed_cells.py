@@ -50,3 +50,18 @@ def test_the_key_names_a_backend_that_is_not_the_usual_one():
     assert "ai-edge-litert" in key()["versions"]
     assert key(backend="onnx")["backend"] == "onnx"
     assert "onnxruntime" in key(backend="onnx")["versions"]
+
+
+def test_the_key_names_the_patience_of_a_game():
+    """And of no other task: a protocol shortens nothing else."""
+    protocol = Protocol(1, 20, games=4, patience=2500)
+    pong, cartpole = map(find_environment, ("pong", "cartpole"))
+    assert protocol.shorten(cartpole) == cartpole
+    assert Protocol(1, 20).shorten(pong) == pong
+
+    def key(environment):
+        return build_key("0", environment, range(4), scheme=Scheme.parse("w8"))
+
+    short = key(protocol.shorten(pong))
+    assert short.pop("patience") == 2500
+    assert short == key(pong)

@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import os
 import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import add_engine, add_workers, new_command
 from quarl_bench.cli.commands.results.compare import CHANGED
 from quarl_bench.cli.commands.results.report import merge_files
 from quarl_bench.cli.printing import print_result, say
@@ -38,9 +37,8 @@ def add_command(commands: Any) -> None:
         help=f"of pytest, behind `--`; without {PROFILE} among them the profile is nightly. The run is that of this "
         "folder, and every node has the checkout at the same path",
     )  # fmt: skip
-    command.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
-    command.add_argument("--workers", type=read_positive, default=os.cpu_count() or 1, metavar="N",
-                         help="cores of this machine to use. Default: all.")  # fmt: skip
+    add_engine(command)
+    add_workers(command)
     command.add_argument("--parts", type=read_positive, metavar="N",
                          help="into how many the run is cut. Default: two for each core.")  # fmt: skip
     command.add_argument("--compare", type=Path, metavar="FILE",

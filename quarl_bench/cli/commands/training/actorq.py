@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.arguments import add_engine, new_command, read_seeds
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
@@ -80,7 +80,7 @@ def add_command(commands: Any) -> None:
                           help="updates between two broadcasts. Default: the recipe's.")  # fmt: skip
     shipping.add_argument("--runtime", help="what actors infer with: c, litert, torch. Default: c.")
     engine = command.add_argument_group("engine")
-    engine.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
+    add_engine(engine)
     engine.add_argument(
         "--actor-resource", metavar="NAME",
         help="resource of Ray of which every actor takes one, so that actors play on nodes that were started with "

@@ -1,20 +1,19 @@
 """`quarl grid`: a list of trainings and measurements as tasks on Ray, into the store that pytest reads."""
 
 import argparse
-import os
 import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import add_engine, add_workers, new_command
 from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPED, STOPPING, listen_for_stop
 from quarl_bench.errors import EngineError
 from quarl_bench.system.atomic import open_folder
-from quarl_bench.system.counts import read_episodes, read_positive
+from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
 
@@ -31,9 +30,8 @@ def add_command(commands: Any) -> None:
         help="TOML with [[task]] tables: algo, environments, seeds; schemes, origin, cores, memory (bytes); multi_seed "
         "= true for all seeds in one process, and steps",
     )  # fmt: skip
-    command.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
-    command.add_argument("--workers", type=read_positive, default=os.cpu_count() or 1, metavar="N",
-                         help="cores of this machine to use. Default: all.")  # fmt: skip
+    add_engine(command)
+    add_workers(command)
     command.add_argument("--cache-dir", type=Path, metavar="PATH",
                          help="the store; a folder that all machines share. Default: $QUARL_CACHE_DIR, else "
                          "~/.cache/quarl_bench.")  # fmt: skip
