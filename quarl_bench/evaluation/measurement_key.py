@@ -37,6 +37,7 @@ EVALUATION_CODE = (
     "quantization/recurrent/ranges.py",
     "quantization/requantize.py",
     "quantization/scheme.py",
+    "quantization/sums.py",
     "quantization/training/stacked_nets.py",
     "environments/registry.py",
     "environments/environments.toml",

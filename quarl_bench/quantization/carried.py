@@ -1,8 +1,7 @@
 """Integers carried by floats: the golden model's numbers at about the speed of an fp32 net.
 
-A sum of products of small integers is a whole number that float32 holds exactly, in any order of summation, while it
-stays below 2^24; float64 holds the others. Nothing is converted between layers, and requantization is the rule
-`fp32_rne` itself: a multiplication in float32, then to nearest even.
+Sums are exact whatever adds them up. Between layers whole numbers stay floats, and requantization is `fp32_rne`
+itself: a multiplication in float32, then to nearest even.
 """
 
 from dataclasses import dataclass
@@ -12,42 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.branches import Branch, find_stem, join
-from quarl_bench.quantization.net import Conv2d, Floats
+from quarl_bench.quantization.net import Floats
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale
-
-EXACT_FLOAT32 = 1 << 24  # whole numbers up to here have no rounding error in float32, in any order of summation
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Exact sums of one layer, in the fastest float type that holds every partial sum without rounding."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor
-    stride: int | None  # None: fully connected
-
-    @classmethod
-    def build(cls, layer: QuantizedLayer, source: ActivationFormat) -> "Sums":
-        """For inputs of the format `source`; QuantizationError where a sum can leave 32 bits."""
-        widest = max(abs(source.format.minimum - source.zero_point), abs(source.format.maximum - source.zero_point))
-        rows = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(1)
-        largest = int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
-        if largest >= 1 << 31:
-            raise QuantizationError(f"an accumulator can reach {largest}, beyond 32 bits; use fewer bits or inputs")
-        carrier: type[np.floating[Any]] = np.float32 if largest < EXACT_FLOAT32 else np.float64
-        weight, bias = (torch.from_numpy(array.astype(carrier)) for array in (layer.weight, layer.bias))
-        return cls(weight, bias, layer.stride if layer.kind is Conv2d else None)
-
-    def add_up(self, x: torch.Tensor) -> torch.Tensor:
-        """Sums (n, outputs, ...) with bias, for whole numbers whose zero point is removed."""
-        x = x.to(self.weight.dtype)
-        if self.stride is None:
-            return torch.nn.functional.linear(x.flatten(1), self.weight, self.bias)
-        return torch.nn.functional.conv2d(x, self.weight, self.bias, self.stride)
+from quarl_bench.quantization.sums import Sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +35,7 @@ class CarriedLayer:
     def build(cls, layer: QuantizedLayer, source: ActivationFormat, sums: Sums) -> "CarriedLayer":
         """The layer behind activations of the format `source`."""
         scale = effective_scale(np.asarray(source.scale), layer.weight_scale, np.asarray(layer.output.scale))
-        shape = (-1,) if sums.stride is None else (-1, 1, 1)
+        shape = (-1, 1, 1) if sums.images else (-1,)
         output, zero = layer.output.format, layer.output.zero_point
         table = None if layer.tabled is None else torch.from_numpy((layer.table - layer.result.zero_point).astype("f4"))
         return cls(

@@ -13,13 +13,14 @@ import torch
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.branches import Branch, find_stem, join
-from quarl_bench.quantization.carried import CarriedLayer, CarriedNet, Sums
+from quarl_bench.quantization.carried import CarriedLayer, CarriedNet
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Outputs, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.recurrent.cells import PARTS, CellKind, State, find_width, list_steps, split_state
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell, find_rule, list_formats
 from quarl_bench.quantization.requantize import RULES, Requantization, count_thresholds, find_thresholds
+from quarl_bench.quantization.sums import Sums, build_sums
 
 INTEGER_PARTS = dict.fromkeys(CellKind, 2)  # arrays of a cell's state in integers: hidden, and of 16 bits
 
@@ -166,7 +167,7 @@ class IntegerNet:
     @cached_property
     def _sums(self) -> tuple[Sums, ...]:
         pairs = zip(self.layers, self.sources, strict=True)
-        return tuple(Sums.build(layer, source) for layer, source in pairs)
+        return tuple(build_sums(layer, source) for layer, source in pairs)
 
     @cached_property
     def _carried(self) -> CarriedNet:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import IntegerFormat, Integers
-from quarl_bench.quantization.carried import EXACT_FLOAT32
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
@@ -20,6 +19,7 @@ from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.quantization.sums import EXACT_FLOAT32
 from tests.support import exact
 from tests.support.strategies import SEEDS, convolutions, inputs_of, make_net, normal, perceptrons
 

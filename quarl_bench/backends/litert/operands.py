@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import IntegerFormat, Integers
-from quarl_bench.quantization.carried import EXACT_FLOAT32
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Layer
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.requantize import effective_scale
+from quarl_bench.quantization.sums import EXACT_FLOAT32
 
 ACTIVATIONS = IntegerFormat(8)  # the only integers an int8 tensor of the runtime stands for
 LARGEST_SCALE = 256.0
