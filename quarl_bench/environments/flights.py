@@ -28,7 +28,8 @@ class Flight(gymnasium.Wrapper[Any, Any, Any, Any]):
         bounds: Any = environment.action_space
         self.action_space = gymnasium.spaces.Box(bounds.low.astype(np.float32), bounds.high.astype(np.float32))
         self._shaped = shaped
-        self._fast, self._drone = can_fly(environment.unwrapped), None
+        self._fast = can_fly(environment.unwrapped)
+        self._drone: Drone | None = None
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """A flight as PyFlyt begins it, and without a word."""
@@ -45,16 +46,16 @@ class Flight(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._drone = Drone(task)
         return self._drone.settle()
 
-    def step(self, action: Any) -> tuple[NDArray[np.float32], Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """The target ends an episode: there is nothing behind it to look forward to."""
         command = np.asarray(action, dtype=np.float64)
         if self._drone is not None:
-            observation, reward, terminated, truncated, info = self._drone.take_step(command)
+            observation, gained, terminated, truncated, info = self._drone.take_step(command)
         else:
-            seen, reward, terminated, truncated, info = self.env.step(command)
-            observation = _flatten(seen)
+            seen, given, terminated, truncated, info = self.env.step(command)
+            observation, gained = _flatten(seen), float(given)
         reached = bool(info["env_complete"])
-        gained = reward if self._shaped else float(reached)
+        gained = gained if self._shaped else float(reached)
         return observation, gained, terminated or reached, truncated and not reached, info
 
 

@@ -20,6 +20,7 @@ from quarl_bench.quantization.net import Conv2d, Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 
 EXACT_FLOAT32 = 1 << 24  # whole numbers up to here have no rounding error in float32, in any order of summation
+BYTE = 256  # values that it has
 LARGE = 1 << 18  # weights of a fully connected layer from which bytes pay; a call on bytes costs 30 us by itself
 
 
@@ -40,7 +41,8 @@ def build_sums(layer: QuantizedLayer, source: ActivationFormat) -> Sums:
     largest = int((weight.sum(1) * _find_widest(source) + np.abs(layer.bias.astype(np.int64))).max())
     if largest >= 1 << 31:
         raise QuantizationError(f"an accumulator can reach {largest}, beyond 32 bits; use fewer bits or inputs")
-    if (layer.kind is Conv2d or layer.weight.size >= LARGE) and multiplies_bytes():
+    large = layer.kind is Conv2d or layer.weight.size >= LARGE
+    if large and source.format.levels <= BYTE and multiplies_bytes():
         return ByteSums.build(layer, source, largest)
     return FloatSums.build(layer, largest)
 
@@ -120,10 +122,12 @@ class ByteSums:
 
     def _multiply(self, x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         products = x, 1.0, self.offset, packed, self.ones, self.zeros, bias
-        output = 1.0, 0, torch.float32, "none", [], ""
+        output: tuple[Any, ...] = 1.0, 0, torch.float32, "none", [], ""
         if self.stride is None:
-            return torch.ops.onednn.qlinear_pointwise(*products, *output)
-        return torch.ops.onednn.qconv2d_pointwise(*products, [self.stride] * 2, [0, 0], [1, 1], 1, *output)
+            sums: torch.Tensor = torch.ops.onednn.qlinear_pointwise(*products, *output)
+        else:
+            sums = torch.ops.onednn.qconv2d_pointwise(*products, [self.stride] * 2, [0, 0], [1, 1], 1, *output)
+        return sums
 
 
 @cache
