@@ -17,7 +17,8 @@ from quarl_bench.judging.pairs import ANCHOR, align, is_anchored, pair_up
 from quarl_bench.judging.tasks import TaskMean
 from quarl_bench.quantization.net import Net
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.quantization.weight_statistics import Histogram, WeightStatistics, list_histograms, measure_weights
+from quarl_bench.quantization.weight_statistics import Histogram, draw_pooled, pool_weights, relative_rmse
+from quarl_bench.quantization.weight_statistics import measure_spread as measure_values
 from quarl_bench.spec import Case, Measurement, Source
 
 RELATIVE_RMSE_SCHEME = "w8"
@@ -141,7 +142,7 @@ def measure_spread(policies: PolicySet, statistic: str) -> float:
 
 def list_spreads(policies: PolicySet, statistic: str) -> list[float]:
     """The same for each policy."""
-    return [_read(_pool(policy.net), statistic) for policy in policies.policies]
+    return [_measure_spread(_require_net(policy.net), statistic) for policy in policies.policies]
 
 
 def list_present(cells: Cells, item: JudgedClaim) -> Evidence:
@@ -261,21 +262,17 @@ def _require_cap(environment: str) -> float:
     return cap
 
 
-def _pool(net: object) -> WeightStatistics:
-    return measure_weights(_require_net(net), Scheme.parse(RELATIVE_RMSE_SCHEME))[-1]
+def _measure_spread(net: Net, statistic: str) -> float:
+    if statistic == "rmse8":
+        return relative_rmse(net, Scheme.parse(RELATIVE_RMSE_SCHEME))
+    return float(getattr(measure_values(pool_weights(net)), statistic))
 
 
 def _draw_histogram(policies: PolicySet) -> Histogram:
-    return list_histograms(_require_net(policies.policies[0].net), Scheme.parse(RELATIVE_RMSE_SCHEME))[-1]
+    return draw_pooled(_require_net(policies.policies[0].net))
 
 
 def _require_net(net: object) -> Net:
     if not isinstance(net, Net):
         raise SpecError(f"weights of a {type(net).__name__} cannot be compared; use fp32 policies")
     return net
-
-
-def _read(statistics: WeightStatistics, name: str) -> float:
-    if name == "rmse8":
-        return statistics.relative_rmse
-    return float(getattr(statistics.spread, name))

@@ -109,7 +109,12 @@ def list_histograms(net: Net, scheme: Scheme, bins: int = BINS) -> tuple[Histogr
         levels = np.unique(rounded.weight)
         drawn = levels.tolist() if len(levels) <= MOST_LEVELS else ()
         found.append(_count(f"layers.{index}.weight", layer.weight, bins, tuple(drawn)))
-    return (*found, _count(POOLED, pool_weights(net), bins, ()))
+    return (*found, draw_pooled(net, bins))
+
+
+def draw_pooled(net: Net, bins: int = BINS) -> Histogram:
+    """How often weights of the net lie where, all tensors pooled."""
+    return _count(POOLED, pool_weights(net), bins, ())
 
 
 def relative_rmse(net: Net, scheme: Scheme, inputs: Floats | None = None) -> float:
