@@ -17,7 +17,9 @@ from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
+    from quarl_bench.checking.answer import SchemeResult
     from quarl_bench.checking.subject import Subject
+    from quarl_bench.quantization.scheme import Scheme
 
 REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
 CODES = {"supported": 0, "refuted": 1, "inconclusive": 3, "undecidable": 3}
@@ -91,9 +93,7 @@ def run(options: argparse.Namespace) -> int:
         _open_export(options.export, selection.names)
     if options.html is not None:
         open_file(options.html)
-    schemes = [Scheme.parse(name) for name in selection.names]
-    played = check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
-    lines = collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
+    lines = _play(subject, [*map(Scheme.parse, selection.names)], options)
     name = options.policy.name
     with open_bar(len(check.PARTS), "part") as bar:
         tell = partial(step, bar)
@@ -118,6 +118,16 @@ def run(options: argparse.Namespace) -> int:
         outcome = repair[2] or outcome
     print_result(options, result | {"exported": exported}, "\n".join(told))
     return CODES[outcome]
+
+
+def _play(subject: "Subject", schemes: "Sequence[Scheme]", options: argparse.Namespace) -> "list[SchemeResult]":
+    from quarl_bench.checking.ahead import play_ahead
+    from quarl_bench.checking.answer import play_schemes
+    from quarl_bench.evaluation.protocol import list_test_seeds
+
+    played = play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
+    with play_ahead(subject, schemes, list_test_seeds(options.episodes)):
+        return collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
 
 
 def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tuple[dict[str, Any], list[str], str]:
