@@ -11,7 +11,7 @@ from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
-from quarl_bench.system.bars import collect, open_bar, step
+from quarl_bench.system.bars import collect, open_bar, open_note, step
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
@@ -68,6 +68,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play every scheme, judge each against fp32, price the artefacts and print what to ship; return the exit code."""
+    with open_note(f"checking {options.policy}, {options.episodes} episodes of each scheme"):
+        use_one_thread("quarl_bench.checking.answer")
     from quarl_bench.checking import answer as check
     from quarl_bench.checking.recommendation import choose_schemes
     from quarl_bench.checking.subject import Subject
@@ -76,7 +78,6 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.quantization.net import refuse_branches
     from quarl_bench.quantization.scheme import Scheme
 
-    use_one_thread()
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
     stored, environment = open_task(options)
