@@ -60,11 +60,11 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
-class MachineCode:
-    """What an artefact's source comes to on this machine, in a kernel; DeploymentError where nothing compiles it."""
+class CompiledCode:
+    """What an artefact's source comes to on this machine, in one kernel."""
 
-    count_bytes: Callable[[Path, str], int]  # code and constants of the policy alone
-    time_call: Callable[[Path, str, int], float]  # nanoseconds of one inference, the mean of so many calls
+    bytes: int  # code and constants of the policy alone
+    time_call: Callable[[int], float]  # nanoseconds of one inference, the mean of so many calls
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class Backend:
     scheme: str = "int8"  # of an export that names none
     refuse: Callable[[IntegerPolicy | PolicyNet], None] = lambda _: None  # formats that it has no form for
     timed: bool = True  # False where a call's time means nothing: files that only hold the numbers
-    code: MachineCode | None = None  # of artefacts that are compiled; None of files that a runtime reads
+    # An artefact's source, in a kernel; None of files that a runtime reads. DeploymentError where nothing compiles it.
+    compile_code: Callable[[Path, str], CompiledCode] | None = None
     distributions: tuple[str, ...] = ()  # whose versions decide what it computes
     renumber: Callable[[IntegerPolicy], IntegerPolicy] = lambda policy: policy  # equal, in integers that it has
     recurrent: bool = False  # whether its files have ports for a state

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from quarl_bench.checking.costs import ArtefactCost, benchmark_artefacts
+from quarl_bench.checking.costs import ArtefactCost, build_artefacts, time_artefacts
 from quarl_bench.checking.random_play import find_doubt, play_randomly
 from quarl_bench.checking.recommendation import INT8, WEIGHTS, choose_schemes, recommend
 from quarl_bench.checking.subject import Subject
@@ -29,7 +29,7 @@ SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
 MARGIN = 0.05
 EPISODES = 100
 STATES = 2_000  # in which layers are compared
-PARTS = RANDOM, LAYERS, ARTEFACTS, TARGETS = ("random actions", "layers", "artefacts", "microcontroller and FPGA")
+PARTS = RANDOM, LAYERS, TARGETS, ARTEFACTS = ("random actions", "layers", "microcontroller and FPGA", "artefacts")
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,15 @@ def build_answer(
     `tell` hears of each of `PARTS` when it is done.
     """
     priced = [*dict.fromkeys((FP32, *choose_schemes(lines, selection.asked)))]
-    random = play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds)
-    tell(RANDOM)
-    layers = measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
-    tell(LAYERS)
-    costs = tuple(benchmark_artefacts(subject, priced))
-    tell(ARTEFACTS)
-    targets = tuple(estimate_targets(subject, priced))
-    tell(TARGETS)
+    with build_artefacts(subject, priced) as artefacts:
+        random = play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds)
+        tell(RANDOM)
+        layers = measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
+        tell(LAYERS)
+        targets = tuple(estimate_targets(subject, priced))
+        tell(TARGETS)
+        costs = tuple(time_artefacts(artefacts))
+        tell(ARTEFACTS)
     return Answer(
         name=name,
         asked=selection.asked,

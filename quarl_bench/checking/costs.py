@@ -3,9 +3,12 @@
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from quarl_bench.backends.base import CompiledCode
 from quarl_bench.backends.deployed import DeployedPolicy, time_calls
 from quarl_bench.backends.registry import find_backend, list_timed
 from quarl_bench.checking.subject import Subject
@@ -40,18 +43,55 @@ class ArtefactCost:
         return self.median if self.own is None else self.own / 1e3
 
 
+@dataclass(frozen=True)
+class PendingArtefact:
+    """An artefact that is being exported and compiled."""
+
+    subject: Subject
+    backend: str
+    scheme: str
+    built: "Future[tuple[DeployedPolicy, CompiledCode | None]]"
+
+
 def benchmark_artefacts(
     subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None
 ) -> Iterator[ArtefactCost]:
     """Size and time of every artefact; a backend that lacks the scheme or its runtime says so."""
-    for backend in list_backends() if backends is None else backends:
-        for scheme in schemes:
-            try:
-                with tempfile.TemporaryDirectory() as scratch:
-                    folder = Path(scratch) / "artefact"
-                    yield _benchmark(subject.export(scheme, backend, folder), folder, scheme, subject)
-            except (DeploymentError, MissingExtra) as error:
-                yield ArtefactCost(backend, scheme, reason=f"{error}{_size_source(subject, scheme, backend)}")
+    with build_artefacts(subject, schemes, backends) as artefacts:
+        yield from time_artefacts(artefacts)
+
+
+@contextmanager
+def build_artefacts(
+    subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None
+) -> Iterator[list[PendingArtefact]]:
+    """Every artefact exported and compiled, beside each other and beside what the block does; files last as long."""
+    subject.calibration  # noqa: B018  (visited once, not by every thread)
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as pool:
+        try:
+            yield [
+                PendingArtefact(
+                    subject,
+                    backend,
+                    scheme,
+                    pool.submit(_build, subject, scheme, backend, Path(scratch, f"{scheme}-{backend}")),
+                )
+                for backend in (list_backends() if backends is None else backends)
+                for scheme in schemes
+            ]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def time_artefacts(artefacts: Sequence[PendingArtefact]) -> Iterator[ArtefactCost]:
+    """What each costs. None is timed before all are built: no compiler runs beside what is timed."""
+    wait([artefact.built for artefact in artefacts])
+    for artefact in artefacts:
+        subject, backend, scheme = artefact.subject, artefact.backend, artefact.scheme
+        try:
+            yield _benchmark(*artefact.built.result(), scheme, subject)
+        except (DeploymentError, MissingExtra) as error:
+            yield ArtefactCost(backend, scheme, reason=f"{error}{_size_source(subject, scheme, backend)}")
 
 
 def list_backends() -> list[str]:
@@ -59,25 +99,28 @@ def list_backends() -> list[str]:
     return [backend.name for backend in list_timed()]
 
 
-def _benchmark(deployed: DeployedPolicy, folder: Path, scheme: str, subject: Subject) -> ArtefactCost:
+def _build(subject: Subject, scheme: str, backend: str, folder: Path) -> tuple[DeployedPolicy, CompiledCode | None]:
+    deployed, compile_code = subject.export(scheme, backend, folder), find_backend(backend).compile_code
+    return deployed, None if compile_code is None else compile_code(folder, deployed.net.runner.kernel)
+
+
+def _benchmark(deployed: DeployedPolicy, code: CompiledCode | None, scheme: str, subject: Subject) -> ArtefactCost:
     states, backend = subject.calibration, deployed.artefact.backend
     one = states.observations[:1] if isinstance(states, Visited) else states[:1]
     time_calls(deployed, one, CALLS // 10)
     times = time_calls(deployed, one, CALLS)
     median, p90 = statistics.median(times), statistics.quantiles(times, n=10)[-1]
-    code, kernel = find_backend(backend).code, deployed.net.runner.kernel
     if code is None:
         size = sum(len(content) for content in deployed.artefact.files.values())
         return ArtefactCost(backend, scheme, size, median, p90)
     calls = max(10, min(10_000, round(SECONDS / median * 1e6)))
-    size, own = code.count_bytes(folder, kernel), code.time_call(folder, kernel, calls)
-    return ArtefactCost(backend, scheme, size, median, p90, counted=CODE, own=own)
+    return ArtefactCost(backend, scheme, code.bytes, median, p90, counted=CODE, own=code.time_call(calls))
 
 
 def _size_source(subject: Subject, scheme: str, backend: str) -> str:
     """Of a policy that has source but no compiler here: how large that is, called by its name."""
     found, policy = find_backend(backend), subject.quantize(scheme)
-    if found.code is None or not isinstance(policy, IntegerPolicy | PolicyNet):
+    if found.compile_code is None or not isinstance(policy, IntegerPolicy | PolicyNet):
         return ""
     try:
         size = sum(map(len, found.make_files(policy).values()))

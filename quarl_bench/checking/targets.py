@@ -14,7 +14,7 @@ from quarl_bench.backends.fpga.explore.part import PARTS
 from quarl_bench.backends.fpga.rtl.stage import split
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import QuarlError
-from quarl_bench.policies.policy import IntegerPolicy, Policy, PolicyNet
+from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.spec import Source
 
 CALLS = 5
@@ -40,14 +40,16 @@ def estimate_targets(subject: Subject, schemes: Sequence[str]) -> Iterator[Targe
 
     Compilers and emulators, whose counts do not depend on time, run beside each other and beside the FPGA's formulas.
     """
+    subject.calibration  # noqa: B018  (visited once, not by every thread)
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as pool:
-        compiled = [(scheme, _start(pool, subject, scheme, Path(scratch, scheme))) for scheme in schemes]
-        folded = [
-            cost for scheme in schemes for cost in _name_failure(PART.name, scheme, partial(_fold, subject, scheme))
-        ]
-        for scheme, running in compiled:
-            yield from _name_failure(CORE, scheme, running)
-        yield from folded
+        try:
+            compiled = [(s, pool.submit(_compile, subject, s, Path(scratch, s)).result) for s in schemes]
+            folded = [c for s in schemes for c in _name_failure(PART.name, s, partial(_fold, subject, s))]
+            for scheme, running in compiled:
+                yield from _name_failure(CORE, scheme, running)
+            yield from folded
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _name_failure(target: str, scheme: str, costs: Callable[[], list[TargetCost]]) -> list[TargetCost]:
@@ -57,20 +59,9 @@ def _name_failure(target: str, scheme: str, costs: Callable[[], list[TargetCost]
         return [TargetCost(target, scheme, reason=str(error))]
 
 
-def _start(pool: ThreadPoolExecutor, subject: Subject, scheme: str, folder: Path) -> Callable[[], list[TargetCost]]:
-    """Export the source here and have it compiled there; what the call returns or raises is what that found."""
-    try:
-        subject.export(scheme, "c", folder)
-    except QuarlError as error:
-        return partial(_raise, error)
-    return pool.submit(_compile, subject.quantize(scheme), scheme, folder).result
-
-
-def _raise(error: QuarlError) -> list[TargetCost]:
-    raise error
-
-
-def _compile(policy: Policy, scheme: str, folder: Path) -> list[TargetCost]:
+def _compile(subject: Subject, scheme: str, folder: Path) -> list[TargetCost]:
+    subject.export(scheme, "c", folder)
+    policy = subject.quantize(scheme)
     assert isinstance(policy, IntegerPolicy | PolicyNet)  # noqa: S101  (for the type checker: a scheme gives these)
     settings = () if isinstance(policy, IntegerPolicy) else (FLOATS,)
     costs = [TargetCost(CORE, scheme, FLASH, measure_flash(folder, *settings), str(Source.MEASURED))]

@@ -2,6 +2,6 @@
 
 import sys
 
-from quarl_bench.cli import main
+from quarl_bench.cli import run_process
 
-sys.exit(main())
+sys.exit(run_process())

@@ -1,6 +1,9 @@
 """From a command's options to a policy, its environment, and its quantized form."""
 
 import argparse
+import gc
+import importlib
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -102,8 +105,18 @@ def name_task(environment: str) -> str:
     return identify_environment(environment).slug
 
 
-def use_one_thread() -> None:
-    """Nets are small: threads mostly wait, and cores are for processes."""
+def use_one_thread(*modules: str) -> None:
+    """Nets are small: threads mostly wait, and cores are for processes. Called before other imports.
+
+    Torch, and what else of `modules` a command needs, stays to the end: to look through it for garbage, while it is
+    imported and ever after, would take longer than most of what commands do.
+    """
+    if "torch" not in sys.modules:
+        gc.disable()
+        for module in ("torch", *modules):
+            importlib.import_module(module)
+        gc.freeze()
+        gc.enable()
     import torch
 
     torch.set_num_threads(1)

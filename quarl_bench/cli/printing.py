@@ -22,6 +22,15 @@ def print_result(options: argparse.Namespace, result: dict[str, Any], text: str)
         print_text(text, options.stdout)
 
 
+def announce(options: argparse.Namespace, lines: list[str]) -> list[str]:
+    """The first `lines` of a text, told at once to who waits at a terminal; given back where the result comes whole."""
+    if options.json or not options.stdout.isatty():
+        return lines
+    print_text("\n".join(lines), options.stdout)
+    options.stdout.flush()
+    return []
+
+
 def print_text(text: str, stream: TextIO) -> None:
     """The text; on a terminal with the extra `terminal`, and without NO_COLOR, its verdicts are coloured."""
     if stream.isatty() and find_spec("rich") is not None:

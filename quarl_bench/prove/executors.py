@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.backends import export
-from quarl_bench.backends.base import MachineCode, count_parameters, find_ports
+from quarl_bench.backends.base import CompiledCode, count_parameters, find_ports
 from quarl_bench.backends.c.backend import measure_code
 from quarl_bench.backends.c.microcontroller import count_instructions as count_on_microcontroller
 from quarl_bench.backends.c.microcontroller import measure_flash
@@ -104,11 +104,11 @@ def open_backend(backend: str, subject: ProofSubject, stack: ExitStack) -> Execu
     """An artefact in its runtime on this machine."""
     deployed, folder = _export(backend, subject, stack)
     runtime, kernel = deployed.artefact.runtime, deployed.net.runner.kernel
-    size, code = len(deployed.artefact.model), find_backend(backend).code
+    size, compile_code = len(deployed.artefact.model), find_backend(backend).compile_code
     measure_cost = partial(_time, subject, deployed)
-    if code is not None:
-        size = code.count_bytes(folder, kernel)
-        measure_cost = partial(_time_code, code, folder, kernel)
+    if compile_code is not None:
+        code = compile_code(folder, kernel)
+        size, measure_cost = code.bytes, partial(_time_code, code)
     locate = partial(export.find_divergence, subject.policy.net, backend=backend)
     how = f"{runtime.name} {runtime.version}, {kernel}"
     return Execution(deployed, how, size, measure_cost, locate)
@@ -229,9 +229,9 @@ def _choose_plan(subject: ProofSubject) -> tuple[FoldingPlan, str]:
     raise DeploymentError(f"rtl: no folding fits {', '.join(PARTS)}; use fewer bits or a narrower policy")
 
 
-def _time_code(code: MachineCode, folder: Path, kernel: str) -> InferenceCost:
+def _time_code(code: CompiledCode) -> InferenceCost:
     """Mean time of one inference in the code alone, as its own harness takes it."""
-    return InferenceCost(code.time_call(folder, kernel, CALLS), "ns", Source.MEASURED)
+    return InferenceCost(code.time_call(CALLS), "ns", Source.MEASURED)
 
 
 def _time(subject: ProofSubject, policy: Policy) -> InferenceCost:

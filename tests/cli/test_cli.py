@@ -209,3 +209,51 @@ def test_a_reader_that_stops_early_is_no_error(folder):
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 0
+
+
+def test_a_command_says_what_it_does_before_it_imports_what_takes_long():
+    code = """
+import io, sys
+from quarl_bench.cli import main
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        if text.strip():
+            print("torch" in sys.modules, text.strip(), file=sys.__stdout__)
+
+sys.stderr = Terminal()
+main(sys.argv[1:])
+"""
+    for command, words in (
+        ("evaluate", "evaluating nosuch in w8, 7 episodes"),
+        ("check", "checking nosuch, 7 episodes"),
+    ):
+        arguments = [command, "nosuch", "--scheme", "w8", "--episodes", "7"]
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+        first, *_, last = done.stdout.splitlines()
+        assert first.startswith(f"False {words}")
+        assert last.startswith(f"True quarl {command}: nosuch")
+
+
+def test_a_process_that_has_its_result_leaves_at_once_with_all_that_was_to_be_done():
+    code = """
+import atexit, sys
+from quarl_bench import cli
+
+class Kept:
+    def __del__(self):
+        print("taken apart")
+
+def main():
+    atexit.register(print, "at exit")
+    print("result", end=" ")
+    return 3
+
+kept, cli.main = Kept(), main
+sys.exit(cli.run_process())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "result at exit\n", "")

@@ -12,15 +12,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.backends.artefact import MANIFEST
-from quarl_bench.backends.base import Backend, Files, MachineCode, Port, check_input
+from quarl_bench.backends.base import Backend, CompiledCode, Files, Port, check_input
 from quarl_bench.backends.c.source import read_resource, write_float_source, write_integer_source
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
@@ -65,7 +66,9 @@ class CRunner:
         if kernel not in known:
             raise DeploymentError(f"c: unknown kernel {kernel!r}; known are {', '.join(known)}")
         self.kernel = kernel
-        code = _compile_once(tuple(sorted(files.items())), known[kernel], shutil.which(find_compiler()))
+        wanted = tuple(sorted(files.items())), known[kernel], shutil.which(find_compiler())
+        with _find_lock(*wanted):  # several threads may want it at once
+            code = _compile_once(*wanted)
         with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
             # From a file of its own: the source computes in static memory, which no two runners are to share.
             library = Path(folder, "libpolicy.so")
@@ -91,6 +94,11 @@ class CRunner:
         dtype = {-1: np.int8, 1: np.uint8, -4: np.int32, 4: np.float32}[size.value]
         known = None if dtype is np.float32 else np.float32(scale.value)
         return Port(np.dtype(dtype), tuple(shape[:rank]), known, zero_point.value)
+
+
+@functools.lru_cache(maxsize=16)
+def _find_lock(*wanted: Any) -> threading.Lock:  # noqa: ARG001
+    return threading.Lock()
 
 
 @functools.lru_cache(maxsize=16)
@@ -140,48 +148,45 @@ def _ask_version(path: str | None) -> str:
     return done.stdout.strip() or "unknown"
 
 
-def count_code(artefact: Path, kernel: str) -> int:
-    """Bytes of code and constants of the policy alone, compiled for this machine, without program and library."""
-    return measure_code([find_compiler(), *OPTIMIZE, *KERNELS[kernel]], "size", artefact)
+def compile_code(artefact: Path, kernel: str) -> CompiledCode:
+    """The policy's own code, compiled for this machine, and the artefact's own harness around it.
 
-
-def measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
-    """The same by any compiler and the `size` that belongs to it: its sections .text, .rodata and .data."""
-    with tempfile.TemporaryDirectory() as folder:
-        objects = _write_objects(compile, artefact, folder)
-        table = _run([sizer, "-A", *objects], folder)
-    return sum(int(size) for size in re.findall(r"^\.(?:text|rodata|data)\S*\s+(\d+)", table, re.MULTILINE))
-
-
-def time_code(artefact: Path, kernel: str, calls: int) -> float:
-    """Nanoseconds of one inference in the code alone: the mean of `calls`, of the fastest of `RUNS` runs.
-
-    Taken by the artefact's own harness, as `make test` does; neither Python nor the observation transform are in it.
+    An inference is timed as `make test` does, by the fastest of `RUNS` runs: neither Python nor the observation
+    transform are in it.
     """
     command = [find_compiler(), *OPTIMIZE, *KERNELS[kernel]]
     with tempfile.TemporaryDirectory() as folder:
-        objects = _write_objects(command, artefact, folder)
+        objects = _compile_objects(command, artefact, folder)
         _run([*command, "-o", "harness", *_list_sources(artefact, "harness.c"), *objects, "-lm"], folder)
-        run = [f"{folder}/harness", str(artefact.absolute() / "golden.safetensors"), str(calls)]
-        return min(float(json.loads(_run(run, folder))["mean_ns"]) for _ in range(RUNS))
+        harness = Path(folder, "harness").read_bytes()
+        return CompiledCode(_count_sections("size", objects, folder), partial(_time_harness, harness, artefact))
 
 
-def _write_objects(compile: Sequence[str], artefact: Path, folder: str) -> list[str]:
-    """Names of the policy's object files, in `folder`."""
-    manifest = (artefact / MANIFEST).read_bytes()  # which has the hashes of all others
-    objects = _compile_objects(tuple(compile), artefact.absolute(), manifest)
-    for name, content in objects.items():
-        Path(folder, name).write_bytes(content)
-    return list(objects)
-
-
-@functools.lru_cache(maxsize=1)
-def _compile_objects(compile: tuple[str, ...], artefact: Path, manifest: bytes) -> dict[str, bytes]:
-    """The policy's object files, whose bytes are counted before their time is taken."""
-    del manifest  # others are another artefact in the same place
+def measure_code(compile: Sequence[str], sizer: str, artefact: Path) -> int:
+    """Bytes of the policy's code and constants by any compiler and the `size` that belongs to it."""
     with tempfile.TemporaryDirectory() as folder:
-        _run([*compile, f"-Wa,-I{artefact}", "-c", *_list_sources(artefact, MODEL, "weights.S")], folder)
-        return {path.name: path.read_bytes() for path in Path(folder).glob("*.o")}
+        return _count_sections(sizer, _compile_objects(compile, artefact, folder), folder)
+
+
+def _compile_objects(compile: Sequence[str], artefact: Path, folder: str) -> list[str]:
+    """Names of the policy's object files, in `folder`: without library, program and observation transform."""
+    sources = _list_sources(artefact, MODEL, "weights.S")
+    _run([*compile, f"-Wa,-I{artefact.absolute()}", "-c", *sources], folder)
+    return [path.name for path in Path(folder).glob("*.o")]
+
+
+def _count_sections(sizer: str, objects: Sequence[str], folder: str) -> int:
+    table = _run([sizer, "-A", *objects], folder)
+    return sum(int(size) for size in re.findall(r"^\.(?:text|rodata|data)\S*\s+(\d+)", table, re.MULTILINE))
+
+
+def _time_harness(harness: bytes, artefact: Path, calls: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "harness")
+        program.write_bytes(harness)
+        program.chmod(0o700)
+        run = [str(program), str(artefact.absolute() / "golden.safetensors"), str(calls)]
+        return min(float(json.loads(_run(run, folder))["mean_ns"]) for _ in range(RUNS))
 
 
 def _list_sources(artefact: Path, *names: str) -> list[str]:
@@ -213,5 +218,5 @@ C = Backend(
     recurrent=True,
     branched=True,
     list_weight_types=_list_weight_types,
-    code=MachineCode(count_code, time_code),
+    compile_code=compile_code,
 )

@@ -64,22 +64,22 @@ class Unit:
         """The layer's name, as modules and messages bear it."""
         return self.stage.name
 
-    @property
+    @cached_property
     def in_beats(self) -> int:
         """Cycles in which its input arrives."""
         return -(-self.stage.inputs // self.in_lanes)
 
-    @property
+    @cached_property
     def beats(self) -> int:
         """Cycles in which its output leaves."""
         return -(-self.stage.outputs // self.lanes)
 
-    @property
+    @cached_property
     def rows(self) -> bool:
         """Whether it computes complete rows."""
         return self.in_beats == 1
 
-    @property
+    @cached_property
     def terms(self) -> int:
         """Products that one neuron adds up in one cycle."""
         if self.taps is not None:
@@ -92,13 +92,15 @@ class Unit:
 
         Rows with fewer weights than the fullest read inputs that they multiply by zero.
         """
+        if not self.rows or self.beats > 1:
+            return None
         present = self.stage.weight != 0
         terms = max(1, int(present.sum(1).max()))
-        if not self.rows or self.beats > 1 or terms > SPARSE_SHARE * self.stage.inputs:
+        if terms > SPARSE_SHARE * self.stage.inputs:
             return None
         return np.argsort(~present, axis=1, kind="stable")[:, :terms]
 
-    @property
+    @cached_property
     def multipliers(self) -> int:
         """Products that the whole layer computes in one cycle, over all of its lanes."""
         return self.terms * (self.lanes if self.rows else self.beats * self.lanes)
@@ -108,7 +110,7 @@ class Unit:
         """Whether its products are too wide for tables, and their weights change."""
         return self.stage.in_bits + self.stage.weight_bits >= DSP_BITS and self.weights.depth > 1
 
-    @property
+    @cached_property
     def dot_delay(self) -> int:
         """Cycles from a product to its sum: the registers on the way through the adder tree."""
         return -(-(1 + (self.terms - 1).bit_length()) // self.levels)
@@ -122,7 +124,7 @@ class Unit:
             for index, known in enumerate(range(0, bits, max(1, self.step)))
         )
 
-    @property
+    @cached_property
     def delay(self) -> int:
         """Cycles from the last beat in to the first beat out."""
         hold = int(self.beats > 1) if self.rows else 1

@@ -11,13 +11,15 @@ from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
-from quarl_bench.system.bars import collect, open_bar, step
+from quarl_bench.system.bars import collect, open_bar, open_note, step
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
+    from quarl_bench.checking.answer import SchemeResult
     from quarl_bench.checking.subject import Subject
+    from quarl_bench.quantization.scheme import Scheme
 
 REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
 CODES = {"supported": 0, "refuted": 1, "inconclusive": 3, "undecidable": 3}
@@ -66,6 +68,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play every scheme, judge each against fp32, price the artefacts and print what to ship; return the exit code."""
+    with open_note(f"checking {options.policy}, {options.episodes} episodes of each scheme"):
+        use_one_thread("quarl_bench.checking.answer")
     from quarl_bench.checking import answer as check
     from quarl_bench.checking.recommendation import choose_schemes
     from quarl_bench.checking.subject import Subject
@@ -74,7 +78,6 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.quantization.net import refuse_branches
     from quarl_bench.quantization.scheme import Scheme
 
-    use_one_thread()
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
     stored, environment = open_task(options)
@@ -91,9 +94,7 @@ def run(options: argparse.Namespace) -> int:
         _open_export(options.export, selection.names)
     if options.html is not None:
         open_file(options.html)
-    schemes = [Scheme.parse(name) for name in selection.names]
-    played = check.play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
-    lines = collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
+    lines = _play(subject, [*map(Scheme.parse, selection.names)], options)
     name = options.policy.name
     with open_bar(len(check.PARTS), "part") as bar:
         tell = partial(step, bar)
@@ -118,6 +119,16 @@ def run(options: argparse.Namespace) -> int:
         outcome = repair[2] or outcome
     print_result(options, result | {"exported": exported}, "\n".join(told))
     return CODES[outcome]
+
+
+def _play(subject: "Subject", schemes: "Sequence[Scheme]", options: argparse.Namespace) -> "list[SchemeResult]":
+    from quarl_bench.checking.ahead import play_ahead
+    from quarl_bench.checking.answer import play_schemes
+    from quarl_bench.evaluation.protocol import list_test_seeds
+
+    played = play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
+    with play_ahead(subject, schemes, list_test_seeds(options.episodes)):
+        return collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
 
 
 def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tuple[dict[str, Any], list[str], str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_task, new_command
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
-from quarl_bench.cli.printing import print_result
+from quarl_bench.cli.printing import announce, print_result
+from quarl_bench.system.bars import open_note
 from quarl_bench.system.counts import read_episodes, read_natural
 from quarl_bench.views.text import describe_returns
 
@@ -51,12 +52,13 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play both on the same environment seeds and judge the difference."""
+    with open_note(f"evaluating {options.policy} in {options.scheme}, {options.episodes} episodes"):
+        use_one_thread("quarl_bench.backends.registry", "quarl_bench.report.rows.builder")
     from quarl_bench.backends.registry import find_backend
     from quarl_bench.errors import SpecError
     from quarl_bench.evaluation.episode_bars import quantize_with_bar
     from quarl_bench.quantization.scheme import Scheme
 
-    use_one_thread()
     if options.backend is not None:
         options.backend = find_backend(options.backend)
         options.backend.identify()  # a missing runtime or compiler says so before anything is played
@@ -113,6 +115,11 @@ def describe_player(policy: "Policy", scheme: str) -> tuple[dict[str, Any], list
     return {"backend": {"name": made.backend, "runtime": asdict(runtime)}}, [line]
 
 
+def _describe_play(options: argparse.Namespace, environment: "Environment") -> str:
+    how = "sampled actions" if options.sampled else "deterministic"
+    return f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine"
+
+
 def _refuse_unsampled(options: argparse.Namespace, stored: "StoredPolicy", where: Path) -> None:
     from quarl_bench.errors import PolicyError
     from quarl_bench.policies.algorithm import is_actor_critic
@@ -142,6 +149,8 @@ def compare(
     from quarl_bench.report.rows.builder import summarise
 
     (stored, own), (policy, sha256, scheme) = base, other
+    player, told = describe_player(policy, scheme)
+    begun = announce(options, [_describe_play(options, environment), *told, *(f"  note: {note}" for note in notes)])
     seeds = list_test_seeds(options.episodes)
     with show_episodes(stored.policy, environment, seeds, own, sampled=options.sampled) as shown:
         reference = measure([(stored.sha256, shown)], environment, seeds, sampled=options.sampled)
@@ -157,14 +166,10 @@ def compare(
         "verdict": verdict.as_dict(),
         "clipped": counter.as_dict(),
     }
-    player, told = describe_player(policy, scheme)
     (agreement,) = measured.agreement or (0.0,)
-    how = "sampled actions" if options.sampled else "deterministic"
     alike = f"same action in {agreement:.2%}"
     lines = [
-        f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
-        *told,
-        *(f"  note: {note}" for note in notes),
+        *begun,
         f"  {own:<9} return {describe_returns(reference.returns[0])}",
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}, {alike} of its states",
         f"  keeps 95% of the return? {describe(verdict)}",
@@ -228,15 +233,14 @@ def play_alone(
     from quarl_bench.policies.clipping import count_clipped
     from quarl_bench.report.rows.builder import summarise
 
+    player, told = describe_player(policy, scheme)
+    begun = announce(options, [_describe_play(options, environment), *told])
     counted, counter = count_clipped(policy)
     seeds = list_test_seeds(options.episodes)
     with show_episodes(counted, environment, seeds, scheme, sampled=options.sampled) as shown:
         measured = measure([(sha256, shown)], environment, seeds, sampled=options.sampled)
-    how = "sampled actions" if options.sampled else "deterministic"
-    player, told = describe_player(policy, scheme)
     lines = [
-        f"{environment.id}, {options.episodes} episodes, {how}, measured on this machine",
-        *told,
+        *begun,
         f"  {scheme:<9} return {describe_returns(measured.returns[0])}",
     ]
     if counter.seen:

@@ -1,12 +1,16 @@
 """`quarl evaluate`: a policy against its fp32 self, in the simulation and as an artefact."""
 
+import io
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
 
+from quarl_bench.cli import main
 from quarl_bench.errors import PolicyError
+from quarl_bench.evaluation import rollouts
 from quarl_bench.evaluation.state_agreement import compare_states
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
 from quarl_bench.policies.storage.integers import load_integers
@@ -54,6 +58,27 @@ class TestEvaluate:
         assert result["reference"]["mean"] < 500.0  # the likeliest action would balance
         assert quarl_json(*arguments)["measured"]["mean"] == result["reference"]["mean"]
         assert "5 episodes, sampled actions" in quarl(*arguments)[1]
+
+    def test_at_a_terminal_what_is_played_is_said_before_it_is(self, folder, monkeypatch):
+        class Terminal(io.StringIO):
+            def isatty(self):
+                return True
+
+        def look(*arguments, **options):
+            seen.append(streams[-1].getvalue())
+            return measure(*arguments, **options)
+
+        measure, seen, streams = rollouts.measure, [], []
+        monkeypatch.setattr(rollouts, "measure", look)
+        for stream, before in ((Terminal(), 1), (io.StringIO(), 0)):
+            monkeypatch.setattr(sys, "stdout", stream)
+            streams.append(stream)
+            assert main(["evaluate", "policy", "--scheme", "w8", "--episodes", "2"]) == 0
+            header = "CartPole-v1, 2 episodes, deterministic, measured on this machine\n"
+            assert seen.pop(0) == header * before
+            seen.clear()
+            assert stream.getvalue().startswith(header)
+            assert stream.getvalue().count(header) == 1
 
     def test_what_has_no_softmax_is_not_sampled(self, folder, quarl):
         save_policy(BALANCER, folder / "policy", ABOUT | {"algo": "dqn"})

@@ -1,0 +1,95 @@
+"""Schemes that other cores play: the same returns, every scheme played once, and nothing left behind."""
+
+import multiprocessing
+import os
+
+import pytest
+
+from quarl_bench.checking.ahead import play_ahead
+from quarl_bench.checking.answer import play_schemes
+from quarl_bench.checking.subject import Subject
+from quarl_bench.environments.registry import find_environment
+from quarl_bench.errors import SpecError
+from quarl_bench.evaluation.protocol import list_test_seeds
+from quarl_bench.experiments import cells
+from quarl_bench.experiments.store import Store, StorePaths
+from quarl_bench.policies.storage.folder import load_stored
+from quarl_bench.quantization.scheme import Scheme
+from tests.support.places import POLICIES
+
+EPISODES = 10
+SCHEMES = [*map(Scheme.parse, ("fp16", "w8", "int8", "int4"))]
+pytestmark = [
+    pytest.mark.skipif(not POLICIES.is_dir(), reason=f"no policies in {POLICIES}"),
+    pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="helpers are for Linux"),
+]
+
+
+@pytest.fixture
+def cores(monkeypatch):
+    """How many cores there seem to be."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    return lambda number: monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(number)))
+
+
+def make_subject(cache):
+    stored = load_stored(POLICIES / "ppo-cartpole-seed0")
+    return Subject(stored, find_environment("cartpole"), cache and Store(StorePaths(cache)))
+
+
+def play(subject):
+    with play_ahead(subject, SCHEMES, list_test_seeds(EPISODES)):
+        return [*play_schemes(subject, SCHEMES, EPISODES)]
+
+
+def test_as_many_helpers_as_there_are_say_the_same_and_play_each_scheme_once(cores, tmp_path, monkeypatch):
+    played, measure = tmp_path / "played", cells.measure
+
+    def note(*arguments, **options):
+        with played.open("a") as log:
+            log.write(f"{os.getpid()}\n")
+        return measure(*arguments, **options)
+
+    monkeypatch.setattr(cells, "measure", note)
+    found = []
+    for number in (1, 2, 4):
+        cores(number)
+        played.write_text("")
+        found.append(play(make_subject(tmp_path / str(number))))
+        who = played.read_text().split()
+        assert len(who) == len(SCHEMES) + 1
+        assert (len(set(who)) > 1) == (number > 1)
+        assert not multiprocessing.active_children()
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_helper_that_fails_leaves_the_error_to_whoever_asks(cores, tmp_path, monkeypatch, capfd):
+    cores(2)
+    here, measure = os.getpid(), cells.measure
+
+    def fail(*arguments, **options):
+        if os.getpid() != here:
+            raise SpecError("broken over there")
+        return measure(*arguments, **options)
+
+    monkeypatch.setattr(cells, "measure", fail)
+    assert len(play(make_subject(tmp_path))) == len(SCHEMES)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_interrupt_ends_the_helpers_and_leaves_no_file(cores, tmp_path):
+    cores(2)
+    subject = make_subject(tmp_path)
+    with pytest.raises(KeyboardInterrupt), play_ahead(subject, SCHEMES, list_test_seeds(2000)):
+        raise KeyboardInterrupt
+    assert not multiprocessing.active_children()
+    assert not [*tmp_path.rglob("*.tmp")]
+
+
+def test_nobody_helps_where_nothing_is_stored_or_xdist_has_the_cores(cores, tmp_path, monkeypatch):
+    cores(8)
+    with play_ahead(make_subject(None), SCHEMES, [0]):
+        assert not multiprocessing.active_children()
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    with play_ahead(make_subject(tmp_path), SCHEMES, [0]):
+        assert not multiprocessing.active_children()
