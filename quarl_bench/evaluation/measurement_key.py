@@ -46,6 +46,7 @@ EVALUATION_LOOP = (
     "environments/bullet.py",
     "environments/catch.py",
     "environments/classic_control.py",
+    "environments/drone.py",
     "environments/encoding.py",
     "environments/flights.py",
     "environments/hidden_velocities.py",
