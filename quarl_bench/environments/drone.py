@@ -72,6 +72,8 @@ class Drone:
             )
         )
         self._drag, self._twist_drag = drone.body.drag_consts[0].tolist(), drone.drag_coef_pqr
+        self._matrix = np.empty(9)  # from the drone's frame to the world's, row by row
+        self._turn = self._matrix.reshape(3, 3).T
         self._ask_pose = partial(self._bullet.getBasePositionAndOrientation, self._body, self._world)
         self._ask_speed = partial(self._bullet.getBaseVelocity, self._body, self._world)
         self._ask_hull = partial(self._bullet.getLinkState, self._body, self._hull, 1, 0, self._world)
@@ -83,7 +85,7 @@ class Drone:
         self._bullet.resetBasePositionAndOrientation(self._body, *self._start, self._world)
         self._integrals, self._errors = [0.0] * len(self._gains), [0.0] * len(self._gains)
         self.throttles = [0.0] * len(self._motors)
-        self._touching = False
+        self._contacts: tuple[Any, ...] = ()
         self._read()
 
     def settle(self, random: np.random.Generator) -> None:
@@ -98,9 +100,9 @@ class Drone:
             self._push(told, MEAN_NOISE + noise)
             self._bullet.stepSimulation(self._world)
             self._read()
-            contacts = self._ask_contacts()
-            self._touching = bool(contacts)  # until the next step of physics, which alone changes it
-            floored = floored or any(self._floor in contact[1:3] for contact in contacts)
+            self._contacts = self._ask_contacts()  # as they stay until the next step of physics
+            if self._contacts:
+                floored = floored or any(self._floor in contact[1:3] for contact in self._contacts)
         return floored
 
     def find_attitude(self) -> Any:
@@ -152,14 +154,14 @@ class Drone:
             power = speed * speed if speed > 0 else -(speed * speed)
             force(body, motor, (0.0, 0.0, power * lifting), HERE, frame, world)
             torque(body, motor, (0.0, 0.0, power * twisting), frame, world)
-        if not self._touching:
+        if not self._contacts:
             torque(body, -1, [_oppose(rate, self._twist_drag) for rate in self.rates], frame, world)
 
     def _read(self) -> None:
         """Ask Bullet where the drone is and how it moves."""
         self.position, self.orientation = self._ask_pose()
         self.velocity, spin = self._ask_speed()
-        self._turn = np.array(self._bullet.getMatrixFromQuaternion(self.orientation, self._world)).reshape(3, 3).T
+        self._matrix[:] = self._bullet.getMatrixFromQuaternion(self.orientation, self._world)
         self.rates = self._turn.dot(spin).tolist()
         self._slip = self._turn.dot(self._ask_hull()[6]).tolist()
 
