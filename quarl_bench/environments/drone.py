@@ -1,238 +1,193 @@
-"""PyFlyt's quadrotor with the same physics and arithmetic, asked with less Python, in one world that is put back.
+"""PyFlyt's quadrotor, flown by its own physics and arithmetic in a loop of ours: the same bits, and nothing compiled.
 
-Three quarters of PyFlyt's reset go into connecting to Bullet and building the drone, half of its step into what numpy
-costs on three numbers, and the first step of a process into compiling. Whatever NumPy's matrix products round is left
-to them; everything else is the same sum of the same numbers.
+Seven eighths of PyFlyt's step go into finding pybullet's functions, into arrays of three numbers, and into numba's way
+in and out. Here Bullet is asked what PyFlyt asks it, once each, and numbers are Python's. A product of matrices stays
+NumPy's, whose order of summation is its own; `dot` takes the way through BLAS that PyFlyt's `matmul` takes.
 """
 
 import contextlib
-from collections.abc import Iterator
+import importlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
-from unittest.mock import patch
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.errors import PolicyError
-from quarl_bench.system.extras import read_version
+from quarl_bench.environments.wrappers import STDOUT, silence
 
-KNOWN = "0.29.0"  # PyFlyt's version whose arithmetic this is
-RATES = 0  # its flight mode of angular velocities and thrust
-SETTLING = 10  # of its control periods pass before a flight begins
-WEAKEST = 0.05  # command to a motor that turns
-ORIGIN = (0.0, 0.0, 0.0)
-Step = tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]
+SLOWEST, FASTEST = 0.05, 1.0  # what PyFlyt lets a motor be told
+MEAN_NOISE = 4.0  # PyFlyt draws its noise by normal(*throttle.shape): one number, around the number of motors
+HERE = (0.0, 0.0, 0.0)  # where a force acts on its link
+TICKS_TO_SETTLE = 10  # without a command, before a flight begins
+REST = (0.0, 0.0, 0.0, -1.0)  # a command of three rates and a thrust, which is clipped to [0, 1]
 
 
+@dataclass(frozen=True)
 class Gains:
-    """The constants of a controller, which PyFlyt would compile."""
+    """What a controller of PyFlyt's is made of, in its place: PyFlyt's own is compiled when one is made."""
 
-    def __init__(self, kp: Any, ki: Any, kd: Any, limits: Any, period: float) -> None:
-        self.rows = [*zip(kp.tolist(), ki.tolist(), kd.tolist(), limits.tolist(), strict=True)]
-        self.period = period
+    kp: NDArray[np.float64]
+    ki: NDArray[np.float64]
+    kd: NDArray[np.float64]
+    limits: NDArray[np.float64]
+    period: float
 
     def reset(self) -> None:
-        """There is nothing that it remembers."""
-
-
-def can_fly(task: Any) -> bool:
-    """Whether a task of PyFlyt's is the flight that `Drone` knows: rates, one target, no picture, this version."""
-    return bool(
-        read_version("PyFlyt") == KNOWN
-        and type(task).__name__ == "QuadXWaypointsEnv"
-        and task.render_mode is None
-        and task.flight_mode == RATES
-        and task.angle_representation == 1
-        and task.waypoints.num_targets == 1
-        and not task.waypoints.use_yaw_targets
-    )
-
-
-@contextlib.contextmanager
-def postpone(task: Any) -> Iterator[None]:
-    """Let a reset of `task` build its world, in which nothing has moved and nothing was compiled."""
-    from PyFlyt.core.drones import quadx
-
-    _, base, *_ = type(task).__mro__
-    with patch.object(quadx, "PID", Gains), patch.object(base, "end_reset", lambda *_: None):
-        yield
+        """A drone resets every controller that it has made."""
 
 
 class Drone:
-    """A drone on its way to a target, in the world that a reset of its task has built (`postpone`)."""
+    """The drone of a task's world, which is made here, without a word; `begin` puts it back for another flight.
+
+    `position`, `orientation` (a quaternion), `velocity` in the world's frame, `rates` in the drone's, and the motors'
+    `throttles` are those behind the last tick.
+    """
 
     def __init__(self, task: Any) -> None:
-        self._task, self._client = task, task.env
-        client = self._client
-        (self._drone,) = client.drones
-        drone, motors = self._drone, self._drone.motors
-        self._id = drone.Id
-        # What a step asks of Bullet, which a client looks up every time.
-        self._push, self._twist = client.applyExternalForce, client.applyExternalTorque
-        self._pose, self._velocity = client.getBasePositionAndOrientation, client.getBaseVelocity
-        self._matrix, self._angles = client.getMatrixFromQuaternion, client.getEulerFromQuaternion
-        self._quaternion, self._link = client.getQuaternionFromEuler, client.getLinkState
-        self._contacts, self._pass = client.getContactPoints, client.stepSimulation
-        self._frame = client.LINK_FRAME
-        (self._body,) = drone.body.body_ids.tolist()
-        (self._drag,) = drone.body.drag_consts.tolist()
-        self._gains, self._period = drone.PIDs[0].rows, drone.PIDs[0].period
-        self._motors = [
-            (place, *constants)
-            for place, *constants in zip(
+        with hush(), _plain_controllers():
+            task.begin_reset()
+        (drone,) = task.env.drones
+        self._bullet = importlib.import_module("pybullet")
+        self._world, self._floor, self._body = task.env._client, task.env.planeId, drone.Id  # noqa: SLF001 (its number)
+        self._hull = int(drone.body.body_ids[0])
+        self._start = drone.start_pos, drone.start_orn
+        self._airborne = self._bullet.saveState(self._world)  # nothing touches anything
+        (rates,) = drone.PIDs
+        self._gains = list(zip(*(part.tolist() for part in (rates.kp, rates.ki, rates.kd, rates.limits)), strict=True))
+        self._period = rates.period
+        self._mix = drone.motor_map
+        motors = drone.motors
+        self._motors = list(
+            zip(
                 motors.motor_ids,
                 (motors.physics_period / motors.tau).tolist(),
                 motors.noise_ratio.tolist(),
                 motors.max_rpm.tolist(),
-                motors.thrust_unit[..., 0].tolist(),
-                motors.thrust_coef[..., 0].tolist(),
-                motors.torque_coef[..., 0].tolist(),
+                motors.thrust_coef[:, 0].tolist(),
+                motors.torque_coef[:, 0].tolist(),
                 strict=True,
             )
-        ]
-        self._standing = client.saveState()  # nothing has moved
+        )
+        self._drag, self._twist_drag = drone.body.drag_consts[0].tolist(), drone.drag_coef_pqr
+        self._matrix = np.empty(9)  # from the drone's frame to the world's, row by row
+        self._turn = self._matrix.reshape(3, 3).T
+        self._ask_pose = partial(self._bullet.getBasePositionAndOrientation, self._body, self._world)
+        self._ask_speed = partial(self._bullet.getBaseVelocity, self._body, self._world)
+        self._ask_hull = partial(self._bullet.getLinkState, self._body, self._hull, 1, 0, self._world)
+        self._ask_contacts = partial(self._bullet.getContactPoints, physicsClientId=self._world)
 
-    def begin(self, seed: int | None) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Put the world back. The first observation (24,) of a flight, and what its task says of it."""
-        task, client, drone = self._task, self._client, self._drone
-        gymnasium.Env.reset(task, seed=seed)  # its random numbers
-        client.restoreState(self._standing)
-        client.resetBasePositionAndOrientation(self._id, drone.start_pos, drone.start_orn)
-        task.waypoints.reset(client, task.np_random)
-        return self.settle()
+    def begin(self) -> None:
+        """Put the drone where every flight begins; the first ticks are `settle`'s."""
+        self._bullet.restoreState(self._airborne, physicsClientId=self._world)
+        self._bullet.resetBasePositionAndOrientation(self._body, *self._start, self._world)
+        self._integrals, self._errors = [0.0] * len(self._gains), [0.0] * len(self._gains)
+        self.throttles = [0.0] * len(self._motors)
+        self._contacts: tuple[Any, ...] = ()
+        self._read()
 
-    def settle(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Let the time pass before a flight; the same of a world that was just built."""
-        self._random, self._waypoints = self._task.np_random, self._task.waypoints
-        self._throttle, self._commands = [0.0] * 4, [0.0] * 4
-        self._sums, self._errors = [0.0] * 3, [0.0] * 3
-        self._steps, self._ended, self._late = 0, False, False
-        self._distance = np.inf
-        self._info = {"out_of_bounds": False, "collision": False, "env_complete": False, "num_targets_reached": 0}
-        self._look()
-        self._touching = bool(self._contacts())
-        for _ in range(SETTLING):
-            self._turn([0.0, 0.0, 0.0, -1.0])
-        self._locate()
-        return self._observe([0.0] * 4), self._info
+    def settle(self, random: np.random.Generator) -> None:
+        """The ticks that PyFlyt waits before a flight."""
+        for _ in range(TICKS_TO_SETTLE):
+            self.tick(REST, random)
 
-    def take_step(self, action: NDArray[np.float64]) -> Step:
-        """Four control periods with one action (4,), or fewer where the flight ends.
+    def tick(self, command: Sequence[float], random: np.random.Generator) -> bool:
+        """The motors are told once, physics takes two steps; whether anything touched the floor."""
+        told, floored = self._control(command), False
+        for noise in random.standard_normal(2).tolist():
+            self._push(told, MEAN_NOISE + noise)
+            self._bullet.stepSimulation(self._world)
+            self._read()
+            self._contacts = self._ask_contacts()  # as they stay until the next step of physics
+            if self._contacts:
+                floored = floored or any(self._floor in contact[1:3] for contact in self._contacts)
+        return floored
 
-        Observation (24,), PyFlyt's reward, whether it ended by a fall, whether it ended otherwise, and PyFlyt's info.
-        """
-        if not np.isfinite(action).all():
-            raise PolicyError(f"the action {action} is not finite; no motor can do that")
-        command, reward = action.tolist(), -0.1
-        for _ in range(self._task.env_step_ratio):
-            if self._ended or self._late:
-                break
-            grounded = self._turn(command)
-            before = self._distance
-            self._locate()
-            reward = self._judge(reward, before, grounded=grounded)
-        self._steps += 1
-        return self._observe(command), reward, self._ended, self._late, self._info
+    def find_attitude(self) -> Any:
+        """The orientation as PyFlyt shows it: a quaternion made of roll, pitch and yaw."""
+        return self._bullet.getQuaternionFromEuler(self._bullet.getEulerFromQuaternion(self.orientation))
 
-    def _judge(self, reward: float, before: float, *, grounded: bool) -> float:
-        """The reward behind a control period, and whether it was the last one."""
-        task, info = self._task, self._info
-        self._late |= self._steps > task.max_steps
-        if grounded:
-            reward, info["collision"], self._ended = -100.0, True, True
-        if np.sqrt(self._place.dot(self._place)) > task.flight_dome_size:
-            reward, info["out_of_bounds"], self._ended = -100.0, True, True
-        if not task.sparse_reward:
-            reward += 0.0 if np.isinf(before + self._distance) else max(3.0 * (before - self._distance), 0.0)
-            reward += 0.1 / self._distance
-            reward -= 0.01 * abs(self._rates[2]) ** 2
-        if self._distance < task.waypoints.goal_reach_distance:
-            reward, info["env_complete"], info["num_targets_reached"], self._late = 100.0, True, 1, True
-        return reward
+    def find_way(self, target: Sequence[float]) -> NDArray[np.float64]:
+        """The way to a place of the world, (3,) in metres in the drone's frame."""
+        frame = np.array(self._bullet.getMatrixFromQuaternion(self.find_attitude())).reshape(3, 3)
+        away = np.array([there - here for there, here in zip(target, self.position, strict=True)])
+        way: NDArray[np.float64] = away.dot(frame)
+        return way
 
-    def _turn(self, command: list[float]) -> bool:
-        """A control period: new commands to the motors, and the physics in between; whether the floor was touched."""
-        self._control(command)
-        grounded = False
-        for _ in range(self._client.updates_per_step):
-            self._pull()
-            self._pass()
-            self._look()
-            contacts = self._contacts()
-            self._touching = bool(contacts)
-            grounded |= any(self._client.planeId in contact[1:3] for contact in contacts)
-        return grounded
+    def turn(self, vector: Sequence[float]) -> NDArray[np.float64]:
+        """A vector of the world, seen from the drone."""
+        turned: NDArray[np.float64] = self._turn.dot(vector)
+        return turned
 
-    def _control(self, command: list[float]) -> None:
-        """Commands (4,) to the motors for three angular velocities and a thrust."""
-        mixed, period = [], self._period
-        for axis, (kp, ki, kd, limit) in enumerate(self._gains):
-            error = command[axis] - self._rates[axis]
-            total = self._sums[axis] = _clip(self._sums[axis] + ki * error * period, -limit, limit)
-            change = kd * (error - self._errors[axis]) / period
-            self._errors[axis] = error
-            mixed.append(_clip(kp * error + total + change, -limit, limit))
-        power = np.matmul(self._drone.motor_map, np.array([*mixed, _clip(command[3], 0.0, 1.0)]))
-        high, low = power.max(), power.min()
-        if high != low:
-            highest, lowest = min(high, 1.0), max(low, WEAKEST)
-            more = (lowest - low) / (highest - low) * (highest - power)
-            power += more - (high - highest) / (high - lowest) * (power - lowest)
-        self._commands = [_clip(one, WEAKEST, 1.0) for one in power.tolist()]
+    def _control(self, command: Sequence[float]) -> list[float]:
+        """What a command of rates (3 in rad/s) and thrust tells the motors: shares in [SLOWEST, FASTEST]."""
+        mixed = []
+        for place, (kp, ki, kd, limit) in enumerate(self._gains):
+            error = command[place] - self.rates[place]
+            integral = _clip(self._integrals[place] + ki * error * self._period, -limit, limit)
+            derivative = kd * (error - self._errors[place]) / self._period
+            self._integrals[place], self._errors[place] = integral, error
+            mixed.append(_clip(kp * error + integral + derivative, -limit, limit))
+        mixed.append(_clip(command[3], 0.0, 1.0))
+        shares: list[float] = self._mix.dot(np.array(mixed)).tolist()
+        high, low = max(shares), min(shares)
+        if high != low:  # lowest and highest stay within bounds, and the others between them
+            top, bottom = min(high, FASTEST), max(low, SLOWEST)
+            lift, sink = (bottom - low) / (top - low), (high - top) / (high - bottom)
+            shares = [share + (lift * (top - share) - sink * (share - bottom)) for share in shares]
+        return [_clip(share, SLOWEST, FASTEST) for share in shares]
 
-    def _pull(self) -> None:
-        """What the air and the motors do to the drone in a step of the physics."""
-        id_, frame, push, twist = self._id, self._frame, self._push, self._twist
-        air = [_oppose(speed, drag) for speed, drag in zip(self._speeds, self._drag, strict=True)]
-        push(id_, self._body, air, ORIGIN, frame)
-        noise, throttles = self._random.normal(4), self._throttle  # of mean 4, as PyFlyt draws it
-        for place, (motor, rate, share, fastest, unit, thrust, torque) in enumerate(self._motors):
-            throttle = throttles[place]
-            throttle += rate * (self._commands[place] - throttle)
-            throttle += noise * throttle * share
-            throttles[place] = throttle
-            turns = throttle * fastest
-            square = turns * turns * _sign(turns)
-            x, y, z = unit
-            x, y, z = square * x, square * y, square * z
-            push(id_, motor, (x * thrust, y * thrust, z * thrust), ORIGIN, frame)
-            twist(id_, motor, (x * torque, y * torque, z * torque), frame)
-        if not self._touching:
-            drag = self._drone.drag_coef_pqr
-            twist(id_, -1, [_oppose(rate, drag) for rate in self._rates], frame)
+    def _push(self, told: list[float], noise: float) -> None:
+        """Every force and torque of a step of physics."""
+        force, torque = self._bullet.applyExternalForce, self._bullet.applyExternalTorque
+        frame, body, world = self._bullet.LINK_FRAME, self._body, self._world
+        drag = [_oppose(speed, coefficient) for speed, coefficient in zip(self._slip, self._drag, strict=True)]
+        force(body, self._hull, drag, HERE, frame, world)
+        for place, (motor, lag, ratio, fastest, lifting, twisting) in enumerate(self._motors):
+            throttle = self.throttles[place]
+            throttle += lag * (told[place] - throttle)
+            throttle += noise * throttle * ratio
+            self.throttles[place] = throttle
+            speed = throttle * fastest
+            power = speed * speed if speed > 0 else -(speed * speed)
+            force(body, motor, (0.0, 0.0, power * lifting), HERE, frame, world)
+            torque(body, motor, (0.0, 0.0, power * twisting), frame, world)
+        if not self._contacts:
+            torque(body, -1, [_oppose(rate, self._twist_drag) for rate in self.rates], frame, world)
 
-    def _look(self) -> None:
-        """Where the drone is, and how it turns and moves in its own frame."""
-        self._at, self._attitude = self._pose(self._id)
-        self._moves, turns = self._velocity(self._id)
-        self._rotation = np.array(self._matrix(self._attitude)).reshape(3, 3).T
-        self._rates = np.matmul(self._rotation, turns).tolist()
-        moved = np.array([self._link(self._id, self._body, computeLinkVelocity=True)[6]])
-        self._speeds = np.matmul(self._rotation, moved.T)[:, 0].tolist()
+    def _read(self) -> None:
+        """Ask Bullet where the drone is and how it moves."""
+        self.position, self.orientation = self._ask_pose()
+        self.velocity, spin = self._ask_speed()
+        self._matrix[:] = self._bullet.getMatrixFromQuaternion(self.orientation, self._world)
+        self.rates = self._turn.dot(spin).tolist()
+        self._slip = self._turn.dot(self._ask_hull()[6]).tolist()
 
-    def _locate(self) -> None:
-        """Where the target is from here."""
-        self._place = np.array(self._at)
-        self._turned = self._quaternion(self._angles(self._attitude))
-        turn = np.array(self._matrix(self._turned)).reshape(3, 3)
-        self._way = np.matmul(self._waypoints.targets - self._place, turn)[0]
-        self._distance = float(np.sqrt(self._way.dot(self._way)))
 
-    def _observe(self, command: list[float]) -> NDArray[np.float32]:
-        moves = np.matmul(self._rotation, self._moves).tolist()
-        parts = (self._rates, self._turned, moves, self._at, command, self._throttle, self._way.tolist())
-        return np.array([number for part in parts for number in part], np.float32)
+def _oppose(speed: float, coefficient: float) -> float:
+    """Drag: against the speed, by its square."""
+    return (-coefficient if speed > 0 else coefficient) * (speed * speed)
 
 
 def _clip(number: float, low: float, high: float) -> float:
     return min(max(number, low), high)
 
 
-def _sign(number: float) -> float:
-    return 1.0 if number > 0 else -1.0 if number < 0 else 0.0
+@contextlib.contextmanager
+def hush() -> Iterator[None]:
+    """Around the making of a world: Bullet prints from C, and PyFlyt from Python."""
+    with silence(STDOUT), contextlib.redirect_stdout(io.StringIO()):
+        yield
 
 
-def _oppose(speed: float, drag: float) -> float:
-    """The drag against a speed: it grows with the square."""
-    return -_sign(speed) * drag * (speed * speed)
+@contextlib.contextmanager
+def _plain_controllers() -> Iterator[None]:
+    """Within, PyFlyt makes a drone whose controllers are their gains."""
+    quadx: Any = importlib.import_module("PyFlyt.core.drones.quadx")
+    compiled, quadx.PID = quadx.PID, Gains
+    try:
+        yield
+    finally:
+        quadx.PID = compiled
