@@ -39,6 +39,7 @@ BELOW = {
     "dqn-qbert",  # 643.0 after a fortieth of the published steps: all of the paper's return, 7% of the zoo's
     "ppo-breakout",  # 202.4, and 168.6 with sampled actions: after three tenths of the published steps
     "ppo-qbert",  # 4947.5 after a quarter of the published steps: a third of the paper's return and of the zoo's
+    "ppo-seaquest",  # 1737.8 with sampled actions: 11.7 under the bar, 98% of the paper's return (1760.2 by argmax)
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
     "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003 after three tenths of the published steps, as the four below
     "sac-halfcheetahv4-lqcc",  # 8500
