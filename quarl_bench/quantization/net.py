@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.branches import Branch, check_branches, find_starts, find_stem, join
+from quarl_bench.quantization.products import LARGE, Product
 from quarl_bench.quantization.recurrent.cells import (
     PARTS,
     Cell,
@@ -62,7 +63,10 @@ class Linear:
 
     def affine(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """The layer's map without activation; x (n, ...) is flattened channel-first."""
-        y = torch.nn.functional.linear(x.flatten(1), weight, bias)
+        return self.normalize(torch.nn.functional.linear(x.flatten(1), weight, bias))
+
+    def normalize(self, y: torch.Tensor) -> torch.Tensor:
+        """What the product (n, outputs) becomes in front of the activation."""
         return y if self.norm is None else self.norm.apply(y)
 
 
@@ -155,13 +159,26 @@ class Net:
             y = torch.from_numpy(x)
             if self.branches:
                 y = join(self.branches, y, self._run_layer)
-            for layer, (weight, bias) in zip(self.layers[self.stem :], self.tensors[self.stem :], strict=True):
-                y = ELEMENTWISE[layer.activation].apply(layer.affine(y, weight, bias))
+            for index in range(self.stem, len(self.layers)):
+                y = self._run_layer(index, y)
             return np.asarray(y.numpy())
 
     def _run_layer(self, index: int, y: torch.Tensor) -> torch.Tensor:
-        layer = self.layers[index]
-        return ELEMENTWISE[layer.activation].apply(layer.affine(y, *self.tensors[index]))
+        layer, product = self.layers[index], self._products.get(index)
+        if product is None or not isinstance(layer, Linear):
+            y = layer.affine(y, *self.tensors[index])
+        else:
+            y = layer.normalize(product.multiply(y))
+        return ELEMENTWISE[layer.activation].apply(y)
+
+    @cached_property
+    def _products(self) -> dict[int, Product]:
+        """Of the large layers, by index."""
+        return {
+            index: Product(*self.tensors[index])
+            for index, layer in enumerate(self.layers)
+            if isinstance(layer, Linear) and layer.weight.size >= LARGE
+        }
 
     def initial_state(self, count: int) -> State:
         """The state of `count` episodes that begin: zeros."""

@@ -7,7 +7,7 @@ four products in the time of one.
 
 import itertools
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +18,10 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.net import Conv2d, Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.products import LARGE, Product
 
 EXACT_FLOAT32 = 1 << 24  # whole numbers up to here have no rounding error in float32, in any order of summation
 BYTE = 256  # values that it has
-LARGE = 1 << 18  # weights of a fully connected layer from which bytes pay; a call on bytes costs 30 us by itself
 
 
 class Sums(Protocol):
@@ -71,8 +71,12 @@ class FloatSums:
         """Sums (n, outputs, ...) with bias, for whole numbers (n, inputs, ...) whose zero point is removed."""
         x = x.to(self.weight.dtype)
         if self.stride is None:
-            return torch.nn.functional.linear(x.flatten(1), self.weight, self.bias)
+            return self._product.multiply(x)
         return torch.nn.functional.conv2d(x, self.weight, self.bias, self.stride)
+
+    @cached_property
+    def _product(self) -> Product:
+        return Product(self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
