@@ -10,7 +10,7 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuantizationError, SpecError
 from quarl_bench.evaluation.episode_bars import show_calibration, show_episodes
 from quarl_bench.evaluation.rollouts import measure
-from quarl_bench.experiments.cells import FP32, LazyPolicy, measure_member
+from quarl_bench.experiments.member import FP32, LazyPolicy, measure_member
 from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySource, open_task
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.policy import Observations, Policy, States, Visited, deployable

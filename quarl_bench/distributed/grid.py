@@ -17,7 +17,8 @@ from quarl_bench.distributed.tasks import run_tasks
 from quarl_bench.environments.registry import find_environment, identify_environment
 from quarl_bench.errors import EngineError, SpecError
 from quarl_bench.evaluation.protocol import Protocol
-from quarl_bench.experiments.cells import FP32, Cells, LazyPolicy, PolicySet, environment_for, measure_member
+from quarl_bench.experiments.cells import Cells, PolicySet, environment_for
+from quarl_bench.experiments.member import FP32, LazyPolicy, measure_member
 from quarl_bench.experiments.store import Store, StorePaths, Train
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy

@@ -19,8 +19,7 @@ class Witness:
     def __init__(self, policy: Policy, acting: Acting, episodes: int) -> None:
         self._policy, self._acting = policy, acting
         self._waiting: list[tuple[NDArray[np.intp], NDArray[Any], NDArray[Any], Any]] = []
-        self._asked = self._agreed = 0
-        self._alike = np.full(episodes, policy.head.discrete)
+        self._agreed = np.zeros(episodes, np.int64)
 
     def see(self, active: NDArray[np.intp], observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
         """What was done (n, ...) in the states (n, ...) of the episodes `active` (n,), and what was drawn for it."""
@@ -28,26 +27,18 @@ class Witness:
         if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
             self._ask()
 
-    def tell(self) -> float:
-        """The share of the states seen so far in which it does the same."""
+    def tell(self) -> NDArray[np.int64]:
+        """In how many of the states seen so far, of each episode, it does the same."""
         if self._waiting:
             self._ask()
-        return self._agreed / self._asked
-
-    def tell_alike(self) -> NDArray[np.bool_]:
-        """Which episodes it would have played itself, so far: in every state it does the same, not only about it."""
-        if self._waiting:
-            self._ask()
-        return self._alike
+        return self._agreed
 
     def _ask(self) -> None:
         active, observations, actions, drawn = zip(*self._waiting, strict=True)
         noise = None if drawn[0] is None else np.concatenate(drawn)
         expected = self._acting.choose(self._policy, np.concatenate(observations), noise)
         agreed = compare(np.concatenate(actions), expected, self._policy.head)
-        self._alike[np.concatenate(active)[~agreed]] = False
-        self._agreed += int(agreed.sum())
-        self._asked += len(expected)
+        np.add.at(self._agreed, np.concatenate(active), agreed)
         self._waiting.clear()
 
 

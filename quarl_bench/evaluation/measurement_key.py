@@ -30,6 +30,7 @@ EVALUATION_CODE = (
     "quantization/learned.py",
     "quantization/calibration/observers.py",
     "quantization/parameters.py",
+    "quantization/products.py",
     "quantization/ptq.py",
     "quantization/calibration/ranges.py",
     "quantization/recurrent/cells.py",

@@ -9,8 +9,9 @@ Whoever starts a process gives torch one thread (`torch.set_num_threads(1)`): ne
 """
 
 import hashlib
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
-from quarl_bench.evaluation.acting import Acting, Recurrent, begin_acting
+from quarl_bench.evaluation.acting import Acting, Recurrent, Way, begin_acting
 from quarl_bench.evaluation.agreement import Witness
 from quarl_bench.evaluation.episodes import Episodes, find_distinct, name_episodes, name_starts, start_episodes
 from quarl_bench.policies.policy import Policy, States, Visited
@@ -34,6 +35,7 @@ class End:
     start: str
     value: float  # its return
     length: int
+    agreed: int = field(default=0, compare=False)  # states in which the reference, if there is one, acts alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +48,24 @@ class Rollouts:
     lengths: NDArray[np.int64]
     agreement: float | None  # share of visited states in which the reference acts alike
     observations: NDArray[Any] | None  # visited states, in order, when they were asked for
-    alike: NDArray[np.bool_] | None = None  # which of them the reference would have played itself
-
-    @property
-    def ends(self) -> Iterator[End]:
-        """What each episode came to."""
-        return map(End, self.starts, self.returns.tolist(), self.lengths.tolist())
 
     @property
     def led_apart(self) -> bool:
         """Whether episodes that began alike ended otherwise, by more than the last digits of a batch's products."""
         ends = zip(self.starts, self.returns.round(6), self.lengths, strict=True)
         return len(set(ends)) > len(set(self.starts))
+
+
+@dataclass(frozen=True)
+class Request:
+    """Episodes to be played, one per environment seed, all in one way.
+
+    `shared` are episodes that one policy does not have to play, by seed, because another has.
+    """
+
+    seeds: Sequence[int]
+    way: Way
+    shared: dict[int, End] | None = None
 
 
 def roll_out(
@@ -77,37 +85,73 @@ def roll_out(
     logits of actions; `sigma` is the SD of noise on the net's inputs. Agreement is that of the episodes played, and so
     are the observations, of which every `keep_every`-th is kept (0: none).
 
-    `shared` are episodes that one policy does not have to play, by seed, because another has. Where that policy is the
-    `reference`, those are added in which it does the same in every state; where there is none, those are not played.
-    It is asked in blocks, and convolutions in other blocks may differ in a last bit: only a tie that near would tell.
+    Where the policy is the `reference` of another, those episodes are added to what is `shared` in which it does the
+    same in every state; where there is no reference, those are not played. It is asked in blocks, and convolutions in
+    other blocks may differ in a last bit: only a tie that near would tell.
     """
-    if not seeds:
-        raise PolicyError("no environment seeds; evaluate at least one episode")
-    names = None if sampled or sigma else name_starts(environment, seeds)
-    played, order = find_distinct(names, seeds)
-    found = dict(shared or {}) if reference is None else {}
-    missing = [seed for seed in played if seed not in found]
-    side_by_side = environment.side_by_side or SIDE_BY_SIDE
-    chunks = [
-        _play(policy, environment, missing[i : i + side_by_side], reference, keep_every, sampled, sigma)
-        for i in range(0, len(missing), side_by_side)
-    ]
-    for chunk in chunks:
-        found |= zip(chunk.seeds, chunk.ends, strict=True)
-        if shared is not None and chunk.alike is not None:
-            shared |= {seed: found[seed] for seed, alike in zip(chunk.seeds, chunk.alike, strict=True) if alike}
-    ends = [found[seed] for seed in played]
-    lengths = np.array([end.length for end in ends], dtype=np.int64)
-    weighted = [chunk.agreement * chunk.lengths.sum() for chunk in chunks if chunk.agreement is not None]
-    visited = [chunk.observations for chunk in chunks if chunk.observations is not None]
-    return Rollouts(
-        seeds=tuple(seeds),
-        starts=names or tuple(end.start for end in ends),
-        returns=np.array([end.value for end in ends], dtype=np.float64)[order],
-        lengths=lengths[order],
-        agreement=float(sum(weighted) / lengths.sum()) if weighted else None,
-        observations=np.concatenate(visited) if visited else None,
-    )
+    request = Request(seeds, Way(sampled=sampled, sigma=sigma), shared)
+    return roll_out_all(policy, environment, [request], reference=reference, keep_every=keep_every)[0]
+
+
+def roll_out_all(
+    policy: Policy,
+    environment: Environment,
+    requests: Sequence[Request],
+    *,
+    reference: Policy | None = None,
+    keep_every: int = 0,
+) -> list[Rollouts]:
+    """The same for several ways of one policy: on Atari in the same batches, where argmax has to come first.
+
+    Observations are kept where there is one request.
+    """
+    plans = [_Plan(environment, request, asked=reference is not None) for request in requests]
+    size = environment.side_by_side or SIDE_BY_SIDE
+    queues = [[(plan, seed) for seed in plan.missing] for plan in plans]
+    visited: list[NDArray[Any]] = []
+    for queue in [[*itertools.chain(*queues)]] if environment.atari else queues:
+        for start in range(0, len(queue), size):
+            chunk = queue[start : start + size]
+            ways, seeds = [plan.request.way for plan, _ in chunk], [seed for _, seed in chunk]
+            ends, seen = _play(policy, environment, seeds, ways, reference, keep_every)
+            for (plan, seed), end in zip(chunk, ends, strict=True):
+                plan.add(seed, end, reference)
+            visited += seen
+    observations = np.concatenate(visited) if visited else None
+    return [plan.tell(observations) for plan in plans]
+
+
+class _Plan:
+    """Which episodes of one request have to be played, and what came of them."""
+
+    def __init__(self, environment: Environment, request: Request, *, asked: bool) -> None:
+        if not request.seeds:
+            raise PolicyError("no environment seeds; evaluate at least one episode")
+        self.request, self._asked = request, asked
+        self._names = None if request.way.noisy else name_starts(environment, request.seeds)
+        self._played, self._order = find_distinct(self._names, request.seeds)
+        self._found = {} if asked else dict(request.shared or {})
+        self.missing = [seed for seed in self._played if seed not in self._found]
+
+    def add(self, seed: int, end: End, reference: Policy | None) -> None:
+        """What the episode of `seed` came to; it is shared where `reference` would have played it itself."""
+        self._found[seed] = end
+        alike = reference is not None and reference.head.discrete and end.agreed == end.length
+        if alike and self.request.shared is not None:
+            self.request.shared[seed] = end
+
+    def tell(self, observations: NDArray[Any] | None) -> Rollouts:
+        """All of them, those too that were not played because they are the same."""
+        ends = [self._found[seed] for seed in self._played]
+        lengths = np.array([end.length for end in ends], dtype=np.int64)
+        return Rollouts(
+            seeds=tuple(self.request.seeds),
+            starts=self._names or tuple(end.start for end in ends),
+            returns=np.array([end.value for end in ends], dtype=np.float64)[self._order],
+            lengths=lengths[self._order],
+            agreement=float(sum(end.agreed for end in ends) / lengths.sum()) if self._asked else None,
+            observations=observations,
+        )
 
 
 def measure(
@@ -125,30 +169,47 @@ def measure(
     Episodes with noise differ by it: each seed is an episode. So it is where chance goes on during play, be it
     that only a policy's own actions show it.
     """
-    seeds = [int(seed) for seed in seeds]
-    rollouts = [
-        roll_out(
-            policy,
-            environment,
-            seeds,
-            reference=None if references is None else references[index],
-            sampled=sampled,
-            sigma=sigma,
-            shared=shared,
-        )
-        for index, (_, policy) in enumerate(policies)
+    request = Request(seeds, Way(sampled=sampled, sigma=sigma), shared)
+    return measure_all(policies, environment, [request], references)[0]
+
+
+def measure_all(
+    policies: Sequence[tuple[str, Policy]],
+    environment: Environment,
+    requests: Sequence[Request],
+    references: Sequence[Policy] | None = None,
+) -> list[Measurement]:
+    """The same for several ways, a measurement each; see `roll_out_all`."""
+    requests = [replace(request, seeds=[int(seed) for seed in request.seeds]) for request in requests]
+    asked = [None] * len(policies) if references is None else references
+    played = [
+        roll_out_all(policy, environment, requests, reference=reference)
+        for (_, policy), reference in zip(policies, asked, strict=True)
     ]
     masked = any(policy.head.masked for _, policy in policies)
+    names = tuple(name for name, _ in policies)
+    return [
+        _join(names, environment, request, rollouts, masked=masked)
+        for request, *rollouts in zip(requests, *played, strict=True)
+    ]
+
+
+def _join(
+    names: tuple[str, ...], environment: Environment, request: Request, rollouts: Sequence[Rollouts], *, masked: bool
+) -> Measurement:
+    """The measurement of policies that played the same request."""
+    seeds, noisy = request.seeds, request.way.noisy
     starts = agree_on_episodes(seeds, [name_seeds(seeds) if r.led_apart else r.starts for r in rollouts])
+    agreements = [r.agreement for r in rollouts if r.agreement is not None]
     return Measurement(
-        policies=tuple(name for name, _ in policies),
+        policies=names,
         environment_seeds=tuple(seeds),
-        episodes=name_seeds(seeds) if sampled or sigma else name_episodes(environment, seeds, starts, masked=masked),
+        episodes=name_seeds(seeds) if noisy else name_episodes(environment, seeds, starts, masked=masked),
         returns=tuple(tuple(r.returns.tolist()) for r in rollouts),
         lengths=tuple(tuple(r.lengths.tolist()) for r in rollouts),
-        agreement=None if references is None else tuple(float(r.agreement or 0.0) for r in rollouts),
-        deterministic=not sampled,
-        starts=None if sampled or sigma else environment.starts,
+        agreement=tuple(agreements) if agreements else None,
+        deterministic=not request.way.sampled,
+        starts=None if noisy else environment.starts,
     )
 
 
@@ -175,33 +236,28 @@ def _play(
     policy: Policy,
     environment: Environment,
     seeds: Sequence[int],
+    ways: Sequence[Way],
     reference: Policy | None,
     keep_every: int,
-    sampled: bool,
-    sigma: float,
-) -> Rollouts:
-    acting = begin_acting(policy, environment, seeds, sampled=sampled, sigma=sigma)
+) -> tuple[list[End], list[NDArray[Any]]]:
+    """What one batch of episodes came to, and every `keep_every`-th of the batches of states that it visited."""
+    acting = begin_acting(policy, environment, seeds, ways)
     witness = None if reference is None else Witness(reference, acting, len(seeds))
     episodes = start_episodes(environment, seeds, masked=policy.head.masked)
     try:
-        return _play_out(policy, acting, episodes, seeds, keep_every, witness)
+        return _play_out(policy, acting, episodes, len(seeds), keep_every, witness)
     finally:
         episodes.close()
 
 
 def _play_out(
-    policy: Policy,
-    acting: Acting,
-    episodes: Episodes,
-    seeds: Sequence[int],
-    keep_every: int,
-    witness: Witness | None,
-) -> Rollouts:
+    policy: Policy, acting: Acting, episodes: Episodes, count: int, keep_every: int, witness: Witness | None
+) -> tuple[list[End], list[NDArray[Any]]]:
     observations = episodes.reset()
-    starts = tuple(hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations)
-    active = np.arange(len(seeds))
-    returns, totals = np.zeros((2, len(seeds)), dtype=np.float64)  # of all episodes; so far, of the active ones
-    lengths = np.zeros(len(seeds), dtype=np.int64)
+    starts = [hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations]
+    active = np.arange(count)
+    returns, totals = np.zeros((2, count), dtype=np.float64)  # of all episodes; so far, of the active ones
+    lengths = np.zeros(count, dtype=np.int64)
     steps = 0
     visited = []
     while len(active):
@@ -217,12 +273,5 @@ def _play_out(
         if done.any():
             returns[active[done]], lengths[active[done]] = totals[done], steps
             active, observations, totals = active[~done], observations[~done], totals[~done]
-    return Rollouts(
-        seeds=tuple(seeds),
-        starts=starts,
-        returns=returns,
-        lengths=lengths,
-        agreement=None if witness is None else witness.tell(),
-        observations=np.concatenate(visited) if visited else None,
-        alike=None if witness is None else witness.tell_alike(),
-    )
+    agreed = np.zeros(count, dtype=np.int64) if witness is None else witness.tell()
+    return [*map(End, starts, returns.tolist(), lengths.tolist(), agreed.tolist())], visited

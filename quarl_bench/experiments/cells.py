@@ -3,19 +3,18 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from quarl_bench.backends.registry import BACKENDS, find_backend
+from quarl_bench.backends.registry import find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import MissingBaseline, QuarlError, StoreError
+from quarl_bench.evaluation.acting import Way
 from quarl_bench.evaluation.calibration import calibrate
-from quarl_bench.evaluation.episode_bars import show_episodes
-from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key, build_key
+from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key
 from quarl_bench.evaluation.protocol import Protocol
-from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
+from quarl_bench.experiments.member import FP32, LazyPolicy, measure_ways
 from quarl_bench.experiments.store import Store, Train
 from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Observations, Policy, PolicyNet, States, deployable
@@ -23,32 +22,13 @@ from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, agree_on_episodes
-from quarl_bench.system.bars import INSIDE
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
-FP32 = "fp32"
 NEEDLESS = 8  # bits at which a policy without a repaired form needed none
 MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
+ARGMAX, SAMPLED = Way(), Way(sampled=True)
 LOCAL = "local"  # the board that every machine has: this one
-
-
-@dataclass(frozen=True)
-class LazyPolicy:
-    """One policy of a cell under its scheme; built only when it has to act.
-
-    `scheme` is its own, where that is not the cell's. Of integers that came from an fp32 policy, that is `reference`.
-    """
-
-    stored: Stored
-    build: Callable[[], Policy]
-    scheme: Scheme | None = None
-    reference: StoredPolicy | None = None
-
-    @cached_property
-    def policy(self) -> Policy:
-        """The quantized, or deployed, policy."""
-        return self.build()
 
 
 @dataclass(frozen=True)
@@ -148,11 +128,28 @@ class Cells:
 
         Where the claim has to hold with sampled actions as well, those are in `sampled`.
         """
-        case = policies.case
-        argmax = self._measure(policies, sampled=False)
-        if not is_sampled(case.algo, atari=find_environment(case.environment).atari):
-            return argmax
-        return replace(argmax, sampled=self._measure(policies, sampled=True))
+        case, environment = policies.case, find_environment(policies.case.environment)
+        asked = [(self.protocol.list_seeds(environment), ARGMAX)]
+        if is_sampled(
+            case.algo, atari=environment.atari
+        ):  # chance makes every episode another: no starts are to be met
+            asked.append((asked[0][0][: self.protocol.episodes], SAMPLED))
+        scheme = Scheme.parse(case.scheme)
+        each = [
+            measure_ways(
+                self.store,
+                member,
+                self.protocol.shorten(environment_for(member.stored, case)),
+                asked,
+                scheme=member.scheme or scheme,
+                board=case.board,
+                backend=policies.backend,
+                reference=member.reference,
+            )
+            for member in policies.members
+        ]
+        argmax, *sampled = [_join(measured) for measured in zip(*each, strict=True)]
+        return replace(argmax, sampled=sampled[0]) if sampled else argmax
 
     def calibrate(self, stored: Stored, environment: Environment) -> States:
         """The states (n, ...) on which the policy's integer forms are calibrated; visited once, then kept.
@@ -175,38 +172,6 @@ class Cells:
         bits = read_scheme(scheme).bit_width
         states = self.calibrate(stored, environment_for(stored, policies.case))[:EXPLAINED_STATES]
         return [describe_sensitivity(found, bits) for found in measure_sensitivity(stored.policy, bits, states)]
-
-    def _measure(self, policies: PolicySet, *, sampled: bool) -> Measurement:
-        case, scheme = policies.case, Scheme.parse(policies.case.scheme)
-        seeds = self.protocol.list_seeds(find_environment(case.environment))
-        if sampled:  # chance makes every episode another one: no starts are to be met
-            seeds = seeds[: self.protocol.episodes]
-        single = [
-            measure_member(
-                self.store,
-                member,
-                self.protocol.shorten(environment_for(member.stored, case)),
-                seeds,
-                scheme=member.scheme or scheme,
-                board=case.board,
-                backend=policies.backend,
-                sampled=sampled,
-                reference=member.reference,
-            )
-            for member in policies.members
-        ]
-        first = single[0]
-        agreements = [m.agreement for m in single if m.agreement is not None]
-        return Measurement(
-            policies=tuple(m.policies[0] for m in single),
-            environment_seeds=first.environment_seeds,
-            episodes=agree_on_episodes(seeds, [m.episodes for m in single]),
-            returns=tuple(m.returns[0] for m in single),
-            lengths=tuple(m.lengths[0] for m in single),
-            agreement=tuple(a[0] for a in agreements) if agreements else None,
-            deterministic=not sampled,
-            starts=first.starts,
-        )
 
     def _find_repaired(self, policies: PolicySet, scheme: Scheme) -> tuple[LazyPolicy, ...]:
         """The repaired form of each policy; at 8 bits its plain one where none is kept, because it needed none.
@@ -262,52 +227,20 @@ def environment_for(stored: Stored, case: Case) -> Environment:
     return replace(find_environment(case.environment), time_feature=bool(stored.metadata.get("time_feature", False)))
 
 
-def measure_member(
-    store: Store,
-    member: LazyPolicy,
-    environment: Environment,
-    seeds: Sequence[int],
-    *,
-    scheme: Scheme,
-    board: str = "",
-    backend: str = "",
-    sampled: bool = False,
-    sigma: float = 0.0,
-    reference: StoredPolicy | None = None,
-    name: str = "",
-    shown: bool | None = False,
-) -> Measurement:
-    """One policy under `scheme` on consecutive environment seeds, measured now or found under what decides it.
-
-    `sigma` is the SD of noise on the net's inputs, in which nothing is asked to agree. `reference` is the fp32 policy
-    that integers came from, where their actions are compared with its own. `shown` says whether a bar of episodes is,
-    and None leaves it to the terminal; it has a `name`, the scheme's by default.
-    A backend from outside this package is measured each time: nothing says when its code has changed.
-    """
-    # What is not an fp32 policy's own has no fp32 action to agree with.
-    own = isinstance(member.stored, StoredPolicy) and (scheme.name != FP32 or board) and not sigma
-    references = [member.stored.policy] if own else None if reference is None else [reference.policy]
-
-    sha256 = member.stored.sha256
-    # A game takes seconds. At 16 bits a policy plays most games of its fp32 one, which then need not be played again.
-    among_own = environment.atari and isinstance(member.stored, StoredPolicy) and not (board or sigma)
-    shared = store.share_episodes(sha256, environment, sampled=sampled) if among_own else None
-
-    def play() -> Measurement:
-        noisy = sampled or sigma > 0
-        with show_episodes(
-            member.policy, environment, seeds, name or scheme.name, sampled=noisy, shown=shown, delay=INSIDE
-        ) as playing:
-            return measure(
-                [(sha256, playing)], environment, seeds, references, sampled=sampled, sigma=sigma, shared=shared
-            )
-
-    if backend and backend not in BACKENDS.own:
-        return play()
-    key = build_key(
-        sha256, environment, seeds, scheme=scheme, board=board, backend=backend, sampled=sampled, sigma=sigma
+def _join(single: Sequence[Measurement]) -> Measurement:
+    """The measurement of a cell, from one of each of its policies."""
+    first = single[0]
+    agreements = [m.agreement for m in single if m.agreement is not None]
+    return Measurement(
+        policies=tuple(m.policies[0] for m in single),
+        environment_seeds=first.environment_seeds,
+        episodes=agree_on_episodes(first.environment_seeds, [m.episodes for m in single]),
+        returns=tuple(m.returns[0] for m in single),
+        lengths=tuple(m.lengths[0] for m in single),
+        agreement=tuple(a[0] for a in agreements) if agreements else None,
+        deterministic=first.deterministic,
+        starts=first.starts,
     )
-    return store.measurement(key if reference is None else key | {"reference": reference.sha256}, play)
 
 
 def _returning(policy: Policy) -> Callable[[], Policy]:

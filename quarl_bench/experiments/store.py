@@ -8,8 +8,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +22,7 @@ from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import MissingBaseline, PolicyError, SpecError, StoreError
 from quarl_bench.evaluation.measurement_key import EVALUATION_LOOP
 from quarl_bench.evaluation.rollouts import End
+from quarl_bench.experiments.measurements import read_measurement, write_measurement
 from quarl_bench.experiments.states import read_states, write_states
 from quarl_bench.experiments.zoo_agents import find_zip, read_agent
 from quarl_bench.policies.algorithm import find_algorithm
@@ -39,6 +40,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     *EVALUATION_LOOP,
     "quantization/net.py",
     "quantization/branches.py",
+    "quantization/products.py",
     "policies/algorithm.py",
     "policies/clipping.py",
     "policies/head.py",
@@ -170,10 +172,29 @@ class Store:
 
     def measurement(self, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
         """The measurement that `key` (JSON types) describes, computed at most once by all processes together."""
-        name = _name_key(key)
-        if name not in self._measurements:
-            self._measurements[name] = self._find_measurement(name, key, compute)
-        return self._measurements[name]
+        return self.measurements([key], lambda _: [compute()])[0]
+
+    def measurements(
+        self, keys: Sequence[dict[str, Any]], compute: Callable[[list[int]], Sequence[Measurement]]
+    ) -> list[Measurement]:
+        """The same of several; those that nobody has are computed together, and `compute` is told their places."""
+        names = [_name_key(key) for key in keys]
+        missing: dict[int, Path] = {}
+        with ExitStack() as locks:
+            for name, place in sorted(dict(zip(names, range(len(names)), strict=True)).items()):  # one order for all
+                if name not in self._measurements:
+                    path = self.places.cache / "measurements" / name[:2] / f"{name}.json"
+                    locks.enter_context(self._locked(path))
+                    found = self._read_entry("measurement was", path, keys[place], read_measurement)
+                    if found is None:
+                        missing[place] = path
+                    else:
+                        self._measurements[name] = found
+            places = sorted(missing)
+            for place, made in zip(places, compute(places) if places else [], strict=True):
+                write_file(missing[place], write_measurement(made, keys[place]))
+                self._measurements[names[place]] = made
+        return [self._measurements[name] for name in names]
 
     def share_episodes(self, sha256: str, environment: Environment, *, sampled: bool) -> dict[int, End]:
         """By environment seed, what this process knows of a policy's episodes without having played them."""
@@ -232,14 +253,6 @@ class Store:
         marker = folder.with_suffix(".run")
         return self.train is not Train.ALWAYS or (marker.exists() and marker.read_text() == self.run != "")
 
-    def _find_measurement(self, name: str, key: dict[str, Any], compute: Callable[[], Measurement]) -> Measurement:
-        if self.places.baselines is not None:
-            committed = self.places.baselines / "measurements" / f"{name}.json"
-            if committed.exists():
-                return _read_measurement(committed, key)
-        path = self.places.cache / "measurements" / name[:2] / f"{name}.json"
-        return self._find_entry("measurement was", path, key, compute, read=_read_measurement, write=_write_measurement)
-
     def _find_entry(
         self,
         what: str,
@@ -252,14 +265,23 @@ class Store:
     ) -> Entry:
         """What the cache has at `path`, or what `compute` makes now; `what` says so where it is damaged."""
         with self._locked(path):
-            if path.exists():
-                try:
-                    return read(path, key)
-                except StoreError as error:
-                    self._note(f"stored {what} damaged and made again: {error}")
-            entry = compute()
-            write_file(path, write(entry, key))
-            return entry
+            found = self._read_entry(what, path, key, read)
+            if found is None:
+                found = compute()
+                write_file(path, write(found, key))
+            return found
+
+    def _read_entry(
+        self, what: str, path: Path, key: dict[str, Any], read: Callable[[Path, dict[str, Any]], Entry]
+    ) -> Entry | None:
+        """What the cache has at `path`; None where nothing, or nothing whole, is there."""
+        if not path.exists():
+            return None
+        try:
+            return read(path, key)
+        except StoreError as error:
+            self._note(f"stored {what} damaged and made again: {error}")
+            return None
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
@@ -296,17 +318,3 @@ def _find_recipe(spec: PolicySpec) -> Recipe:
 
 def _name_key(key: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-
-
-def _write_measurement(measurement: Measurement, key: dict[str, Any]) -> str:
-    return json.dumps({"key": key, "measurement": measurement.as_dict()})
-
-
-def _read_measurement(path: Path, key: dict[str, Any]) -> Measurement:
-    try:
-        entry = json.loads(path.read_text())
-        if entry["key"] != key:
-            raise StoreError(f"{path}: holds another key")
-        return Measurement.from_dict(entry["measurement"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise StoreError(f"{path}: not a measurement ({error!r})") from error

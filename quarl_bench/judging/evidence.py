@@ -9,7 +9,8 @@ import numpy as np
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
-from quarl_bench.experiments.cells import FP32, MOST, Cells, PolicySet
+from quarl_bench.experiments.cells import MOST, Cells, PolicySet
+from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.convergence import Curve, read_curves
 from quarl_bench.judging.exploration import FULL_PRECISION_BITS, Arm, Comparison, compare_arms, order_arms, read_arm

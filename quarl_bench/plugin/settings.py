@@ -21,7 +21,7 @@ from quarl_bench.system.places import default_cache
 EPISODES = 100  # per policy
 WHOLE = {"games": 114}  # the fewest seeds that meet all 30 starts of an Atari game: what played them all is exact
 QUICK = {"episodes": 20, "games": 4}  # fewer of what takes seconds; on Atari one does
-PATIENCE = 2_500  # steps without a point behind which `quick` ends a game: argmax may go round in circles for 27,000
+PATIENCE = 1_000  # steps without a point behind which `quick` ends a game: argmax may go round in circles for 27,000
 COUNTS = ("episodes", "games", "cheap")  # settings
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")

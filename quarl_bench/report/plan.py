@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from quarl_bench.errors import SpecError
-from quarl_bench.experiments.cells import FP32, MOST
+from quarl_bench.experiments.cells import MOST
 from quarl_bench.experiments.durations import Training, estimate_cost, list_seeds
+from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.claim import JudgedCase
 from quarl_bench.judging.power import COUNTS, Item, Spread, Spreads, count_policies
 from quarl_bench.judging.retention import FEWEST

@@ -11,7 +11,7 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_test_seeds
-from quarl_bench.experiments import cells
+from quarl_bench.experiments import member
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.quantization.scheme import Scheme
@@ -43,14 +43,14 @@ def play(subject):
 
 
 def test_as_many_helpers_as_there_are_say_the_same_and_play_each_scheme_once(cores, tmp_path, monkeypatch):
-    played, measure = tmp_path / "played", cells.measure
+    played, measure = tmp_path / "played", member.measure_all
 
     def note(*arguments, **options):
         with played.open("a") as log:
             log.write(f"{os.getpid()}\n")
         return measure(*arguments, **options)
 
-    monkeypatch.setattr(cells, "measure", note)
+    monkeypatch.setattr(member, "measure_all", note)
     found = []
     for number in (1, 2, 4):
         cores(number)
@@ -65,14 +65,14 @@ def test_as_many_helpers_as_there_are_say_the_same_and_play_each_scheme_once(cor
 
 def test_a_helper_that_fails_leaves_the_error_to_whoever_asks(cores, tmp_path, monkeypatch, capfd):
     cores(2)
-    here, measure = os.getpid(), cells.measure
+    here, measure = os.getpid(), member.measure_all
 
     def fail(*arguments, **options):
         if os.getpid() != here:
             raise SpecError("broken over there")
         return measure(*arguments, **options)
 
-    monkeypatch.setattr(cells, "measure", fail)
+    monkeypatch.setattr(member, "measure_all", fail)
     assert len(play(make_subject(tmp_path))) == len(SCHEMES)
     assert capfd.readouterr() == ("", "")
 

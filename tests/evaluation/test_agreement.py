@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.evaluation.acting import Deterministic, Sampled
-from quarl_bench.evaluation.agreement import BLOCK, Witness, count_agreement
+from quarl_bench.evaluation.agreement import BLOCK, Witness, compare
 from quarl_bench.evaluation.noise import GumbelNoise
 from tests.support.fragile import make_fragile
 
@@ -27,12 +27,12 @@ def test_blocks_count_what_single_states_count(steps, sampled):
         return Sampled(GumbelNoise(SEEDS, policy.net.outputs)) if sampled else Deterministic()
 
     acting, single = begin(), begin()
-    witness, agreed, asked = Witness(policy, acting, len(SEEDS)), 0, 0
+    witness, agreed = Witness(policy, acting, len(SEEDS)), np.zeros(len(SEEDS), np.int64)
     others = np.random.default_rng(6)
     for observations in visit(steps):
         actions = others.integers(0, policy.net.outputs, len(SEEDS))
         witness.see(everyone, observations, actions, acting.draw(everyone, observations))
         expected = single.choose(policy, observations, single.draw(everyone, observations))
-        agreed, asked = agreed + count_agreement(actions, expected, policy.head), asked + len(expected)
-    assert 0 < agreed < asked or steps == 1
-    assert witness.tell() == agreed / asked
+        agreed += compare(actions, expected, policy.head)
+    assert 0 < agreed.sum() < steps * len(SEEDS) or steps == 1
+    assert witness.tell().tolist() == agreed.tolist()

@@ -9,7 +9,8 @@ from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import PolicyError, QuarlError, SpecError
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet
+from quarl_bench.experiments.cells import Cells, PolicySet
+from quarl_bench.experiments.member import LazyPolicy
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.papers.lqcc.noise_robustness import NoiseCurve, compare_points, measure_noise

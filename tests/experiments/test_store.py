@@ -5,6 +5,7 @@ import re
 import textwrap
 import time
 import tomllib
+from dataclasses import replace
 from subprocess import PIPE
 
 import pytest
@@ -275,3 +276,27 @@ def test_every_committed_policy_belongs_to_a_recipe():
             assert LqccRecipe(**{key: about["recipe"][key] for key in own_fields}).sha256 == about["recipe"]["sha256"]
             continue
         assert about["recipe"]["sha256"] == find_recipe(algo, environment, origin, scheme).sha256, folder.name
+
+
+def test_what_is_missing_of_several_is_computed_together(tmp_path):
+    asked = []
+
+    def compute(places):
+        asked.append(places)
+        return [replace(MEASUREMENT, policies=(str(place),)) for place in places]
+
+    def ask(store, *keys):
+        return [measurement.policies[0] for measurement in store.measurements([{"k": key} for key in keys], compute)]
+
+    store = Store(StorePaths(tmp_path))
+    assert ask(store, 1, 2, 3) == ["0", "1", "2"]
+    assert ask(store, 3, 1) == ["2", "0"]
+    assert ask(Store(StorePaths(tmp_path)), 5, 3, 4, 1) == ["0", "2", "2", "0"]
+    assert asked == [[0, 1, 2], [0, 2]]
+
+
+def test_nothing_of_several_is_kept_where_one_fails(tmp_path):
+    store = Store(StorePaths(tmp_path))
+    with pytest.raises(ZeroDivisionError):
+        store.measurements([{"k": 1}, {"k": 2}], lambda _: [MEASUREMENT, 1 // 0])
+    assert not [*(tmp_path / "measurements").rglob("*.json")]

@@ -13,7 +13,8 @@ from typing import Any, cast
 from quarl_bench.errors import MissingBaseline
 from quarl_bench.evaluation.calibration import collect_observations
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
-from quarl_bench.experiments.cells import FP32, Cells, environment_for
+from quarl_bench.experiments.cells import Cells, environment_for
+from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.evidence import Evidence
 from quarl_bench.papers.lqcc.figures import AUTHORS, OURS, read_normalization, show_scopes, show_steps

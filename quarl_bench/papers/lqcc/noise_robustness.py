@@ -7,7 +7,8 @@ import numpy as np
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import SpecError
-from quarl_bench.experiments.cells import Cells, PolicySet, environment_for, measure_member
+from quarl_bench.experiments.cells import Cells, PolicySet, environment_for
+from quarl_bench.experiments.member import measure_member
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.judging.statistics import Floats
 from quarl_bench.quantization.scheme import Scheme

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench.experiments.cells import FP32, Cells, PolicySet, check_budgets
+from quarl_bench.experiments.cells import Cells, PolicySet, check_budgets
+from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.evidence import ABSENT
 from quarl_bench.papers.lqcc.parity import Returns
 from quarl_bench.papers.lqcc.runs.tasks import Tasks

@@ -32,7 +32,8 @@ class TestSweep:
 
     def test_measurements_are_those_of_evaluate_and_of_pytest(self, folder, quarl_json):
         from quarl_bench.evaluation.protocol import Protocol
-        from quarl_bench.experiments.cells import Cells, LazyPolicy, PolicySet
+        from quarl_bench.experiments.cells import Cells, PolicySet
+        from quarl_bench.experiments.member import LazyPolicy
         from quarl_bench.experiments.store import Store, StorePaths
         from quarl_bench.spec import Case
 
