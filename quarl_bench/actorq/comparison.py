@@ -9,6 +9,7 @@ from quarl_bench.actorq.evaluator import find_time
 from quarl_bench.actorq.record import Record, read_acting, read_costs
 
 BASE = "fp32"
+BITS = "precision"  # of actors, the setting that runs are compared in
 SHARE = 0.95  # of the fp32 run's best mean return, which the time is taken to
 MAY_DIFFER = (
     "precision",
@@ -89,6 +90,23 @@ def name_run(row: RunComparison) -> str:
     return f"{s['precision']}-a{s['actors']}-u{s['update_period']}-s{s['seed']}"
 
 
+def group_seeds(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Runs that differ in their seed alone, under their precision and what else tells them from others here."""
+    told = [name for name in records[0]["settings"] if name not in ("seed", BITS)]
+    telling = [name for name in told if len({str(record["settings"][name]) for record in records}) > 1]
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        settings = record["settings"]
+        words = [settings[BITS], *(f"{name.replace('_', ' ')} {_show_setting(settings[name])}" for name in telling)]
+        groups.setdefault(", ".join(words), []).append(record)
+    return groups
+
+
+def list_curve(record: Record) -> list[tuple[float, float]]:
+    """(seconds, mean return) of the policies that a run has kept, in order."""
+    return [(float(point["elapsed"]), float(point["mean"])) for point in record["curve"]]
+
+
 def _compare(record: Record, base: Record | None) -> RunComparison:
     if base is None:
         return RunComparison(record, None, None, None, None, None, None)
@@ -123,6 +141,10 @@ def _format(row: RunComparison) -> list[str]:
         str(row.record["deaths"]),
         f"{row.record['scores']['fp32']['mean']:.1f}",
     ]
+
+
+def _show_setting(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _show(value: float | None, form: str) -> str:

@@ -683,3 +683,44 @@ def test_the_plot_stacks_every_stage(tmp_path: Path):
     figure = draw_breakdown(bars)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["inference", "environment"]
     assert render_png(figure).startswith(b"\x89PNG")
+
+
+def make_record(precision: str, seed: int, returns: list[float], **settings: object) -> dict[str, object]:
+    curve = [{"elapsed": 2.0 * place + seed, "mean": value} for place, value in enumerate(returns)]
+    return {"settings": {"precision": precision, "seed": seed, "actors": 1, **settings}, "curve": curve}
+
+
+def test_runs_of_one_arm_differ_in_their_seed_alone():
+    from quarl_bench.actorq.comparison import group_seeds
+
+    runs = [
+        make_record(bits, seed, [0.0], widths=[8, 8], actors=actors)
+        for actors, bits, seed in itertools.product((1, 2), ("fp32", "int8"), (0, 1))
+    ]
+    groups = group_seeds(runs)
+    assert [*groups] == ["fp32, actors 1", "int8, actors 1", "fp32, actors 2", "int8, actors 2"]
+    assert [run["settings"]["seed"] for run in groups["int8, actors 2"]] == [0, 1]
+    runs[0]["settings"]["widths"] = [4, 4]
+    assert "fp32, actors 1, widths 4x4" in group_seeds(runs)
+    assert [*group_seeds(runs[2:4])] == ["int8"]
+
+
+@pytest.mark.needs("report")
+def test_curves_are_means_over_seeds_with_a_band():
+    from quarl_bench.actorq.comparison import list_curve
+    from quarl_bench.judging.statistics import bound_mean
+    from quarl_bench.report.page.kinds.curves import LearningCurve, draw_curves
+
+    runs = [make_record("int8", 0, [1.0, 5.0, 7.0]), make_record("int8", 1, [3.0, 8.0])]
+    alone = [make_record("fp32", 0, [2.0, 4.0])]
+    arms = (("int8", runs), ("fp32", alone))
+    figure = draw_curves([LearningCurve(name, [list_curve(run) for run in arm]) for name, arm in arms], "seconds")
+    (axes,) = figure.axes
+    first, second = axes.lines
+    assert first.get_xydata().tolist() == [[0.5, 2.0], [2.5, 6.5]]  # as long as the shortest
+    assert second.get_xydata().tolist() == [[0.0, 2.0], [2.0, 4.0]]
+    (band,) = axes.collections  # one seed has none
+    _, low, high = bound_mean([5.0, 8.0])
+    assert {low, high} <= set(band.get_paths()[0].vertices[:, 1].tolist())
+    assert axes.get_xlabel() == "seconds"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["int8", "fp32"]

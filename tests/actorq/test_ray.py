@@ -114,6 +114,7 @@ def test_the_store_has_to_hold_the_weights(tmp_path):
         (("dqn", "cartpole", "--widths", "64", "--steps", "10"), "train longer"),
         (("dqn", "nowhere"), "unknown environment"),
         (("dqn", "cartpole", "--plot", "/proc/x.png"), "cannot write folder /proc"),
+        (("dqn", "cartpole", "--curves", "/proc/x.png"), "cannot write folder /proc"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments, reason, tmp_path, capsys):

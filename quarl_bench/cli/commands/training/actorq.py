@@ -22,6 +22,7 @@ from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
     from quarl_bench.actorq.comparison import RunComparison
+    from quarl_bench.actorq.record import Record
     from quarl_bench.actorq.settings import RunSettings
 
 SWEPT = ("seed", "update_period", "actors", "precision")  # precisions side by side: a machine's load drifts
@@ -108,6 +109,12 @@ def add_command(commands: Any) -> None:
     engine.add_argument(
         "--plot", type=Path, metavar="FILE", help="PNG of what an actor's time is spent on. Default: none."
     )
+    engine.add_argument(
+        "--curves",
+        type=Path,
+        metavar="FILE",
+        help="PNG of returns against seconds, a curve for each precision, with a band over seeds. Default: none.",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -124,12 +131,14 @@ def run(options: argparse.Namespace) -> int:
     if options.calibrate is not None:
         return _calibrate(options, runs)
     open_folder(options.output)
-    if options.plot:
-        open_file(options.plot)
+    for picture in filter(None, (options.plot, options.curves)):
+        open_file(picture)
     records = [_train(options, settings) for settings in runs]
     rows = compare_runs(records)
     if options.plot:
         _plot(options.plot, rows)
+    if options.curves:
+        _plot_curves(options.curves, records)
     print_result(options, {"runs": records}, _describe(rows))
     return 0
 
@@ -247,6 +256,19 @@ def _plot(path: Path, rows: "list[RunComparison]") -> None:
 
     bars = [(name_run(row), read_acting(row.record).per_step()) for row in rows]
     write_file(path, render_png(draw_breakdown(bars)))
+
+
+def _plot_curves(path: Path, records: "list[Record]") -> None:
+    from quarl_bench.actorq.comparison import group_seeds, list_curve
+    from quarl_bench.system.atomic import write_file
+
+    with needing("report", "a figure"):
+        from quarl_bench.report.page.kinds.curves import LearningCurve, draw_curves
+        from quarl_bench.report.page.plots import render_png
+
+    groups = group_seeds(records)
+    curves = [LearningCurve(name, [list_curve(run) for run in runs]) for name, runs in groups.items()]
+    write_file(path, render_png(draw_curves(curves, "seconds")))
 
 
 def _read_numbers(text: str) -> tuple[int, ...]:

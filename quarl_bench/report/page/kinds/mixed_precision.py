@@ -1,14 +1,13 @@
 """Table 5 and Figure 5 on the page: what mixed precision gains over sizes, and learning curves in two precisions."""
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from quarl_bench.judging.statistics import bound_mean
 from quarl_bench.judging.times.step_times import read_size
+from quarl_bench.report.page.kinds.curves import LearningCurve, draw_curves
 from quarl_bench.report.page.plots import INK, MARKERS, SERIES, open_panel
 from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.step_times import LEAN
@@ -77,12 +76,8 @@ def view_convergence(rows: Sequence[Row]) -> Iterator[ConvergenceView]:
 
 def draw_convergence(view: ConvergenceView) -> Figure:
     """Mean return over training seeds, with its 90% interval as a band."""
-    with open_panel(("environment steps", "mean return"), columns=4) as (figure, axes):
-        for index, (name, curves) in enumerate(view.arms.items()):
-            groups = [[float(p["mean"]) for p in points] for points in zip(*curves, strict=False)]
-            steps = [float(point["timesteps"]) for point in curves[0]][: len(groups)]
-            axes.plot(steps, list(map(statistics.fmean, groups)), color=SERIES[index], linewidth=1.2, label=name)
-            if len(curves) > 1:
-                _, low, high = zip(*map(bound_mean, groups), strict=True)
-                axes.fill_between(steps, low, high, color=SERIES[index], alpha=0.15, linewidth=0)
-    return figure
+    curves = [
+        LearningCurve(name, [[(float(p["timesteps"]), float(p["mean"])) for p in points] for points in seeds])
+        for name, seeds in view.arms.items()
+    ]
+    return draw_curves(curves, "environment steps")
