@@ -1,9 +1,11 @@
-"""Bullet's robots with the same physics and arithmetic, asked with less Python, that reset without a word.
+"""Bullet's robots with the same physics and arithmetic, asked with less Python, that begin and reset without a word.
 
 Half of a step goes into finding pybullet's functions and into asking links, joints, motors and feet one by one, and
-half of the rest into what a robot that walks makes of the answers.
+half of the rest into what a robot that walks makes of the answers. Most of what a world costs is its connection, which
+is good for another world: Bullet's reset of a simulation leaves nothing of the one before.
 """
 
+import atexit
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,10 @@ ROBOTS, TASKS = "WalkerBase", "WalkerBaseBulletEnv"  # pybullet_envs_gymnasium's
 FURTHEST = 5  # a walker's observation is clipped to +- that
 NEAR = float(np.float32(0.99))  # a joint further from its middle than this share of the way is at its limit
 ANY_LINK = -2  # Bullet's word for it
+KEPT = 4  # connections without a world, 29 MB each
 MOST = 128  # parts whose places NumPy adds up in one block
+_IDLE: list[Any] = []  # connections of this process whose worlds are closed
+atexit.register(_IDLE.clear)  # a client that dies later complains
 
 
 class FastBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -34,9 +39,11 @@ class FastBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Without a word; the robot's parts are there, or new, only behind this."""
-        with silence(STDOUT):
-            first = self.env.reset(seed=seed, options=options)
         task: Any = self.env.unwrapped
+        with silence(STDOUT):
+            if _IDLE and _shares(task) and task.scene is None and task.physicsClientId < 0:
+                _connect(task, _IDLE.pop())
+            first = self.env.reset(seed=seed, options=options)
         if _owns(task.robot, "calc_state") != ROBOTS or len(task.robot.parts) > MOST:
             _Body(task.robot)
             return first
@@ -48,6 +55,14 @@ class FastBullet(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """The next state, its reward, and whether the robot has fallen."""
         return self._take_step(action)
+
+    def close(self) -> None:
+        """Close the world; its connection may go on to the next one."""
+        task: Any = self.env.unwrapped
+        if _shares(task) and task.physicsClientId >= 0 and len(_IDLE) < KEPT:
+            _IDLE.append(task._p)  # noqa: SLF001 (its name for the client)
+            task.physicsClientId = -1  # so that it does not disconnect
+        super().close()
 
 
 class _Body:
@@ -110,6 +125,18 @@ class _Pose:
     def rpy(self) -> Any:
         """Roll, pitch and yaw of the body in radians."""
         return self.to_angles(self.orientation())
+
+
+def _shares(task: Any) -> bool:
+    """Whether a task makes its world as the library's walkers do, out of sight."""
+    return task.render_mode is None and _owns(task, "reset") == TASKS
+
+
+def _connect(task: Any, client: Any) -> None:
+    """Give a task that has no world yet a connection that had one, with what the library says to a new one."""
+    client.resetSimulation()
+    client.setPhysicsEngineParameter(deterministicOverlappingPairs=1)
+    task._p, task.physicsClientId, task.ownsPhysicsClient = client, client._client, True  # noqa: SLF001 (their names)
 
 
 def _owns(thing: Any, method: str) -> str:

@@ -4,11 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+from quarl_bench.environments import bullet
 from quarl_bench.environments.bullet import MOST, add_up
 from quarl_bench.environments.registry import find_environment, make_environment
 from tests.support.sizes import choose
 
 STEPS = choose(1000, 10_000)  # with each strength
+SLUGS = ("halfcheetahbullet", "walker2dbullet")
 SEEDS = (3, 2**31 - 1, 10_000)
 LONGEST = 400  # steps of an episode that does not end by itself
 
@@ -16,7 +18,7 @@ LONGEST = 400  # steps of an episode that does not end by itself
 @pytest.mark.needs("bullet")
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("strength", [0.2, 1.5])
-@pytest.mark.parametrize("slug", ["halfcheetahbullet", "walker2dbullet"])
+@pytest.mark.parametrize("slug", SLUGS)
 def test_episodes_are_the_librarys_resets_rewards_and_falls_too(slug, strength):
     """Gentle actions, in which walkers stand for long, and wild ones, which motors clip and in which they fall."""
     environment = find_environment(slug)
@@ -63,6 +65,39 @@ def test_actions_in_double_precision_are_the_librarys():
         assert found[1:3] == wanted[1:3]
     ours.close()
     theirs.close()
+
+
+@pytest.mark.needs("bullet")
+def test_a_world_on_a_used_connection_is_new(monkeypatch):
+    """Whatever robot was there before, and wherever it left its own things."""
+    shown = {}
+    for kept in (0, bullet.KEPT):
+        monkeypatch.setattr(bullet, "KEPT", kept)
+        monkeypatch.setattr(bullet, "_IDLE", [])
+        draws = np.random.default_rng(4)
+        for turn, slug in enumerate([*SLUGS, "hopperbullet", "antbullet"] * choose(2, 10)):
+            ours, _ = make_environment(find_environment(slug))
+            for seed in range(1 + turn % 2):
+                rows = [ours.reset(seed=seed)[0].tobytes()]
+                for action in draws.uniform(-1, 1, (60, *ours.action_space.shape)).astype(np.float32):
+                    seen, *judged = ours.step(action)
+                    rows += [seen.tobytes(), judged]
+                shown.setdefault(kept, []).append(rows)
+            ours.close()
+        assert len(bullet._IDLE) == min(kept, 1)
+    assert len(shown) == 2
+    assert shown[0] == shown[bullet.KEPT]
+
+
+@pytest.mark.needs("bullet")
+def test_few_connections_are_kept(monkeypatch):
+    monkeypatch.setattr(bullet, "_IDLE", [])
+    worlds = [make_environment(find_environment("hopperbullet"))[0] for _ in range(bullet.KEPT + 2)]
+    for world in worlds:
+        world.reset(seed=1)
+    for world in worlds * 2:
+        world.close()
+    assert len({client._client for client in bullet._IDLE}) == len(bullet._IDLE) == bullet.KEPT
 
 
 def test_sums_are_numpys():
