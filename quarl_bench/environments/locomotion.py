@@ -1,13 +1,13 @@
 """Gymnasium's MuJoCo walkers (v4) on a batch of episodes: bodies step one after the other, all else is arrays.
 
-Every bit of an observation, a reward and an end is that of Gymnasium's classes: each episode has `MjData` of its own,
-which carries its warm start, and sums keep Gymnasium's order. Humanoid is left to Gymnasium: its physics takes so long
-that nothing else counts.
+Every bit of an observation, a reward and an end is that of Gymnasium's classes: of each episode all is kept that
+MuJoCo's next step depends on, its warm start too, and sums keep Gymnasium's order. All of them are stepped in one
+`MjData`, which stays in the cache. Humanoid is left to Gymnasium: its physics takes so long that nothing else counts.
 """
 
 import importlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,39 +69,52 @@ def find_walker(id_: str) -> Walker | None:
 
 
 class Bodies:
-    """Bodies of one model, each with its own `MjData`; `environment` is Gymnasium's, which gives the model."""
+    """Bodies that take turns in the `MjData` of `environment`, Gymnasium's, which is nobody else's meanwhile."""
 
     def __init__(self, environment: Any, walker: Walker, count: int) -> None:
         mujoco = importlib.import_module("mujoco")
-        self._step, self._forward = mujoco.mj_step, mujoco.mj_forward
-        self._walker, self._model = walker, environment.model
+        self._walker, self._model, self._data = walker, environment.model, environment.data
         self._skip, self._seconds = environment.frame_skip, environment.dt
-        self._data = [mujoco.MjData(self._model) for _ in range(count)]
-        self._controls, self._positions, self._velocities = (
-            [getattr(data, name) for data in self._data] for name in ("ctrl", "qpos", "qvel")
+        self._step, self._read, self._write = mujoco.mj_step, mujoco.mj_getState, mujoco.mj_setState
+        parts = mujoco.mjtState
+        self._whole = int(parts.mjSTATE_INTEGRATION)
+        self._positions, self._velocities, self._controls = (
+            self._find(mujoco.mj_stateSize, int(part))
+            for part in (parts.mjSTATE_QPOS, parts.mjSTATE_QVEL, parts.mjSTATE_CTRL)
         )
-        body = walker.body
-        self._places = [data.body(body).xpos[:1] if body else data.qpos[:1] for data in self._data]
+        self._states = np.empty((count, mujoco.mj_stateSize(self._model, self._whole)))
+        self._rows = list(self._states)
+        self._place = (self._data.body(walker.body).xpos if walker.body else self._data.qpos)[:1]
+        self._places = np.empty(count)
 
-    def place(self, starts: Iterable[tuple[Floats, Floats]]) -> None:
-        """Put every body at its start: positions and velocities."""
-        for data, (positions, velocities) in zip(self._data, starts, strict=True):
-            data.qpos[:], data.qvel[:] = positions, velocities
-            self._forward(self._model, data)
+    def keep(self, index: int) -> None:
+        """The environment's present state is that of this body."""
+        self._read(self._model, self._data, self._rows[index], self._whole)
+        self._places[index] = self._place[0]
 
     def advance(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[Floats, Rewards, Bools]:
         """Step the bodies `active` (n,): observations (n, width), rewards (n,), and which have fallen."""
-        before = self._gather(self._places, active)
-        for index, action in zip(active, actions, strict=True):
-            self._controls[index][:] = action
-            self._step(self._model, self._data[index], nstep=self._skip)
-        speeds = (self._gather(self._places, active) - before)[:, 0] / self._seconds
-        positions, velocities = self._gather(self._positions, active), self._gather(self._velocities, active)
+        step, read, write = self._step, self._read, self._write
+        model, data, skip, whole, place = self._model, self._data, self._skip, self._whole, self._place
+        self._states[active, self._controls] = actions
+        places = []
+        for index in active.tolist():
+            state = self._rows[index]
+            write(model, data, state, whole)
+            step(model, data, skip)
+            read(model, data, state, whole)
+            places.append(place[0])
+        behind = np.array(places)
+        speeds = (behind - self._places[active]) / self._seconds
+        self._places[active] = behind
+        positions, velocities = self._states[active, self._positions], self._states[active, self._velocities]
         rewards, fallen = self._judge(speeds, actions, positions, velocities)
         return self._observe(positions, velocities), rewards, fallen
 
-    def _gather(self, views: list[Floats], active: NDArray[np.intp]) -> Floats:
-        return np.stack([views[index] for index in active])
+    def _find(self, measure: Callable[[Any, int], int], part: int) -> slice:
+        """Where a part of the state, one bit of those that name it, stands among the others."""
+        begin = measure(self._model, self._whole & (part - 1))
+        return slice(begin, begin + measure(self._model, part))
 
     def _observe(self, positions: Floats, velocities: Floats) -> Floats:
         hidden, fastest = self._walker.hidden, self._walker.fastest

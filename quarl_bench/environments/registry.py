@@ -154,6 +154,7 @@ class EnvironmentPool:
 
 
 ENVIRONMENTS = EnvironmentPool()  # of this process
+_check_versions = cache(check_versions)  # reading them takes as long as twenty steps
 
 
 def close_environments(made: list[Made]) -> None:
@@ -170,7 +171,7 @@ def _make_bare(environment: Environment, render_mode: str | None) -> Made:
     what = f"environment {environment.slug!r}"
     try:
         if environment.extra:
-            check_versions(environment.extra, what)
+            _check_versions(environment.extra, what)
         with _quiet_making(environment):
             settings: dict[str, Any] = NAVIGATION_OPTIONS if environment.extra == NAVIGATION else {}
             if render_mode is not None:

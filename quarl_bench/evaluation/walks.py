@@ -22,12 +22,10 @@ class WalkEpisodes:
 
     def reset(self) -> NDArray[Any]:
         """Put every body where Gymnasium's `reset(seed=seed)` does; the first observations."""
-        unwrapped: Any = self._scalar.unwrapped
-        observations, starts = [], []
-        for seed in self._seeds:
+        observations = []
+        for index, seed in enumerate(self._seeds):
             observations.append(self._scalar.reset(seed=int(seed))[0])
-            starts.append((unwrapped.data.qpos.copy(), unwrapped.data.qvel.copy()))
-        self._bodies.place(starts)
+            self._bodies.keep(index)
         self._steps = 0
         return np.stack(observations)
 

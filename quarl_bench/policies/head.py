@@ -121,7 +121,7 @@ class ActionHead:
             return self.pick(self.weigh(outputs, masks))
         outputs = outputs.astype(np.float32, copy=False)
         if self.kind is HeadKind.CLIP:
-            return np.asarray(np.clip(outputs, self.low, self.high))
+            return np.asarray(np.minimum(np.maximum(outputs, self.low), self.high))
         if self.mean_limit is not None:
             outputs = np.clip(outputs, -self.mean_limit, self.mean_limit).astype(np.float32)
         squashed = np.tanh(outputs)

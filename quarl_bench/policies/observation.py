@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -41,8 +42,12 @@ class Normalization:
             rows = max(1, BLOCK // observations[0].size)
             parts = [self.apply(observations[i : i + rows]) for i in range(0, len(observations), rows)]
             return np.concatenate(parts)
-        scaled = (observations - self.mean) / np.sqrt(self.variance + self.epsilon)
-        return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
+        scaled = (observations - self.mean) / self._deviation
+        return np.asarray(np.minimum(np.maximum(scaled, -self.clip), self.clip), dtype=np.float32)
+
+    @cached_property
+    def _deviation(self) -> NDArray[np.float64]:
+        return np.asarray(np.sqrt(self.variance + self.epsilon))
 
 
 @dataclass(frozen=True)

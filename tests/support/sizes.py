@@ -58,6 +58,8 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a recipe trains | of PyBullet and of MuJoCo one | all four |
 | games in training are those of the wrappers | of Breakout | of Pong too |
 | MuJoCo's walkers are Gymnasium's, in every bit | 1,000 steps each | 10,000 |
+| Bullet's walkers are the library's, in every bit | two, 1,000 steps twice | 10,000 |
+| Bullet's worlds on used connections are new | 8 | 40 |
 | a robot's episodes are those of Gymnasium | two of PyBullet, of DMC and of MuJoCo | all |
 | a saved model in bf16 goes on | of one algorithm | of three |
 | a run of many seeds survives kill -9 | its checkpoints are loaded | a process is killed |
