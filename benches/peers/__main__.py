@@ -21,10 +21,12 @@ from pathlib import Path
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_positive
+from quarl_bench.system.processor import lacks_bf16
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-STORED = HERE / "runs"
+STORED = "benches/peers/runs"
+BF16 = "bf16 instructions"  # not emulated
 SB3 = ("stable_baselines3", "sb3_contrib")
 
 
@@ -32,7 +34,7 @@ SB3 = ("stable_baselines3", "sb3_contrib")
 class Entry:
     """A script with arguments, and how many minutes it takes on two idle cores.
 
-    `needs` are modules and programs that it cannot do without; `named` keeps it from a run of all.
+    `needs` are modules, programs and instructions that it cannot do without; `named` keeps it from a run of all.
     """
 
     script: str
@@ -43,11 +45,8 @@ class Entry:
 
     def find_missing(self, packages: Path | None) -> list[str]:
         """Of its needs, those that are neither here nor below `packages`."""
-        return [
-            need
-            for need in self.needs
-            if not (find_spec(need) or shutil.which(need) or (packages and (packages / need).is_dir()))
-        ]
+        lacking = {BF16: lacks_bf16()}
+        return [need for need in self.needs if lacking.get(need, not is_there(need, packages))]
 
     def describe(self) -> str:
         """The first line of what the script says of itself."""
@@ -57,21 +56,28 @@ class Entry:
 
 ENTRIES = {
     "collection": Entry("collection", 1),
+    "commands": Entry("commands", 4, (*SB3, "mujoco", "ai_edge_litert", "cc")),
     "qat": Entry("qat", 3, SB3),
     "lqcc": Entry("lqcc", 3, SB3),
-    "lqcc-whole": Entry("lqcc", 3, (*SB3, "mujoco"), ("--whole",)),
+    "hopper": Entry("hopper", 3, (*SB3, "mujoco")),
     "actorq": Entry("actorq", 3, (*SB3, "dm_control", "ray", "ai_edge_litert", "cc")),
     "broadcast": Entry("broadcast", 1, ("zstandard",)),
+    "flight": Entry("flight", 1, ("PyFlyt", "numba")),
     "replay": Entry("replay", 1, ("cpprb",)),
     "deployment": Entry("deployment", 3, ("stable_baselines3", "ai_edge_litert", "onnxruntime", "cc", "make")),
-    "mixed": Entry("mixed", 3, ("stable_baselines3", "ale_py")),
+    "mixed": Entry("mixed", 4, ("stable_baselines3", "ale_py", BF16)),
     "training": Entry("training", 3, (*SB3, "ale_py", "cv2")),
     "training-lunarlander": Entry("training", 20, (*SB3, "Box2D"), ("--task", "lunarlander"), named=True),
     "evaluation": Entry("evaluation", 8, (*SB3, "ale_py", "cv2", "mujoco", "pybullet_envs_gymnasium")),
     "fpga": Entry("fpga", 5, ("verilator",), named=True),
     "repair": Entry("repair", 20, (*SB3, "onnxruntime", "ai_edge_litert", "Box2D"), named=True),
-    "lqcc-hundred": Entry("lqcc", 120, (*SB3, "mujoco"), ("--hundred", "--rounds", "10"), named=True),
+    "hopper-hundred": Entry("hopper", 120, (*SB3, "mujoco"), ("--hundred", "--rounds", "10"), named=True),
 }
+
+
+def is_there(need: str, packages: Path | None) -> bool:
+    """Whether a module or a program is installed, or a module's folder is below `packages`."""
+    return bool(find_spec(need) or shutil.which(need) or (packages and (packages / need).is_dir()))
 
 
 def choose(names: Sequence[str], packages: Path | None) -> tuple[dict[str, Entry], dict[str, list[str]]]:
@@ -82,7 +88,7 @@ def choose(names: Sequence[str], packages: Path | None) -> tuple[dict[str, Entry
     missing = {name: lacks for name in dict.fromkeys(wanted) if (lacks := ENTRIES[name].find_missing(packages))}
     if names and missing:
         told = "; ".join(f"{name} needs {', '.join(lacks)}" for name, lacks in missing.items())
-        raise SpecError(f"{told}: install it, or say where it is by --packages")
+        raise SpecError(f"{told}; install it, or say where it is by --packages")
     return {name: ENTRIES[name] for name in dict.fromkeys(wanted) if name not in missing}, missing
 
 
@@ -123,7 +129,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="the smallest sizes, to see that all works; kept only by --output."
     )
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help=f"Default: {STORED.relative_to(ROOT)}.")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help=f"Default: {STORED}.")
     parser.add_argument("--packages", type=Path, metavar="DIR", help="a folder of each library that is kept apart.")
     parser.add_argument("--list", action="store_true", help="say what there is, and how long it takes.")
     return parser.parse_args()
@@ -137,13 +143,13 @@ def main() -> None:
         return
     try:
         chosen, missing = choose(options.names, options.packages)
-        folder = options.output or (None if options.quick else STORED)
+        folder = options.output or (None if options.quick else ROOT / STORED)
         folder = folder and open_folder(folder)
     except QuarlError as error:
         sys.stderr.write(f"benches.peers: {error}\n")
         sys.exit(2)
     for name, lacks in missing.items():
-        sys.stderr.write(f"{name} is left out: {', '.join(lacks)} is not installed\n")
+        sys.stderr.write(f"{name} is left out: it needs {', '.join(lacks)}\n")
     told = ["--rounds", str(options.rounds)] if options.rounds else []
     told += ["--quick"] if options.quick else []
     told += ["--packages", str(options.packages)] if options.packages else []

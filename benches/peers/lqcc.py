@@ -6,13 +6,8 @@ bf16, and in fp32 with a 3-bit actor; peers train one seed, so that their rate i
 stable-baselines3 as it comes, fp32; `torch` a plain loop with fused Adam, fp32; `brevitas` that loop with an actor of
 Brevitas's layers at 3 bits (percentile of 300 batches, then learned scales, as LQCC); `sbx` is JAX, fp32, which asks
 for another NumPy than ours.
-
-`--whole` compares whole training steps on Hopper, environment and acting included. `--hundred` trains on Hopper for
-100,000 steps, an hour and more: four seeds of ours and one of stable-baselines3, in as many turns as there are rounds,
-in one process.
 """
 
-import argparse
 import importlib
 import tempfile
 import time
@@ -24,18 +19,17 @@ from typing import Any
 from turns import Script, Turns, main, pick
 
 from quarl_bench.judging.times.contest import Contest, Pair
+from quarl_bench.system.processor import lacks_bf16
 
 SEEDS, BATCH, WIDTH, OBSERVATION, ACTION = 4, 256, 256, 11, 3
 ROWS, WARM_UP, UPDATES = 2_000, 160, 60
-QUICK = 8  # updates or steps instead
+QUICK = 8  # updates of both instead
 OURS = {"quarl-fp32": ("fp32", "fp32"), "quarl-bf16": ("fp32", "bf16"), "quarl-3bit": ("i3c3o3", "fp32")}
 PAIRS = (
     Pair("quarl-fp32", "sb3", 1.4), Pair("quarl-bf16", "sb3", 3.0), Pair("quarl-3bit", "quarl-fp32", 0.75),
     Pair("quarl-3bit", "brevitas", 3.0), Pair("quarl-fp32", "torch"), Pair("quarl-fp32", "sbx"),
     Pair("quarl-bf16", "sbx"),
 )  # fmt: skip
-WHOLE = ("quarl-whole", "sb3-whole")
-WHOLE_STEPS, BEGIN, HUNDRED = 1_500, 200, 100_000
 
 
 def prepare_quarl(scheme: str, precision: str) -> Callable[[], None]:
@@ -195,101 +189,18 @@ def time_updates(name: str, warm_up: int, updates: int) -> float:
     return seeds * updates / (time.process_time() - begin)
 
 
-def start_quarl(recipe: Any) -> Callable[[int], None]:
-    """Training of all seeds on Hopper, by so many steps of each."""
-    from quarl_bench.training.multi_seed.run import MultiSeedRun
-    from quarl_bench.training.multi_seed.train import TrainingLoop
-
-    loop = TrainingLoop(MultiSeedRun.plan(recipe, "hopperv4", range(SEEDS), Path(tempfile.mkdtemp()), None))
-
-    def advance(steps: int) -> None:
-        for _ in range(steps):
-            loop.advance()
-
-    return advance
-
-
-def start_sb3(learning_starts: int) -> Callable[[int], None]:
-    """Training of one seed on Hopper, by so many steps."""
-    from stable_baselines3 import SAC
-
-    from quarl_bench.environments.registry import find_environment
-    from quarl_bench.training.sb3.vector import make_vector
-
-    model = SAC("MlpPolicy", make_vector(find_environment("hopperv4"), 1, 0), learning_starts=learning_starts, seed=0)
-
-    def advance(steps: int) -> None:
-        model.learn(steps, reset_num_timesteps=False)
-
-    return advance
-
-
-def time_whole(name: str, steps: int) -> float:
-    """Steps of one seed per second of CPU time, of training on Hopper behind the random phase."""
-    import torch
-
-    from quarl_bench.training.multi_seed.recipe import find_recipe
-
-    torch.set_num_threads(1)
-    ours = name == WHOLE[0]
-    advance = start_quarl(find_recipe("sac").override(learning_starts=BEGIN // 2)) if ours else start_sb3(BEGIN // 2)
-    advance(BEGIN)
-    begin = time.process_time()
-    advance(steps)
-    return (SEEDS if ours else 1) * steps / (time.process_time() - begin)
-
-
-def train_hundred(rounds: int, steps: int) -> Contest:
-    """Every so many steps of a training on Hopper, evaluations left out, in turns; prints how far it is."""
-    import torch
-
-    from quarl_bench.training.multi_seed.recipe import find_recipe
-
-    torch.set_num_threads(1)
-    recipe = find_recipe("sac").override(timesteps=rounds * steps)
-    sides = {"quarl": start_quarl(recipe), "sb3": start_sb3(recipe.learning_starts)}
-    taken: dict[str, list[float]] = {name: [] for name in sides}
-    for index in range(rounds):
-        for name, advance in sides.items():
-            begin = time.process_time()
-            advance(steps)
-            taken[name].append((time.process_time() - begin) / (SEEDS if name == "quarl" else 1))
-        print(f"  {(index + 1) * steps:,} of {rounds * steps:,} steps", flush=True)
-    seconds = {name: tuple(values) for name, values in taken.items()}
-    minutes = ", ".join(f"{name} {sum(values) / 60:.1f}" for name, values in seconds.items())
-    note = f"CPU minutes of one seed's {rounds * steps:,} steps: {minutes}"
-    return Contest(
-        "a training on Hopper", f"CPU seconds of {steps:,} steps", seconds, (Pair("quarl", "sb3"),), note=note
-    )
-
-
 def measure(name: str, options: Any) -> tuple[float]:
     """Of one contender."""
-    if name in WHOLE:
-        return (time_whole(name, QUICK if options.quick else WHOLE_STEPS),)
     return (time_updates(name, *((QUICK, QUICK) if options.quick else (WARM_UP, UPDATES))),)
 
 
 def compare(turns: Turns) -> Iterator[Contest]:
-    """Updates, or what was asked for instead."""
-    if turns.options.hundred:
-        rounds = turns.options.rounds
-        yield train_hundred(rounds, QUICK if turns.options.quick else HUNDRED // rounds)
-    elif turns.options.whole:
-        steps = pick(turns.take(WHOLE, "--whole"))
-        yield Contest("training on Hopper", "steps of a seed per CPU second", steps, (Pair(*WHOLE),), rate=True)
-    else:
-        updates = pick(turns.take(PREPARE))
-        pairs = tuple(pair for pair in PAIRS if pair.theirs in updates)
-        yield Contest("a SAC update", "updates per CPU second", updates, pairs, rate=True)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is compared."""
-    parser.add_argument("--whole", action="store_true", help="whole training steps instead of updates.")
-    parser.add_argument("--hundred", action="store_true", help="100,000 steps on Hopper instead.")
+    """Of all contenders that are there; bf16 only where the processor does not emulate it."""
+    updates = pick(turns.take(name for name in PREPARE if name != "quarl-bf16" or not lacks_bf16()))
+    pairs = tuple(pair for pair in PAIRS if {pair.ours, pair.theirs} <= updates.keys())
+    note = "" if "quarl-bf16" in updates else "this processor would emulate bf16"
+    yield Contest("a SAC update", "updates per CPU second", updates, pairs, rate=True, note=note)
 
 
 if __name__ == "__main__":
-    needs = {"brevitas": "brevitas", "sbx": "sbx"}
-    main(Script(__file__, __doc__, compare, 3, measure, needs, add_options))
+    main(Script(__file__, __doc__, compare, 3, measure, needs={"brevitas": "brevitas", "sbx": "sbx"}))
