@@ -3,7 +3,8 @@
 The same network on the same task, deterministic: environment steps per second of CPU time, which other load disturbs
 less than wall clock. Imports, model building and the making of environments are not timed. The policy is a committed
 one where there is one, else an untrained network of the recipe's architecture, whose episodes have other lengths; the
-output says which. Peers play fewer episodes: a rate does not depend on their number. Peak memory is that of a process.
+output says which. Peers play fewer episodes, and where a step is dear the fewest: a rate does not depend on that. Peak
+memory is that of a process.
 
 Atari is always untrained. 100 games have about 29 different starts, and equal starts are played once: `quarl` counts
 the steps of all 100, `quarl-each` plays every game.
@@ -23,7 +24,7 @@ from turns import Script, Turns, main, pick
 
 from quarl_bench.judging.times.contest import Contest, Pair
 
-EPISODES, FEWER, QUICK = 100, 32, 2
+EPISODES, FEWER, FEWEST, QUICK = 100, 32, 8, 2
 POLICIES = Path(__file__).parents[2] / "baselines" / "policies"
 CLASSIC = {"cartpole": "ppo", "mountaincarcontinuous": "ppo", "acrobot": "ppo", "pendulum": "ddpg"}
 DEAR = {"hopperv4": "sac", "halfcheetahv4": "sac", "halfcheetahbullet": "ppo", "pong": "ppo"}
@@ -162,7 +163,7 @@ def time_steps(play: Callable[[], int]) -> float:
 
 def measure(name: str, options: Any) -> tuple[float, float]:
     """One contender's steps per second, and its peak memory in MB."""
-    fewer = QUICK if options.quick else FEWER
+    fewer = QUICK if options.quick else FEWEST if options.task in DEAR else FEWER
     if name.startswith("quarl"):
         all_of_them = QUICK if options.quick else EPISODES
         rate = time_quarl(options.task, fewer if name == EACH else all_of_them, each=name == EACH)

@@ -22,7 +22,7 @@ from quarl_bench.system.processor import lacks_bf16
 
 SEED = 0
 TARGETS = {"ppo": 2.2, "a2c": 1.5}  # how many times as fast we mean to be on Pong
-STEPS = {"pong": 8192, "lunarlander": 200_000}  # LunarLander's landers take a while to stay alive
+STEPS = {"pong": 4096, "lunarlander": 200_000}  # LunarLander's landers take a while to stay alive
 QUICK = 64
 CONTENDERS = ("quarl", "sb3")
 
