@@ -1,9 +1,10 @@
 """Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
 docs/house.svg, and between their marks the findings of README.md and docs/findings.md, the options of
-docs/pytest_plugin.md and the table of docs/repair.md. What docs/api.md shows of docstrings is made when the site is
-built.
+docs/pytest_plugin.md, the table of docs/repair.md and those of docs/speed.md. What docs/api.md shows of docstrings is
+made when the site is built.
 
-python docs/generate.py                  write them from claims, baselines, plugin, stored nightly, pyproject.toml
+python docs/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is stored
+                                         of the nightly and of benches/peers
 python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into the stored nightly first: of
                                          a whole one, a part of one, or timings measured on an idle machine; void
                                          timings (a busy machine's) replace no stored row, and are named, as are rows
@@ -17,6 +18,7 @@ quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 200 --vide
 
 import json
 import lzma
+import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
@@ -31,7 +33,9 @@ from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.documents import Document, read_document, read_results
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
+from quarl_bench.report.peers import read_runs
 from quarl_bench.report.repaired import list_few_bits, list_repairs
+from quarl_bench.report.speed import list_comparison
 from quarl_bench.report.stored import find_unknown, find_void, list_outcomes, merge_stored
 from quarl_bench.system.atomic import write_file
 
@@ -41,6 +45,7 @@ POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policie
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
 REPAIRED = BASELINES.parent / "repaired"
 PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
+SPEED, RUNS = HERE / "speed.md", HERE.parent / "benches" / "peers" / "runs"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
 BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
@@ -114,7 +119,17 @@ def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
         FINDINGS: {"findings": findings, "runs": runs},
         REPAIR: {"repairs": list_repairs(REPAIRED), "few bits": list_few_bits(REPAIRED, BASELINES)},
         PLUGIN: {"options": list_options(), "markers": list_markers()},
+        SPEED: list_comparisons(SPEED.read_text(encoding="utf-8"), RUNS),
     }
+
+
+def list_comparisons(page: str, folder: Path) -> dict[str, list[str]]:
+    """Of every name that the page has a block for, what is stored in `folder`; ValueError for a run without a block."""
+    names = re.findall(BEGIN.format("(.+)"), page)
+    runs = read_runs(folder)
+    if homeless := runs.keys() - names:
+        raise ValueError(f"no block in {SPEED} for {', '.join(sorted(homeless))}")
+    return {name: list_comparison(name, runs.get(name)) for name in names}
 
 
 class Options:

@@ -1,34 +1,35 @@
 """Actors in int8 against the same actors in fp32 and fp16, and against torch's eager mode.
 
-Each contender in a process of its own, one thread, pinned to the last core, in turns: `python benches/peers/actorq.py
-[--rounds N] [--runs FOLDER]`.
-
 1. Inference of one observation by a policy of three hidden layers of 2048: medians of CPU time, by runtime.
 2. Bytes of a broadcast, and what making and taking one costs.
 3. An actor's loop on a DeepMind Control task with that policy: environment, inference, and a pull every 100 steps, of a
    message that is there already; nobody learns, nothing is sent over Ray.
 4. With --runs, records of `quarl actorq ... --precision fp32,fp16,int8`: the loop on Ray with its overhead, and whole
-   runs with learning, each ratio with its ceiling.
-
-Prints medians, and medians of the ratios within a round.
+   runs with learning, each ratio with its ceiling. They are printed only.
 """
 
 import argparse
 import itertools
-import os
 import statistics
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from turns import Script, Turns, main, pick
+
+from quarl_bench.judging.times.contest import Contest, Pair
+
 WIDTHS = (2048, 2048, 2048)
 TASK = "cheetahrundmc"
-CALLS, STEPS = 200, 600
-INFERENCE = (("int8", "c"), ("fp16", "c"), ("fp32", "c"), ("int8", "litert"), ("fp32", "litert"), ("fp32", "torch"))
-LOOPS = (("int8", "c"), ("fp16", "c"), ("fp32", "c"), ("fp32", "torch"))
-TARGETS = {("inference", "fp32", "c"): 2.5, ("inference", "fp32", "torch"): 2.5, ("loop", "fp32", "c"): 1.5}
+CALLS, STEPS, QUICK = 200, 600, 20
+INFERENCE = ("int8 c", "fp16 c", "fp32 c", "int8 litert", "fp32 litert", "fp32 torch")
+LOOPS = ("int8 c", "fp16 c", "fp32 c", "fp32 torch")
+INFERENCE_PAIRS = (
+    Pair("int8 c", "fp16 c"), Pair("int8 c", "fp32 c", 2.5), Pair("int8 c", "fp32 torch", 2.5),
+    Pair("int8 litert", "fp32 litert"),
+)  # fmt: skip
+LOOP_PAIRS = (Pair("int8 c", "fp16 c"), Pair("int8 c", "fp32 c", 1.5), Pair("int8 c", "fp32 torch"))
 
 
 def choose(precision: str, runtime: str) -> Any:
@@ -52,8 +53,8 @@ def prepare(settings: Any, version: int = 0) -> tuple[Any, Any]:
     return encode(policy, version, shipped=settings.shipped, precision=settings.precision, states=states), states
 
 
-def time_inference(precision: str, runtime: str) -> float:
-    """Microseconds of CPU time, median of `CALLS`."""
+def time_inference(precision: str, runtime: str, calls: int) -> float:
+    """Microseconds of CPU time, median of so many calls."""
     from quarl_bench.actorq.acting.inference import RUNTIMES
     from quarl_bench.actorq.message import build, deserialize
 
@@ -61,7 +62,7 @@ def time_inference(precision: str, runtime: str) -> float:
     inference = RUNTIMES[runtime]()
     inference.load(build(deserialize(message)))
     times = []
-    for index in range(CALLS + 20):
+    for index in range(calls + 20):
         begin = time.thread_time_ns()
         inference.forward(states[index % len(states)][None])
         times.append((time.thread_time_ns() - begin) / 1e3)
@@ -90,7 +91,7 @@ class Discarding:
         """Nowhere."""
 
 
-def time_loop(precision: str, runtime: str) -> float:
+def time_loop(precision: str, runtime: str, steps: int) -> float:
     """Microseconds of CPU time per step."""
     from quarl_bench.actorq.acting.actor import play
     from quarl_bench.actorq.acting.task import open_task
@@ -99,49 +100,21 @@ def time_loop(precision: str, runtime: str) -> float:
     message, _ = prepare(settings)
     task = open_task(settings)
     play(settings, task, 0, 0, Discarding(message), 150)
-    report = play(settings, task, 0, 1, Discarding(message), STEPS)
-    return 1e6 * sum(report["breakdown"]["cpu"].values()) / STEPS
+    report = play(settings, task, 0, 1, Discarding(message), steps)
+    return float(1e6 * sum(report["breakdown"]["cpu"].values()) / steps)
 
 
-MEASURES = {"inference": time_inference, "loop": time_loop}
-
-
-def compare(measure: str, contenders: tuple[tuple[str, str], ...], rounds: int) -> None:
-    """Time the contenders in turns; int8 of the C runtime against every other."""
-    times: dict[tuple[str, str], list[float]] = {contender: [] for contender in contenders}
-    for _ in range(rounds):
-        for contender, values in times.items():
-            command = [sys.executable, __file__, "--only", measure, *contender]
-            values.append(float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
-    for (precision, runtime), values in times.items():
-        ours = times["int8", runtime if ("int8", runtime) in times else "c"]
-        ratio = statistics.median(other / own for own, other in zip(ours, values, strict=True))
-        target = TARGETS.get((measure, precision, runtime))
-        text = "" if precision == "int8" else f"  int8 is {ratio:.2f}x as fast"
-        text += "" if target is None else f", target at least {target}x"
-        print(f"  {precision} {runtime:<7}{statistics.median(values):>9.1f} us{text}")
-
-
-def compare_messages() -> None:
-    """Bytes and CPU milliseconds of one broadcast, by precision."""
+def time_message(precision: str) -> tuple[float, float, float]:
+    """Milliseconds of CPU time to make a fresh policy and its message, and to load one; bytes."""
     from quarl_bench.actorq.acting.inference import RUNTIMES
     from quarl_bench.actorq.message import build, deserialize
 
-    base = 0
-    for precision in ("fp32", "fp16", "int8"):
-        settings = choose(precision, "c")
-        prepare(settings)
-        times = [time.process_time()]
-        message, _ = prepare(settings)
-        times.append(time.process_time())
-        broadcast = build(deserialize(message))
-        inference = RUNTIMES["c"]()
-        inference.load(broadcast)
-        times.append(time.process_time())
-        base = base or len(message)
-        made, taken = (1e3 * (after - before) for before, after in itertools.pairwise(times))
-        print(f"  {precision}: {len(message):>11,} bytes, {len(message) / base:.4f}x; a fresh policy and its message "
-              f"{made:.0f} ms, deserialize and load {taken:.2f} ms")  # fmt: skip
+    settings = choose(precision, "c")
+    begin = time.process_time()
+    message, _ = prepare(settings)
+    made = time.process_time()
+    RUNTIMES["c"]().load(build(deserialize(message)))
+    return 1e3 * (made - begin), 1e3 * (time.process_time() - made), len(message)
 
 
 def show_runs(folder: Path) -> None:
@@ -163,33 +136,42 @@ def show_runs(folder: Path) -> None:
                   f"{row.record['load']:.1f}")  # fmt: skip
 
 
-def main() -> None:
-    """Compare, and say how busy the machine was."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
-    parser.add_argument("--runs", type=Path, help="folder of runs. Default: none.")
-    parser.add_argument("--only", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def measure(name: str, options: Any) -> tuple[float]:
+    """Of one contender, by one of the two measures."""
     import torch
 
     torch.set_num_threads(1)
-    if options.only:
-        measure, precision, runtime = options.only
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        print(MEASURES[measure](precision, runtime))
-        return
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {options.rounds} rounds")
-    print(f"inference, {'-'.join(map(str, WIDTHS))}, one observation, CPU time")
-    compare("inference", INFERENCE, options.rounds)
-    print("a broadcast")
-    compare_messages()
-    print(f"an actor's loop on {TASK}, a pull every 100 steps, CPU time per step")
-    compare("loop", LOOPS, options.rounds)
-    if options.runs:
-        print(f"runs on Ray in {options.runs}")
-        show_runs(options.runs)
-    print(f"load {os.getloadavg()[0]:.1f}")
+    precision, runtime = name.split()
+    if options.loop:
+        return (time_loop(precision, runtime, QUICK if options.quick else STEPS),)
+    return (time_inference(precision, runtime, QUICK if options.quick else CALLS),)
+
+
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Inference, broadcasts, loops; then the runs that are there."""
+    import torch
+
+    torch.set_num_threads(1)
+    name = f"{'-'.join(map(str, WIDTHS))}, one observation"
+    yield Contest(name, "us of CPU time", pick(turns.take(INFERENCE)), INFERENCE_PAIRS)
+    precisions = ("fp32", "fp16", "int8")
+    for precision in precisions:
+        time_message(precision)  # what is compiled once is
+    rounds = [{each: time_message(each) for each in precisions} for _ in range(turns.options.rounds)]
+    taken = {each: tuple(found[each] for found in rounds) for each in precisions}
+    for column, (what, unit) in enumerate((("made, with a policy", "CPU ms"), ("taken", "CPU ms"), ("sent", "bytes"))):
+        yield Contest(f"a broadcast {what}", unit, pick(taken, column))
+    loops = pick(turns.take(LOOPS, "--loop"))
+    yield Contest(f"a step of an actor's loop on {TASK}", "us of CPU time", loops, LOOP_PAIRS)
+    if turns.options.runs:
+        show_runs(turns.options.runs)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is printed besides, and which measure a contender takes."""
+    parser.add_argument("--runs", type=Path, help="folder of runs. Default: none.")
+    parser.add_argument("--loop", action="store_true", help=argparse.SUPPRESS)
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 3, measure, add_options=add_options))

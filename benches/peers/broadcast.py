@@ -1,22 +1,22 @@
 """What a broadcast costs by the policy's size, from 10 kB to 50 MB: fp32, fp16 and int8; plain, zstd, changes (delta).
 
-`python benches/peers/broadcast.py [--rounds N]`, one thread. The second of two policies is sent; its weights moved from
-the first by normal steps of SD 1e-3, as a hundred steps of Adam at 1e-4 in random directions move them: simulated.
-Medians of CPU milliseconds to make the message and to take it up to new weights, its bytes, and those at 1 Gbit/s.
+One thread. The second of two policies is sent; its weights moved from the first by normal steps of SD 1e-3, as a
+hundred steps of Adam at 1e-4 in random directions move them: simulated. CPU milliseconds to make the message and to
+take it up to new weights, and its bytes.
 """
 
-import argparse
 import itertools
-import os
-import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from turns import Script, Turns, main, pick
 
 from quarl_bench.actorq.delta import Unpacker, pack_delta
 from quarl_bench.actorq.message import Bytes, build, compress, deserialize, encode
+from quarl_bench.judging.times.contest import Contest
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet
@@ -26,7 +26,7 @@ from quarl_bench.quantization.net import Linear, Net
 INPUTS, OUTPUTS = 17, 6
 WIDTHS = (30, 100, 330, 1050, 2500)  # of three hidden layers
 MOVED = 1e-3
-GIGABIT = 125e6  # bytes per second
+SHIPPED, FORMS = ("fp32", "fp16", "int8"), ("plain", "zstd", "delta")
 
 
 def make_policies(width: int) -> tuple[PolicyNet, PolicyNet]:
@@ -63,21 +63,18 @@ def time_broadcast(policies: tuple[PolicyNet, PolicyNet], shipped: str, form: st
     return 1e3 * (made - begin), 1e3 * (time.process_time() - made), len(message)
 
 
-def main() -> None:
-    """Print a row of the table for each size, precision and form."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
-    options = parser.parse_args()
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {options.rounds} rounds")
-    print("| hidden | shipped | form | bytes | make, ms | take, ms | at 1 Gbit/s, ms |\n|---|---|---|---|---|---|---|")
-    for width in WIDTHS:
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Of each size, every precision in every form: bytes, and the costs at both ends."""
+    ways = {f"{shipped} {form}": (shipped, form) for shipped, form in itertools.product(SHIPPED, FORMS)}
+    for width in WIDTHS[:2] if turns.options.quick else WIDTHS:
         policies = make_policies(width)
-        for shipped, form in itertools.product(("fp32", "fp16", "int8"), ("plain", "zstd", "delta")):
-            rounds = [time_broadcast(policies, shipped, form) for _ in range(options.rounds)]
-            made, taken, size = (statistics.median(column) for column in zip(*rounds, strict=True))
-            print(f"| 3 x {width:,} | {shipped} | {form} | {size:,.0f} | {made:.1f} | {taken:.1f} | "
-                  f"{1e3 * size / GIGABIT:.1f} |")  # fmt: skip
+        rounds = [
+            {name: time_broadcast(policies, *way) for name, way in ways.items()} for _ in range(turns.options.rounds)
+        ]
+        taken = {name: tuple(each[name] for each in rounds) for name in ways}
+        for column, (what, unit) in enumerate((("to make", "CPU ms"), ("to take", "CPU ms"), ("sent", "bytes"))):
+            yield Contest(f"3 x {width:,}, {what}", unit, pick(taken, column))
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 3))

@@ -1,46 +1,56 @@
-"""What the plugin adds to `pytest --collect-only` on an empty file, in milliseconds.
+"""What the plugin adds to `pytest --collect-only` on an empty file.
 
-With and without the plugin in turns, a process each: `python benches/peers/collection.py [--rounds N]`. Modules are
-compiled once, as an installed package's are, whatever PYTHONDONTWRITEBYTECODE says here.
+With and without the plugin in turns, a process each. Modules are compiled once, as an installed package's are, whatever
+PYTHONDONTWRITEBYTECODE says here.
 """
 
-import argparse
 import os
-import statistics
+import resource
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from turns import ContenderFailed, Script, Turns, main
+
+from quarl_bench.judging.times.contest import Contest, Pair
+
 EMPTY = 5  # pytest: no tests were collected
+VARIANTS = {"with": [], "without": ["-p", "no:quarl_bench.plugin"]}
 
 
-def main() -> None:
-    """Time both in turns and print the difference of the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20, help="Default: 20.")
-    options = parser.parse_args()
-    variants = {"without": ["-p", "no:quarl_bench.plugin"], "with": []}
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "test_empty.py").touch()
-        base = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-        compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
-        for _ in range(options.rounds + 1):
-            for name, extra in variants.items():
-                start = time.perf_counter()
-                command, variables = [*base, *extra], os.environ | compiled
-                done = subprocess.run(command, cwd=folder, env=variables, check=False, capture_output=True)
-                if done.returncode != EMPTY:
-                    sys.exit(done.stderr.decode())
-                seconds[name].append(time.perf_counter() - start)
-    medians = {name: 1000 * statistics.median(values[1:]) for name, values in seconds.items()}  # the first warms up
-    print(f"without {medians['without']:.0f} ms, with {medians['with']:.0f} ms")
-    # In pairs, because a shared machine drifts.
-    pairs = zip(seconds["without"][1:], seconds["with"][1:], strict=True)
-    print(f"the plugin adds {1000 * statistics.median(after - before for before, after in pairs):.1f} ms")
+def time_collection(extra: list[str], folder: Path) -> float:
+    """Milliseconds of CPU time of one process."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *extra]
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    before = read_children()
+    done = subprocess.run(command, cwd=folder, env=os.environ | compiled, check=False, capture_output=True)
+    if done.returncode != EMPTY:
+        raise ContenderFailed(f"pytest ended with exit code {done.returncode}: {done.stderr.decode()}")
+    return 1e3 * (read_children() - before)
+
+
+def read_children() -> float:
+    """Seconds of CPU time of the processes that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Both in turns; the first time of each warms up."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "test_empty.py").touch()
+        for extra in VARIANTS.values():
+            time_collection(extra, folder)
+        rounds = [
+            {variant: time_collection(extra, folder) for variant, extra in VARIANTS.items()}
+            for _ in range(turns.options.rounds)
+        ]
+    taken = {variant: tuple(each[variant] for each in rounds) for variant in VARIANTS}
+    yield Contest("pytest --collect-only", "ms of CPU time", taken, (Pair("with", "without"),))
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 20))

@@ -1,32 +1,33 @@
 """Deployed policies against each other and against stable-baselines3's `predict`: one observation, one thread.
 
 Untrained nets of 24 observations and 4 actions (I: 64, 64, 64; II: 256, 256, 256; III: 4096, 512, 1024) and NatureCNN
-on 4 x 84 x 84 pixels. Contenders take turns in short blocks; a ratio is the median over rounds, and its spread stands
-behind it. `call` is one call from Python on prepared buffers (ctypes for C, `invoke` for LiteRT), `run` is a Runner's
-`run` with its copies, `act` goes from raw observation to action. `harness` is the same C without Python.
+on 4 x 84 x 84 pixels. Contenders take turns in short blocks of one process. `call` is one call from Python on prepared
+buffers (ctypes for C, `invoke` for LiteRT), `run` is a Runner's `run` with its copies, `act` goes from raw observation
+to action. `harness` is the same C without Python, beside the fastest read of as many bytes as the weights have.
 
-Times are of the processor, so that other work disturbs them less; its caches are shared all the same. Run it on an
-idle machine: `python benches/peers/deployment.py [--net III] [--rounds N]`.
+Times are of the processor, so that other work disturbs them less; its caches are shared all the same.
 """
 
 import argparse
 import ctypes
 import json
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turns import Script, Turns, main
 
 from quarl_bench.backends.artefact import Artefact
 from quarl_bench.backends.c.backend import CRunner, find_compiler
 from quarl_bench.backends.deployed import DeployedPolicy, start
 from quarl_bench.backends.export import export_policy
+from quarl_bench.judging.times.contest import Contest, Pair
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, deployable
@@ -40,7 +41,13 @@ OBSERVATIONS, ACTIONS = 24, 4
 BLOCK = 0.01  # seconds of one contender's turn
 WARM = 10  # of how many calls one more runs before, so that no contender pays for what the last left in the caches
 STATES = 300
-WANTED = {"int8": 1.0, "fp32": 1 / 1.5}  # of the ratio of C through ctypes to LiteRT's invoke, on every net
+PAIRS = (
+    Pair("c-int8 call", "litert-int8 call", 1.0), Pair("c-fp32 call", "litert-fp32 call", 1 / 1.5),
+    Pair("c-int8 run", "litert-int8 run"), Pair("litert-int8 call", "litert-fp32 call"),
+    Pair("litert-int8 run", "litert-fp32 run"), Pair("onnx-int8 run", "onnx-fp32 run"),
+    Pair("c-int8 call", "c-fp32 call"), Pair("c-int8 call", "c-fp32-fast call"), Pair("c-int8 act", "sb3 act", 100.0),
+)  # fmt: skip
+READS, READ_ROUNDS, HARNESS_CALLS = 9, 400, 3000
 Call = Callable[[], Any]
 
 READ_LOOP = r"""
@@ -123,7 +130,7 @@ def list_calls(deployed: dict[str, DeployedPolicy]) -> dict[str, Call]:
         elif name.startswith("litert"):
             runner.run(x)
             calls[f"{name} call"] = runner._interpreter.invoke  # noqa: SLF001
-        calls[f"{name} run"] = lambda runner=runner, x=x: runner.run(x)
+        calls[f"{name} run"] = partial(runner.run, x)
     return calls
 
 
@@ -147,7 +154,7 @@ def list_acts(policy: PolicyNet, deployed: dict[str, DeployedPolicy]) -> dict[st
         action_space = gymnasium.spaces.Discrete(ACTIONS)
 
     widths = [layer.weight.shape[0] for layer in policy.net.layers[:-1]]
-    settings = {"policy_kwargs": {"net_arch": widths}, "n_steps": 8, "batch_size": 8, "device": "cpu"}
+    settings: dict[str, Any] = {"policy_kwargs": {"net_arch": widths}, "n_steps": 8, "batch_size": 8, "device": "cpu"}
     model = PPO("MlpPolicy", Task(), **settings)
     observation = np.ascontiguousarray(deployed["c-int8"].artefact.golden.observations[0])
     runner: Any = deployed["c-int8"].net.runner
@@ -178,87 +185,59 @@ def time_calls(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
     return times
 
 
-def describe_ratio(slow: list[float], fast: list[float]) -> str:
-    """Median over rounds of how much faster the second is, with the middle half of the rounds."""
-    ratios = [a / b for a, b in zip(slow, fast, strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return f"{middle:6.2f}x  ({low:.2f} .. {high:.2f})"
-
-
-def compare(name: str, rounds: int) -> None:
-    """Time the contenders of one net in turns and print ratios and sizes."""
+def compare_net(name: str, rounds: int) -> Iterator[Contest]:
+    """Calls of all contenders of one net in turns, and sizes of files."""
     policy = make_policy(name)
+    weights = sum(layer.weight.size for layer in policy.net.layers)
     with tempfile.TemporaryDirectory() as folder:
         deployed = deploy(policy, Path(folder))
-        calls = list_calls(deployed)
-        if name == "I":
-            calls |= list_acts(policy, deployed)
-        times = time_calls(calls, rounds)
-        parameters = sum(layer.weight.size for layer in policy.net.layers)
-        print(f"{name}: {parameters:,} weights")
-        for contender, values in times.items():
-            print(f"  {contender:<20}{statistics.median(values) * 1e6:10.2f} us   least {min(values) * 1e6:10.2f} us")
-        for scheme, wanted in WANTED.items():
-            ratio = describe_ratio(times[f"litert-{scheme} call"], times[f"c-{scheme} call"])
-            print(f"  C {scheme} / LiteRT {scheme}, call      {ratio}  wanted {wanted:.2f}x")
-        print(f"  C int8 / LiteRT int8, run       {describe_ratio(times['litert-int8 run'], times['c-int8 run'])}")
-        print(
-            f"  LiteRT int8 / fp32, call        {describe_ratio(times['litert-fp32 call'], times['litert-int8 call'])}"
-        )
-        print(f"  LiteRT int8 / fp32, run         {describe_ratio(times['litert-fp32 run'], times['litert-int8 run'])}")
-        print(f"  onnxruntime int8 / fp32, run    {describe_ratio(times['onnx-fp32 run'], times['onnx-int8 run'])}")
-        print(f"  C int8 / C fp32 -O3, call       {describe_ratio(times['c-fp32 call'], times['c-int8 call'])}")
-        print(f"  C int8 / C fp32 -ffast-math     {describe_ratio(times['c-fp32-fast call'], times['c-int8 call'])}")
-        if name == "I":
-            ratio = describe_ratio(times["sb3 act"], times["c-int8 act"])
-            print(f"  C int8 / SB3 predict, act       {ratio}  wanted 100x")
-        for backend in ("litert", "onnx"):
-            sizes = [len(deployed[f"{backend}-{scheme}"].artefact.model) for scheme in ("fp32", "int8")]
-            print(f"  {backend} file fp32:int8  {sizes[0]:,} : {sizes[1]:,} = {sizes[0] / sizes[1]:.2f}")
+        calls = list_calls(deployed) | (list_acts(policy, deployed) if name == "I" else {})
+        times = {call: tuple(1e6 * each for each in found) for call, found in time_calls(calls, rounds).items()}
+        pairs = tuple(pair for pair in PAIRS if pair.ours in times)
+        yield Contest(name, "us of CPU time", times, pairs, note=f"{weights:,} weights")
+        files = [f"{backend}-{scheme}" for backend in ("litert", "onnx") for scheme in ("fp32", "int8")]
+        sizes = {file: (float(len(deployed[file].artefact.model)),) for file in files}
+        yield Contest(f"{name}, files", "bytes", sizes)
         if name == "III":
-            compare_with_memory(Path(folder) / "c-int8", policy)
+            yield compare_with_memory(Path(folder) / "c-int8", weights)
 
 
-def compare_with_memory(artefact: Path, policy: PolicyNet) -> None:
+def compare_with_memory(artefact: Path, weights: int) -> Contest:
     """The C harness against the fastest read of as many bytes as the weights have."""
-    count = sum(layer.weight.size for layer in policy.net.layers)
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "read.so"
         command = [find_compiler(), "-O3", "-march=native", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
         subprocess.run(command, input=READ_LOOP, text=True, check=True)
         read = ctypes.CDLL(str(library)).read_seconds
-        read.restype = ctypes.c_double
-        words, sink = np.ones(count // 8, np.int64), np.zeros(1, np.int64)
-        subprocess.run(["make", "-s", "harness"], cwd=artefact, check=True)  # noqa: S607
-        shares, speeds, least = [], [], []
-        for _ in range(9):
-            pointers = [ctypes.c_void_p(array.ctypes.data) for array in (words, sink)]
-            seconds = read(pointers[0], ctypes.c_long(len(words)), ctypes.c_long(400), pointers[1])
-            done = subprocess.run(
-                ["./harness", "golden.safetensors", "3000"], cwd=artefact, capture_output=True, check=True
-            )
-            harness = json.loads(done.stdout)["p50_ns"] * 1e-9
-            shares.append(seconds / harness)
-            speeds.append(count / seconds)
-            least.append(harness)
-    speed, spent = statistics.median(speeds) / 1e9, statistics.median(least) * 1e6
-    low, middle, high = (100 * share for share in (min(shares), statistics.median(shares), max(shares)))
-    print(f"  C harness: {spent:.1f} us a call; its weights can be read at {speed:.0f} GB/s,")
-    print(f"  of which it reaches {middle:.0f}% ({low:.0f} .. {high:.0f})  wanted 70%")
+    read.restype = ctypes.c_double
+    words, sink = np.ones(weights // 8, np.int64), np.zeros(1, np.int64)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (words, sink)]
+    subprocess.run(["make", "-s", "harness"], cwd=artefact, check=True)  # noqa: S607
+    harness = ["./harness", "golden.safetensors", str(HARNESS_CALLS)]
+    times: dict[str, list[float]] = {"harness": [], "reading": []}
+    for _ in range(READS):
+        seconds = read(pointers[0], ctypes.c_long(len(words)), ctypes.c_long(READ_ROUNDS), pointers[1])
+        done = subprocess.run(harness, cwd=artefact, capture_output=True, check=True)
+        times["reading"].append(1e6 * seconds)
+        times["harness"].append(1e-3 * json.loads(done.stdout)["p50_ns"])
+    rounds = {name: tuple(values) for name, values in times.items()}
+    return Contest("III, beside reading its weights", "us", rounds, (Pair("harness", "reading", 0.7),))
 
 
-def main() -> None:
-    """Compare on one net or on all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--net", choices=(*HIDDEN, NATURE), help="Default: all.")
-    parser.add_argument("--rounds", type=int, default=30, help="Default: 30.")
-    options = parser.parse_args()
+def compare(turns: Turns) -> Iterator[Contest]:
+    """On one net or on all."""
     import torch
 
     torch.set_num_threads(1)
-    for name in [options.net] if options.net else [*HIDDEN, NATURE]:
-        compare(name, options.rounds)
+    nets = ("I",) if turns.options.quick else (*HIDDEN, NATURE)
+    for name in (turns.options.net,) if turns.options.net else nets:
+        yield from compare_net(name, turns.options.rounds)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is compared."""
+    parser.add_argument("--net", choices=(*HIDDEN, NATURE), help="Default: all.")
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 30, add_options=add_options))

@@ -1,11 +1,10 @@
 """Evaluating one policy for 100 episodes: this package against stable-baselines3's `evaluate_policy`.
 
-The same network on the same task, deterministic, each contender in a process of its own with one torch thread, in
-turns. Run it on an idle machine: `python benches/peers/evaluation.py [--task cartpole] [--rounds N]`. Prints medians of
-environment steps per second of wall clock, and the ratios also per second of CPU time, which other load disturbs less,
-and the peak memory of our process. Imports, model building and the making of environments are not timed. The policy is
-a committed one where there is one, else an untrained network of the recipe's architecture, whose episodes have other
-lengths; the output says which. Where a step is dear, peers play fewer episodes: a rate does not depend on their number.
+The same network on the same task, deterministic: environment steps per second of CPU time, which other load disturbs
+less than wall clock. Imports, model building and the making of environments are not timed. The policy is a committed
+one where there is one, else an untrained network of the recipe's architecture, whose episodes have other lengths; the
+output says which. Peers play fewer episodes, and where a step is dear the fewest: a rate does not depend on that. Peak
+memory is that of a process.
 
 Atari is always untrained. 100 games have about 29 different starts, and equal starts are played once: `quarl` counts
 the steps of all 100, `quarl-each` plays every game.
@@ -14,21 +13,23 @@ the steps of all 100, `quarl-each` plays every game.
 import argparse
 import itertools
 import resource
-import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-EPISODES, FEWER = 100, 32
+from turns import Script, Turns, main, pick
+
+from quarl_bench.judging.times.contest import Contest, Pair
+
+EPISODES, FEWER, FEWEST, QUICK = 100, 32, 8, 2
 POLICIES = Path(__file__).parents[2] / "baselines" / "policies"
 CLASSIC = {"cartpole": "ppo", "mountaincarcontinuous": "ppo", "acrobot": "ppo", "pendulum": "ddpg"}
 DEAR = {"hopperv4": "sac", "halfcheetahv4": "sac", "halfcheetahbullet": "ppo", "pong": "ppo"}
 TASKS = CLASSIC | DEAR
+QUICK_TASKS = ("cartpole", "hopperv4")
 EACH = "quarl-each"
 CONTENDERS = ("quarl", "sb3-1", "sb3-8")
 ATARI_CONTENDERS = ("quarl", EACH, "sb3-8")
@@ -118,95 +119,76 @@ def list_modules(policy: Any) -> list[Any]:
     return [*policy.mlp_extractor.policy_net, policy.action_net]
 
 
-def time_quarl(task: str, *, each: bool = False) -> tuple[float, float]:
-    """Steps per second of wall clock and of CPU time of `roll_out`."""
+def time_quarl(task: str, episodes: int, *, each: bool = False) -> float:
+    """Steps per second of CPU time of `roll_out`."""
     from quarl_bench.environments.registry import find_environment
     from quarl_bench.evaluation import rollouts as evaluate
-    from quarl_bench.evaluation.episodes import start_episodes
+    from quarl_bench.evaluation.episodes import name_starts, start_episodes
     from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.policies.sources.sb3.model import extract
 
     model, recipe = build_model(task, 1), find_our_recipe(task)
     policy, environment = extract(model), replace(find_environment(task), time_feature=recipe.time_feature)
-    seeds = range(TEST_SEEDS, TEST_SEEDS + (FEWER if each else EPISODES))
+    seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
     start_episodes(environment, range(environment.side_by_side or 2)).close()
     evaluate.roll_out(policy, environment, range(2))
-    with mock.patch.object(evaluate, "name_starts", (lambda *_: None) if each else evaluate.name_starts):
-        return time_steps(lambda: evaluate.roll_out(policy, environment, seeds).lengths.sum().item())
+    with mock.patch.object(evaluate, "name_starts", (lambda *_: None) if each else name_starts):
+        return time_steps(lambda: int(evaluate.roll_out(policy, environment, seeds).lengths.sum()))
 
 
-def time_sb3(task: str, environments: int) -> tuple[float, float]:
+def time_sb3(task: str, environments: int, episodes: int) -> float:
     """The same of `evaluate_policy` with this many environments in one process."""
     from stable_baselines3.common.evaluation import evaluate_policy
 
-    model, episodes = build_model(task, environments), FEWER if task in DEAR else EPISODES
-    evaluate_policy(model, model.get_env(), environments)
+    model = build_model(task, environments)
+    evaluate_policy(model, model.get_env(), 1)
     steps = itertools.count()  # of the agent: Monitor would count an Atari game's frames
 
+    def count(*_: Any) -> None:
+        next(steps)
+
     def play() -> int:
-        evaluate_policy(model, model.get_env(), episodes, callback=lambda *_: next(steps))
+        evaluate_policy(model, model.get_env(), episodes, callback=count)
         return next(steps)
 
     return time_steps(play)
 
 
-def time_steps(play: Callable[[], int]) -> tuple[float, float]:
-    """Steps per second of wall clock and of CPU time, of a function that returns the steps it took."""
-    wall, busy = time.perf_counter(), time.process_time()
+def time_steps(play: Callable[[], int]) -> float:
+    """Steps per second of CPU time, of a function that returns the steps it took."""
+    begin = time.process_time()
     steps = play()
-    return steps / (time.perf_counter() - wall), steps / (time.process_time() - busy)
+    return steps / (time.process_time() - begin)
 
 
-def compare(task: str, rounds: int) -> None:
-    """Time the contenders in turns and print ratios."""
-    folder = find_policy(task)
-    print(f"{task}: " + (folder.name if folder else f"an UNTRAINED network of the {TASKS[task]} recipe's architecture"))
-    contenders = ATARI_CONTENDERS if task == "pong" else CONTENDERS
-    rates: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, values in rates.items():
-            command = [sys.executable, __file__, "--task", task, "--only", name]
-            output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-            values.append(tuple(map(float, output.splitlines()[-1].split())))  # Bullet says when it was built
-    for name, values in rates.items():
-        line = f"  {name:<10}{statistics.median(value[0] for value in values):>12,.0f} steps/s"
-        if name.startswith("quarl"):
-            line += f"   peak memory {max(value[2] for value in values) / 1e9:.2f} GB"
-        print(line, flush=True)
-    for ours in [name for name in rates if name.startswith("quarl")]:
-        for theirs in [name for name in rates if not name.startswith("quarl")]:
-            print(f"  {ours} / {theirs}:  " + describe_ratios(rates[ours], rates[theirs]), flush=True)
+def measure(name: str, options: Any) -> tuple[float, float]:
+    """One contender's steps per second, and its peak memory in MB."""
+    fewer = QUICK if options.quick else FEWEST if options.task in DEAR else FEWER
+    if name.startswith("quarl"):
+        all_of_them = QUICK if options.quick else EPISODES
+        rate = time_quarl(options.task, fewer if name == EACH else all_of_them, each=name == EACH)
+    else:
+        rate = time_sb3(options.task, int(name.split("-")[1]), fewer)
+    return rate, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def describe_ratios(ours: list[tuple[float, ...]], theirs: list[tuple[float, ...]]) -> str:
-    """Median, least and greatest ratio over the rounds, by both clocks."""
-    words = []
-    for clock, label in enumerate(("wall clock", "CPU time")):
-        ratios = [mine[clock] / other[clock] for mine, other in zip(ours, theirs, strict=True)]
-        words.append(f"{label} {statistics.median(ratios):.1f}x ({min(ratios):.1f}x .. {max(ratios):.1f}x)")
-    return "   ".join(words)
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Of one task or all, the rates and the memory."""
+    tasks = QUICK_TASKS if turns.options.quick else tuple(TASKS)
+    for task in (turns.options.task,) if turns.options.task else tasks:
+        contenders = ATARI_CONTENDERS if task == "pong" else CONTENDERS
+        taken, folder = turns.take(contenders, "--task", task), find_policy(task)
+        note = folder.name if folder else f"an untrained network of the {TASKS[task]} recipe's architecture"
+        ours, theirs = ([name for name in contenders if name.startswith(kind)] for kind in ("quarl", "sb3"))
+        pairs = tuple(itertools.starmap(Pair, itertools.product(ours, theirs)))
+        yield Contest(task, "steps per CPU second", pick(taken), pairs, rate=True, note=note)
+        yield Contest(f"{task}, peak memory", "MB", pick(taken, 1), note=note)
 
 
-def run(task: str, name: str) -> None:
-    """Time one contender in this process; print its steps per second by both clocks and the peak memory in bytes."""
-    ours = name.startswith("quarl")
-    rates = time_quarl(task, each=name == EACH) if ours else time_sb3(task, int(name.split("-")[1]))
-    print(*rates, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-
-
-def main() -> None:
-    """Compare on one task or on all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is compared."""
     parser.add_argument("--task", choices=TASKS, help="Default: all.")
-    parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
-    parser.add_argument("--only", choices={*CONTENDERS, *ATARI_CONTENDERS}, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.only:
-        run(options.task, options.only)
-        return
-    for task in [options.task] if options.task else TASKS:
-        compare(task, options.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 3, measure, add_options=add_options))

@@ -2,16 +2,17 @@
 
 For each: exploring the foldings by formula, writing the fastest design that should fit an XC7A15T, compiling it with
 Verilator, and simulating 10,000 observations that all have to give the golden model's actions. Random weights, nothing
-from a cache, no synthesis: `python benches/peers/fpga.py [--vectors N]`. Prints seconds of each part, the total, and
-the processor time in it, which other load disturbs less.
+from a cache, no synthesis. Seconds of wall clock, because the compiler uses all cores.
 """
 
 import argparse
-import os
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+
+from turns import Script, Turns, main
 
 from quarl_bench.backends.fpga.explore.explorer import choose, explore
 from quarl_bench.backends.fpga.explore.part import find_part
@@ -19,15 +20,19 @@ from quarl_bench.backends.fpga.rtl.design import write_design
 from quarl_bench.backends.fpga.rtl.stage import split
 from quarl_bench.backends.fpga.tools.simulation import Simulation, check
 from quarl_bench.backends.fpga.vectors import draw_inputs
+from quarl_bench.judging.times.contest import Contest
 from quarl_bench.papers.lqcc.hardware.architectures import ARCHITECTURES, draw_net
+from quarl_bench.system.counts import read_positive
 
 SELECTED = ("halfcheetah", "walker2d", "ant", "humanoid", "hopper")
 PART = find_part("xc7a15t")
-TARGET = 300.0  # seconds for all five
+TARGET = 300  # seconds for all five
+PARTS = ("explore", "write", "compile", "simulate")
+VECTORS, QUICK = 10_000, 100
 
 
-def time_design(name: str, vectors: int, folder: Path) -> float:
-    """Seconds from drawn integers to checked actions; prints a row."""
+def time_design(name: str, vectors: int, folder: Path) -> tuple[float, ...]:
+    """Seconds of every part, from drawn integers to checked actions."""
     architecture = ARCHITECTURES[name]
     net = draw_net(architecture)
     stages = split(net)
@@ -40,25 +45,31 @@ def time_design(name: str, vectors: int, folder: Path) -> float:
     marks.append(time.perf_counter())
     simulation = Simulation(design, folder / "cache")
     marks.append(time.perf_counter())
-    run = check(simulation, design, q, expected, folder / "cache")
+    check(simulation, design, q, expected, folder / "cache")
     marks.append(time.perf_counter())
-    parts = "".join(f"{end - begin:>10.1f}" for begin, end in pairwise(marks))
-    print(f"{name:<12}{parts}{marks[-1] - marks[0]:>10.1f}{run.latency[0]:>10}", flush=True)
-    return marks[-1] - marks[0]
+    return tuple(end - begin for begin, end in pairwise(marks))
 
 
-def main() -> None:
-    """Time all five."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vectors", type=int, default=10_000, help="observations of each design. Default: 10000.")
-    options = parser.parse_args()
-    print(f"{'seconds':<12}{'explore':>10}{'write':>10}{'compile':>10}{'simulate':>10}{'total':>10}{'cycles':>10}")
-    with tempfile.TemporaryDirectory() as scratch:
-        total = sum(time_design(name, options.vectors, Path(scratch)) for name in SELECTED)
-    busy = sum(os.times()[:4])  # with the compiler and the simulations
-    print(f"{total:.1f} s for all five, target {TARGET:g} s; {busy:.1f} s of processor time, imports included")
-    print(f"{options.vectors:,} observations each, 0 mismatches")
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Every design, and all together."""
+    quick = turns.options.quick
+    vectors = turns.options.vectors or (QUICK if quick else VECTORS)
+    totals = [0.0] * turns.options.rounds
+    for name in ("hopper",) if quick else SELECTED:
+        taken = []
+        for index in range(turns.options.rounds):
+            with tempfile.TemporaryDirectory() as scratch:
+                taken.append(time_design(name, vectors, Path(scratch)))
+            totals[index] += sum(taken[-1])
+        parts = {part: tuple(each[column] for each in taken) for column, part in enumerate(PARTS)}
+        yield Contest(name, "s", parts, note=f"{vectors:,} observations, 0 mismatches")
+    yield Contest("all together", "s", {"quarl": tuple(totals)}, note=f"target {TARGET} s for five")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """How much is simulated."""
+    parser.add_argument("--vectors", type=read_positive, help=f"observations of each design. Default: {VECTORS}.")
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 1, add_options=add_options))

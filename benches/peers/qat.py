@@ -1,8 +1,5 @@
 """Quantization-aware training against training without it, and against what a user would pick for it.
 
-Two measurements, each contender in a process of its own with one torch thread, in turns: `python benches/peers/qat.py
-[--rounds N]`.
-
 1. One update (forward, loss, backward, Adam) of a perceptron of 17 inputs, two hidden layers of 256 with ReLU and 6
    outputs, at batch 256. `quarl` is this package's modules, frozen; `watching` are the same before quant_delay. `torch`
    is `fake_quantize_per_tensor_affine` on input, weights and activations, biases left alone. `brevitas` is its
@@ -10,25 +7,25 @@ Two measurements, each contender in a process of its own with one torch thread, 
    All: 8 bits, symmetric weights per tensor of narrow range, fixed ranges, straight-through gradients.
 2. A whole PPO CartPole run of its recipe, with qat8 (half of it quantized) and without.
 
-Prints medians of the CPU time, which other load disturbs less than wall clock, and of the ratios within a round.
+Times are of the processor, which other load disturbs less than wall clock.
 """
 
-import argparse
-import importlib.util
 import itertools
-import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from turns import Script, Turns, main, pick
+
+from quarl_bench.judging.times.contest import Contest, Pair
 
 SIZES, BATCH = (17, 256, 256, 6), 256
 SCALE, LEVELS = 0.05, 127
-UPDATES = 400
+UPDATES, QUICK = 400, 16
 CONTENDERS = ("quarl", "watching", "torch", "brevitas", "fp32")
 RUNS = ("qat8", "fp32-run")
-TARGETS = {"fp32": 1.3, "torch": 1.3, "brevitas": 3.0, "fp32-run": 1.35}
+TARGETS = {"watching": None, "torch": 1.3, "brevitas": 3.0, "fp32": 1 / 1.3}
+RUN_TARGET = 1 / 1.35
 
 
 def build_plain() -> Any:
@@ -113,7 +110,7 @@ BUILD: dict[str, Callable[[], Any]] = {
 }
 
 
-def time_updates(name: str) -> float:
+def time_updates(name: str, updates: int) -> float:
     """Microseconds of CPU time per update, behind a warm-up."""
     import torch
 
@@ -124,21 +121,21 @@ def time_updates(name: str) -> float:
     x, target = torch.randn(BATCH, SIZES[0]), torch.randn(BATCH, SIZES[-1])
 
     def update() -> None:
-        loss = torch.nn.functional.mse_loss(network(x), target)
+        loss: Any = torch.nn.functional.mse_loss(network(x), target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
-    for _ in range(UPDATES // 8):
+    for _ in range(updates // 8):
         update()
     begin = time.process_time()
-    for _ in range(UPDATES):
+    for _ in range(updates):
         update()
-    return 1e6 * (time.process_time() - begin) / UPDATES
+    return 1e6 * (time.process_time() - begin) / updates
 
 
-def time_run(scheme: str) -> float:
-    """Seconds of CPU time of a whole run, without its evaluations."""
+def time_run(scheme: str, *, quick: bool) -> float:
+    """Seconds of CPU time of a whole run, without its evaluations; quick: of its first rollout."""
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -161,47 +158,24 @@ def time_run(scheme: str) -> float:
 
     model = make_model(recipe, make_vector(find_environment("cartpole"), recipe.environments, 0), 0)
     begin = time.process_time()
-    model.learn(recipe.timesteps, callback=Delay())
+    model.learn(1 if quick else recipe.timesteps, callback=Delay())
     return time.process_time() - begin
 
 
-def compare(names: tuple[str, ...], rounds: int, unit: str) -> None:
-    """Time the contenders in turns; print each one's median, and ours against every other."""
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(rounds):
-        for name, values in times.items():
-            command = [sys.executable, __file__, "--only", name]
-            values.append(float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
-    ours = times[names[0]]
-    for name, values in times.items():
-        ratio = statistics.median(other / own for own, other in zip(ours, values, strict=True))
-        text = f"{1 / ratio:.2f}x its time" if name.startswith("fp32") else f"{ratio:.2f}x as fast as this"
-        if name in TARGETS:
-            text += f", target {'at most' if name.startswith('fp32') else 'at least'} {TARGETS[name]}x"
-        print(
-            f"  {name:<9}{statistics.median(values):>9.2f} {unit}"
-            + (f"  {names[0]}: {text}" if name != names[0] else "")
-        )
+def measure(name: str, options: Any) -> tuple[float]:
+    """Of an update or of a run."""
+    if name in RUNS:
+        return (time_run("qat8" if name == "qat8" else "", quick=options.quick),)
+    return (time_updates(name, QUICK if options.quick else UPDATES),)
 
 
-def main() -> None:
-    """Compare updates, then runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
-    parser.add_argument("--only", choices=(*CONTENDERS, *RUNS), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.only in RUNS:
-        print(time_run("qat8" if options.only == "qat8" else ""))
-        return
-    if options.only:
-        print(time_updates(options.only))
-        return
-    there = tuple(n for n in CONTENDERS if n != "brevitas" or importlib.util.find_spec("brevitas"))
-    print(f"one update, {'-'.join(map(str, SIZES))}, batch {BATCH}, {options.rounds} rounds of {UPDATES}")
-    compare(there, options.rounds, "us")
-    print("a PPO CartPole run of its recipe")
-    compare(RUNS, min(options.rounds, 3), "s")
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Updates, then runs."""
+    updates = pick(turns.take(CONTENDERS))
+    pairs = tuple(Pair("quarl", name, target) for name, target in TARGETS.items() if name in updates)
+    yield Contest(f"one update, {'-'.join(map(str, SIZES))}, batch {BATCH}", "us of CPU time", updates, pairs)
+    yield Contest("a PPO CartPole run", "CPU seconds", pick(turns.take(RUNS)), (Pair(*RUNS, target=RUN_TARGET),))
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 3, measure, needs={"brevitas": "brevitas"}))

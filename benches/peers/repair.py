@@ -1,16 +1,14 @@
 """Repaired int8 against what other tools make after training, on the same policies, calibration states and episodes.
 
-`python benches/peers/repair.py POLICY... [--episodes N]`: for each policy, seconds of the search without training (its
-calibration states are visited before), and mean returns on test seeds of fp32, plain int8, the form of best decisions,
-and every tool that is installed, with what it does when asked for 8 bits: onnxruntime's static quantization (per
-channel, two of its calibrators), NNCF's post-training quantization, ai-edge-quantizer's static recipe for LiteRT, and
-torchao's dynamic activations with 8-bit weights. Each is played by its own runtime. Observations go through the
-policy's own transform, and actions through its own head, for all alike.
+For each policy, seconds of the search without training (its calibration states are visited before), and mean returns on
+test seeds of fp32, plain int8, the form of best decisions, and every tool that is installed, with what it does when
+asked for 8 bits: onnxruntime's static quantization (per channel, two of its calibrators), NNCF's post-training
+quantization, ai-edge-quantizer's static recipe for LiteRT, and torchao's dynamic activations with 8-bit weights. Each
+is played by its own runtime. Observations go through the policy's own transform, and actions through its own head, for
+all alike.
 """
 
 import argparse
-import importlib.util
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turns import Script, Turns, main
 
+from quarl_bench.judging.times.contest import Contest
+from quarl_bench.system.counts import read_episodes
+
+BASELINES = Path(__file__).parents[2] / "baselines" / "policies"
+POLICIES = (
+    "dqn-cartpole-seed0", "ddpg-mountaincarcontinuous-seed0", "dqn-mountaincar-seed0", "dqn-acrobot-seed5",
+    "dqn-lunarlander-seed0", "dqn-lunarlander-seed2",
+)  # fmt: skip
+EPISODES, QUICK = 100, 2
 CALIBRATED = 300  # states for NNCF: its own default
 SIGNATURE = "serving_default"  # by which ai-edge-quantizer asks for a model's input
 
@@ -132,7 +140,7 @@ def quantize_with_torchao(net: Any, inputs: Any) -> Peer:
     return Peer(run, net)
 
 
-TOOLS = {  # by module that has to be installed
+TOOLS: dict[str, tuple[str, Callable[[Any, Any], Peer]]] = {  # by module that has to be installed
     "onnxruntime, MinMax": ("onnxruntime", partial(quantize_with_onnxruntime, "MinMax")),
     "onnxruntime, Percentile": ("onnxruntime", partial(quantize_with_onnxruntime, "Percentile")),
     "NNCF": ("nncf", quantize_with_nncf),
@@ -141,8 +149,8 @@ TOOLS = {  # by module that has to be installed
 }
 
 
-def compare(name: str, episodes: int) -> None:
-    """Print one policy's lines."""
+def compare_policy(name: str, episodes: int, tools: tuple[str, ...]) -> Contest:
+    """Mean returns of one policy's forms."""
     from quarl_bench.checking.subject import Subject
     from quarl_bench.evaluation.protocol import list_test_seeds
     from quarl_bench.evaluation.rollouts import measure
@@ -154,22 +162,40 @@ def compare(name: str, episodes: int) -> None:
 
     stored, environment = open_task(PolicySource(Path(name)))
     subject, fp32 = Subject(stored, environment), stored.policy
-    print(f"{name}: {len(subject.calibration)} calibration states", flush=True)
+    states = len(subject.calibration)
     begin = time.perf_counter()
     attempts = compare_forms(Workbench(subject), Scheme.parse("int8"))
     seconds = time.perf_counter() - begin
     best = rank(attempts)[0].candidate
-    print(f"  search without play or training: {seconds:.1f} s, {len(attempts)} forms")
-    policies = {"fp32": fp32, "int8": subject.quantize("int8"), best.name: best.policy}
-    inputs = fp32.transform.apply(subject.calibration)
-    for tool, (module, quantize) in TOOLS.items():
-        if importlib.util.find_spec(module) is None:
-            print(f"  {tool}: not installed", file=sys.stderr)
-        else:
-            policies[tool] = Policy(fp32.transform, quantize(fp32.net, inputs), fp32.head)
-    for way, policy in policies.items():
-        mean = measure([(way, policy)], environment, list_test_seeds(episodes)).mean
-        print(f"  {way:32} {mean:10.4g}", flush=True)
+    policies = {"fp32": fp32, "int8": subject.quantize("int8"), "best decisions": best.policy}
+    inputs = fp32.transform.apply(np.asarray(subject.calibration))
+    policies |= {tool: Policy(fp32.transform, TOOLS[tool][1](fp32.net, inputs), fp32.head) for tool in tools}
+    returns = {
+        way: (float(measure([(way, policy)], environment, list_test_seeds(episodes)).mean),)
+        for way, policy in policies.items()
+    }
+    note = (
+        f"best decisions are those of {best.name}, one of {len(attempts)} forms on {states} states in {seconds:.1f} s"
+    )
+    return Contest(Path(name).name, f"mean return of {episodes} episodes", returns, rate=True, note=note)
+
+
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Policy by policy."""
+    import torch
+
+    torch.set_num_threads(1)
+    tools = tuple(name for name in TOOLS if name not in turns.absent)
+    episodes = turns.options.episodes or (QUICK if turns.options.quick else EPISODES)
+    policies = turns.options.policies or [str(BASELINES / name) for name in POLICIES]
+    for name in policies[:1] if turns.options.quick else policies:
+        yield compare_policy(name, episodes, tools)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is compared."""
+    parser.add_argument("policies", nargs="*", help=f"Default: {', '.join(POLICIES)}.")
+    parser.add_argument("--episodes", type=read_episodes, help=f"Default: {EPISODES}.")
 
 
 def _sign(model: bytes) -> bytearray:
@@ -205,12 +231,5 @@ def _restore(x: Any, port: Any) -> Any:
 
 
 if __name__ == "__main__":
-    import torch
-
-    torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("policies", nargs="+")
-    parser.add_argument("--episodes", type=int, default=100)
-    arguments = parser.parse_args()
-    for policy in arguments.policies:
-        compare(policy, arguments.episodes)
+    needs = {tool: module for tool, (module, _) in TOOLS.items()}
+    main(Script(__file__, __doc__, compare, 1, needs=needs, add_options=add_options))

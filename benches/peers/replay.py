@@ -1,24 +1,20 @@
 """ActorQ's ring of transitions against cpprb and flashbax: rates of insertion and of sampling, and memory.
 
-`python benches/peers/replay.py [--rounds N] [--peers DIR]`: each contender in a process of its own, one thread, in
-turns. DIR holds a folder for each of them, made by `pip install --target DIR/cpprb cpprb`, so that nothing is moved.
-
 Transitions are those of D4PG on cheetah run (17 observations, 6 actions), 10^6 of them are kept, 64 come at once, 256
-are drawn at once. CPU time of the process, behind a warm-up: what jax compiles is not counted. Prints medians.
+are drawn at once. CPU time of the process, behind a warm-up: what jax compiles is not counted.
 """
 
-import argparse
-import os
 import resource
-import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from turns import Script, Turns, main, pick
+
+from quarl_bench.judging.times.contest import Contest, Pair
+
 CAPACITY, CHUNK, BATCH = 1_000_000, 64, 256
+QUICK = 10_000  # transitions
 INPUTS, OUTPUTS = 17, 6
 SAMPLES, WARMUP = 2000, 50
 LONGEST = 5.0  # seconds of CPU time for the insertions of one contender
@@ -77,22 +73,23 @@ def open_flashbax(capacity: int) -> tuple[Insert, Sample]:
     return insert, sample
 
 
-PEERS = {"ours": open_ours, "cpprb": open_cpprb, "flashbax": open_flashbax}
+CONTENDERS = {"ours": open_ours, "cpprb": open_cpprb, "flashbax": open_flashbax}
 
 
-def measure(name: str) -> tuple[float, float, float]:
+def measure(name: str, options: Any) -> tuple[float, float, float]:
     """Transitions inserted and sampled per second of CPU time, and MB of memory that the full buffer takes."""
-    insert, _ = PEERS[name](BATCH)  # all is imported
+    capacity = QUICK if options.quick else CAPACITY
+    insert, _ = CONTENDERS[name](BATCH)  # all is imported
     insert(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    insert, sample = PEERS[name](CAPACITY)
+    insert, sample = CONTENDERS[name](capacity)
     for index in range(WARMUP):
         insert(index)
     for _ in range(WARMUP):
         sample()
     begin = time.process_time()
     chunks = 0
-    while chunks < CAPACITY // CHUNK and time.process_time() - begin < LONGEST:
+    while chunks < capacity // CHUNK and time.process_time() - begin < LONGEST:
         insert(chunks)
         chunks += 1
     inserted = time.process_time()
@@ -103,32 +100,14 @@ def measure(name: str) -> tuple[float, float, float]:
     return chunks * CHUNK / (inserted - begin), SAMPLES * BATCH / (sampled - inserted), grown
 
 
-def main() -> None:
-    """Print a line for each contender that is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="Default: 5.")
-    parser.add_argument("--peers", type=Path, help="folder of the other libraries. Default: none.")
-    parser.add_argument("--only", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.only:
-        print(*measure(options.only))
-        return
-    there = [name for name in PEERS if name == "ours" or (options.peers and (options.peers / name).is_dir())]
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in there}
-    for _ in range(options.rounds):
-        for name, values in found.items():
-            own = [] if name == "ours" else [str((options.peers / name).absolute())]
-            path = os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
-            flags = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"}
-            environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"} | flags
-            command = [sys.executable, __file__, "--only", name]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-            values.append(tuple(map(float, done.stdout.split())))
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {options.rounds} rounds, {CAPACITY:,} transitions")
-    for name, values in found.items():
-        inserts, samples, grown = (statistics.median(column) for column in zip(*values, strict=True))
-        print(f"  {name:<9}{inserts:>12,.0f} inserted/s{samples:>12,.0f} sampled/s{grown:>8,.0f} MB")
+def compare(turns: Turns) -> Iterator[Contest]:
+    """Insertion, sampling and memory of those that are there."""
+    taken = turns.take(CONTENDERS)
+    pairs = tuple(Pair("ours", name) for name in taken if name != "ours")
+    yield Contest("inserted", "transitions per CPU second", pick(taken, 0), pairs, rate=True)
+    yield Contest("sampled", "transitions per CPU second", pick(taken, 1), pairs, rate=True)
+    yield Contest("memory", "MB", pick(taken, 2))
 
 
 if __name__ == "__main__":
-    main()
+    main(Script(__file__, __doc__, compare, 3, measure, needs={"cpprb": "cpprb", "flashbax": "flashbax"}))

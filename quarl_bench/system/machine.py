@@ -23,11 +23,12 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def read_commit(root: Path) -> str:
-    """The checkout's commit, with `+` when it has changes; empty outside a checkout."""
+def read_commit(root: Path, aside: str = "") -> str:
+    """The checkout's commit, with `+` when it has changes elsewhere than in `aside`; empty outside a checkout."""
+    places = ("--", ".", f":(exclude){aside}") if aside else ()
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        return commit + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+        return commit + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no", *places) else "")
     except (OSError, subprocess.SubprocessError):
         return ""
 
@@ -38,9 +39,9 @@ def describe_versions(*libraries: str) -> dict[str, str]:
     return {name: version for name, version in found.items() if version} | {"python": platform.python_version()}
 
 
-def read_own_commit() -> str:
-    """The commit of the checkout that the package lies in; empty where it is installed elsewhere."""
-    return read_commit(CHECKOUT) if (CHECKOUT / "pyproject.toml").exists() else ""  # site-packages has no commit
+def read_own_commit(aside: str = "") -> str:
+    """The commit of the checkout that the package lies in, as `read_commit`; empty where it is installed elsewhere."""
+    return read_commit(CHECKOUT, aside) if (CHECKOUT / "pyproject.toml").exists() else ""  # site-packages has no commit
 
 
 def describe_run(seconds: float) -> dict[str, Any]:

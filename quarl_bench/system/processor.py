@@ -5,6 +5,10 @@ from pathlib import Path
 
 DESCRIPTION = Path("/proc/cpuinfo")
 BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # instructions that multiply it: on x86, and on Arm
+FAST = (  # those that a time of products in any precision depends on
+    "avx2", "fma", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_int8", "amx_bf16",
+    "asimd", "asimddp", "i8mm", "bf16", "sve",
+)  # fmt: skip
 
 
 @cache
@@ -18,7 +22,17 @@ def read_processor(*names: str) -> str:
     return next((value.strip() for name, _, value in fields if name.strip() in names), "")
 
 
+def list_fast_instructions() -> list[str]:
+    """Those of `FAST` that it has; none where nothing says so."""
+    instructions = _list_instructions()
+    return [name for name in FAST if name in instructions]
+
+
 def lacks_bf16() -> bool:
     """Whether products in bf16 are emulated, two to eleven times slower than fp32; False where nothing says so."""
-    instructions = read_processor("flags", "Features").split()
+    instructions = _list_instructions()
     return bool(instructions) and BF16.isdisjoint(instructions)
+
+
+def _list_instructions() -> list[str]:
+    return read_processor("flags", "Features").split()

@@ -22,3 +22,23 @@ def test_a_run_from_a_checkout_names_its_commit():
 def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "CHECKOUT", tmp_path)
     assert describe_run(1)["commit"] == read_commit(tmp_path) == ""
+
+
+@pytest.mark.needs("git")
+def test_changes_that_are_set_aside_are_none(tmp_path):
+    def git(*arguments):
+        author = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", "-C", str(tmp_path), *author, *arguments], check=True, capture_output=True)
+
+    git("init")
+    for name in ("code", "runs/one"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("old")
+    git("add", ".")
+    git("commit", "-m", "first")
+    assert not read_commit(tmp_path).endswith("+")
+    (tmp_path / "runs" / "one").write_text("new")
+    assert read_commit(tmp_path).endswith("+")
+    assert not read_commit(tmp_path, "runs").endswith("+")
+    (tmp_path / "code").write_text("new")
+    assert read_commit(tmp_path, "runs").endswith("+")

@@ -33,3 +33,16 @@ def test_fields(monkeypatch, tmp_path, text, names, value):
 def test_bf16(monkeypatch, instructions, lacking):
     monkeypatch.setattr(processor, "read_processor", lambda *_: instructions)
     assert processor.lacks_bf16() is lacking
+
+
+@pytest.mark.parametrize(
+    ("instructions", "listed"),
+    [
+        ("sse amx_int8 avx2 fma avx512_vnni", ["avx2", "fma", "avx512_vnni", "amx_int8"]),
+        ("fp asimd", ["asimd"]),
+        ("", []),
+    ],
+)
+def test_what_speed_depends_on_is_named(monkeypatch, instructions, listed):
+    monkeypatch.setattr(processor, "read_processor", lambda *_: instructions)
+    assert processor.list_fast_instructions() == listed

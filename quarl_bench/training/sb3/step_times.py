@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingExtra, SpecError
+from quarl_bench.system.load import LoadMeter
 from quarl_bench.system.processor import read_processor
 from quarl_bench.training.recipes import BF16, FP16, FP32, Recipe, find_recipe
 from quarl_bench.training.sb3.matmul_times import CPU, CUDA, LeanLinear, list_kernels, time_call
@@ -103,7 +103,7 @@ def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], No
     if device == CUDA and not torch.cuda.is_available():
         raise SpecError("device 'cuda': torch sees none")
     found: dict[str, dict[str, list[float]]] = {"steps": {}, "rates": {}, "kernels": {}}
-    watch = _LoadMeter()
+    watch = LoadMeter()
     with _one_thread():
         for _ in range(plan.blocks):
             for size in plan.sizes:
@@ -125,18 +125,6 @@ def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], No
         others=watch.read(),
         **found,
     )
-
-
-class _LoadMeter:
-    """What everything else on this machine uses."""
-
-    def __init__(self) -> None:
-        self._start, self._busy, self._own = time.monotonic(), _read_busy(), _read_own()
-
-    def read(self) -> float:
-        """In cores, since this object was made."""
-        used = _read_busy() - self._busy - (_read_own() - self._own)
-        return max(0.0, used) / (time.monotonic() - self._start)
 
 
 def make_timed_model(size: str, contender: str, divisor: int, vector: VecEnv, device: str) -> DQN:
@@ -208,20 +196,6 @@ def _one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def _read_busy() -> float:
-    """Seconds of processor time that anything has used since the start of the machine; 0 where it does not tell."""
-    try:
-        fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    except OSError:
-        return 0.0
-    user, nice, system, _idle, _iowait, *rest = fields
-    return float(user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
-
-
-def _read_own() -> float:
-    return sum(os.times()[:4])
 
 
 def _name_machine(device: str) -> str:

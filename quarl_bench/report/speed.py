@@ -1,0 +1,78 @@
+"""The tables of docs/speed.md: what stored runs of `python -m benches.peers` found, and on which machine."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from quarl_bench.judging.times.contest import Contest, Pair
+from quarl_bench.report.peers import PeerRun
+from quarl_bench.views.table import format_number
+
+Layout = Callable[[Sequence[Contest]], list[list[str]]]
+
+
+def list_comparison(name: str, run: PeerRun | None) -> list[str]:
+    """Lines of Markdown: where the numbers of `name` are from, then its table, in the layout that suits it."""
+    if run is None:
+        return [f"No run is stored yet: `python -m benches.peers {name}`."]
+    lines = [f"`python -m benches.peers {name}`: {run.describe()}."]
+    if run.absent:
+        lines.append(f"Left out, because not installed: {', '.join(dict.fromkeys(run.absent.values()))}.")
+    head, *rows = LAYOUTS.get(name, list_contenders)(run.contests)
+    return [*lines, "", _write_row(head), "|---|" + "---:|" * (len(head) - 1), *map(_write_row, rows)]
+
+
+def list_contenders(contests: Sequence[Contest]) -> list[list[str]]:
+    """A row for each contender of each contest: its median with its range, and how many times as good ours were."""
+    rows = [["", "contender", "median (range)", "ours beside it"]]
+    for contest in contests:
+        title = f"{contest.name}, {contest.unit}{f' ({contest.note})' if contest.note else ''}"
+        for contender, numbers in contest.rounds.items():
+            held = [f"{pair.ours} {contest.find_ratio(pair)}" for pair in contest.pairs if pair.theirs == contender]
+            middle, least, most = map(format_number, (contest.find_median(contender), min(numbers), max(numbers)))
+            rows.append([title, contender, f"{middle} ({least} to {most})", ", ".join(held)])
+            title = ""
+    return rows
+
+
+def list_ratios(contests: Sequence[Contest]) -> list[list[str]]:
+    """A row for each contest that has pairs, a column for each pair."""
+    held = [contest for contest in contests if contest.pairs]
+    names = [*dict.fromkeys(_name(pair) for contest in held for pair in contest.pairs)]
+    rows = [["", *names]]
+    for contest in held:
+        ratios = {_name(pair): str(contest.find_ratio(pair)) for pair in contest.pairs}
+        title = f"{contest.name}{f' ({contest.note})' if contest.note else ''}"
+        rows.append([title, *(ratios.get(name, "") for name in names)])
+    return rows
+
+
+def list_pairs(contests: Sequence[Contest]) -> list[list[str]]:
+    """The same with a row for each pair, and a column for each contest."""
+    return [list(row) for row in zip(*list_ratios(contests), strict=True)]
+
+
+def list_medians(contests: Sequence[Contest]) -> list[list[str]]:
+    """A row for each contest, a column with the medians of each contender."""
+    names = [*dict.fromkeys(chain.from_iterable(contest.rounds for contest in contests))]
+    rows = [["", *names]]
+    for contest in contests:
+        medians = [format_number(contest.find_median(name)) if name in contest.rounds else "" for name in names]
+        rows.append([f"{contest.name}, {contest.unit}", *medians])
+    return rows
+
+
+LAYOUTS: dict[str, Layout] = {
+    "evaluation": list_ratios,
+    "deployment": list_pairs,
+    "broadcast": list_medians,
+    "fpga": list_medians,
+    "repair": list_medians,
+}
+
+
+def _name(pair: Pair) -> str:
+    return f"{pair.ours} against {pair.theirs}"
+
+
+def _write_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
