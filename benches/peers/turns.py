@@ -42,6 +42,7 @@ LIBRARIES = (
     "ray", "onnxruntime", "ai-edge-litert", "ai-edge-quantizer", "nncf", "torchao", "brevitas", "sbx-rl", "jax",
     "cpprb", "flashbax", "zstandard", "pytest",
 )  # fmt: skip
+INTERRUPTED = 130  # exit code
 Taken = dict[str, tuple[tuple[float, ...], ...]]  # by contender, round by round, the numbers that it printed
 
 
@@ -166,6 +167,8 @@ def main(script: Script) -> None:
     except QuarlError as error:
         sys.stderr.write(f"{Path(script.file).stem}: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def compare(script: Script, turns: Turns) -> None:
