@@ -78,10 +78,9 @@ class Turns:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, check=False, env=os.environ | ALONE | {"PYTHONPATH": path}
         )
-        try:
-            return tuple(map(float, done.stdout.splitlines()[-1].split()))  # Bullet says before when it was built
-        except (IndexError, ValueError):
-            raise ContenderFailed(f"{contender} gave no numbers, exit code {done.returncode}") from None
+        if done.returncode:
+            raise ContenderFailed(f"{contender} gave no numbers, exit code {done.returncode}")
+        return tuple(map(float, done.stdout.splitlines()[-1].split()))  # Bullet says before when it was built
 
 
 @dataclass(frozen=True)
