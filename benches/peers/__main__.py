@@ -55,23 +55,23 @@ class Entry:
 
 
 ENTRIES = {
-    "collection": Entry("collection", 1),
-    "commands": Entry("commands", 4, (*SB3, "mujoco", "ai_edge_litert", "cc")),
-    "qat": Entry("qat", 3, SB3),
-    "lqcc": Entry("lqcc", 3, SB3),
-    "hopper": Entry("hopper", 3, (*SB3, "mujoco")),
+    "collection": Entry("collection", 0.5),
+    "commands": Entry("commands", 2.5, (*SB3, "mujoco", "ai_edge_litert", "cc")),
+    "qat": Entry("qat", 4.5, SB3),
+    "lqcc": Entry("lqcc", 2.5, SB3),
+    "hopper": Entry("hopper", 2, (*SB3, "mujoco")),
     "actorq": Entry("actorq", 3, (*SB3, "dm_control", "ray", "ai_edge_litert", "cc")),
-    "broadcast": Entry("broadcast", 1, ("zstandard",)),
-    "flight": Entry("flight", 1, ("PyFlyt", "numba")),
+    "broadcast": Entry("broadcast", 0.5, ("zstandard",)),
+    "flight": Entry("flight", 0.5, ("PyFlyt", "numba")),
     "replay": Entry("replay", 1, ("cpprb",)),
-    "deployment": Entry("deployment", 3, ("stable_baselines3", "ai_edge_litert", "onnxruntime", "cc", "make")),
-    "mixed": Entry("mixed", 4, ("stable_baselines3", "ale_py", BF16)),
-    "training": Entry("training", 3, (*SB3, "ale_py", "cv2")),
-    "training-lunarlander": Entry("training", 20, (*SB3, "Box2D"), ("--task", "lunarlander"), named=True),
-    "evaluation": Entry("evaluation", 8, (*SB3, "ale_py", "cv2", "mujoco", "pybullet_envs_gymnasium")),
-    "fpga": Entry("fpga", 5, ("verilator",), named=True),
-    "repair": Entry("repair", 20, (*SB3, "onnxruntime", "ai_edge_litert", "Box2D"), named=True),
-    "hopper-hundred": Entry("hopper", 120, (*SB3, "mujoco"), ("--hundred", "--rounds", "10"), named=True),
+    "deployment": Entry("deployment", 2, ("stable_baselines3", "ai_edge_litert", "onnxruntime", "cc", "make")),
+    "mixed": Entry("mixed", 5, ("stable_baselines3", "ale_py", BF16), named=True),
+    "training": Entry("training", 4, (*SB3, "ale_py", "cv2")),
+    "training-lunarlander": Entry("training", 15, (*SB3, "Box2D"), ("--task", "lunarlander"), named=True),
+    "evaluation": Entry("evaluation", 9, (*SB3, "ale_py", "cv2", "mujoco", "pybullet_envs_gymnasium")),
+    "fpga": Entry("fpga", 3, ("verilator",), named=True),
+    "repair": Entry("repair", 5, (*SB3, "onnxruntime", "ai_edge_litert", "Box2D"), named=True),
+    "hopper-hundred": Entry("hopper", 110, (*SB3, "mujoco"), ("--hundred", "--rounds", "10"), named=True),
 }
 
 
@@ -153,7 +153,11 @@ def main() -> None:
     told = ["--rounds", str(options.rounds)] if options.rounds else []
     told += ["--quick"] if options.quick else []
     told += ["--packages", str(options.packages)] if options.packages else []
-    if failed := run_all(chosen, told, folder):
+    try:
+        failed = run_all(chosen, told, folder)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    if failed:
         sys.stderr.write(f"benches.peers: failed: {', '.join(failed)}\n")
         sys.exit(1)
 

@@ -24,7 +24,7 @@ from turns import Script, Turns, main, pick
 
 from quarl_bench.judging.times.contest import Contest, Pair
 
-EPISODES, FEWER, FEWEST, QUICK = 100, 32, 8, 2
+EPISODES, FEWER, FEWEST, QUICK = 100, 16, 8, 2
 POLICIES = Path(__file__).parents[2] / "baselines" / "policies"
 CLASSIC = {"cartpole": "ppo", "mountaincarcontinuous": "ppo", "acrobot": "ppo", "pendulum": "ddpg"}
 DEAR = {"hopperv4": "sac", "halfcheetahv4": "sac", "halfcheetahbullet": "ppo", "pong": "ppo"}

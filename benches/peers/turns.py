@@ -42,6 +42,7 @@ LIBRARIES = (
     "ray", "onnxruntime", "ai-edge-litert", "ai-edge-quantizer", "nncf", "torchao", "brevitas", "sbx-rl", "jax",
     "cpprb", "flashbax", "zstandard", "pytest",
 )  # fmt: skip
+INTERRUPTED = 130  # exit code
 Taken = dict[str, tuple[tuple[float, ...], ...]]  # by contender, round by round, the numbers that it printed
 
 
@@ -77,10 +78,9 @@ class Turns:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, check=False, env=os.environ | ALONE | {"PYTHONPATH": path}
         )
-        try:
-            return tuple(map(float, done.stdout.splitlines()[-1].split()))  # Bullet says before when it was built
-        except (IndexError, ValueError):
-            raise ContenderFailed(f"{contender} gave no numbers, exit code {done.returncode}") from None
+        if done.returncode:
+            raise ContenderFailed(f"{contender} gave no numbers, exit code {done.returncode}")
+        return tuple(map(float, done.stdout.splitlines()[-1].split()))  # Bullet says before when it was built
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,8 @@ def main(script: Script) -> None:
     except QuarlError as error:
         sys.stderr.write(f"{Path(script.file).stem}: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def compare(script: Script, turns: Turns) -> None:

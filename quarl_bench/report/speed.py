@@ -14,7 +14,7 @@ def list_comparison(name: str, run: PeerRun | None) -> list[str]:
     """Lines of Markdown: where the numbers of `name` are from, then its table, in the layout that suits it."""
     if run is None:
         return [f"No run is stored yet: `python -m benches.peers {name}`."]
-    lines = [f"`python -m benches.peers {name}`: {run.describe()}."]
+    lines = [f"`{run.command}`: {run.describe()}."]
     if run.absent:
         lines.append(f"Left out, because not installed: {', '.join(dict.fromkeys(run.absent.values()))}.")
     head, *rows = LAYOUTS.get(name, list_contenders)(run.contests)

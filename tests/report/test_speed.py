@@ -25,7 +25,7 @@ def generator():
 def test_a_block_says_where_its_numbers_are_from():
     assert list_comparison("race", RUN) == [
         (
-            "`python -m benches.peers race`: A processor (avx2, amx_int8), 2 cores, of which others used 0.01; "
+            "`python benches/peers/race.py`: A processor (avx2, amx_int8), 2 cores, of which others used 0.01; "
             "2 rounds; 2026-11-26, `0123456789ab` with changes."
         ),
         "Left out, because not installed: faraway.",
