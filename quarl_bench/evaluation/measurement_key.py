@@ -55,6 +55,7 @@ EVALUATION_LOOP = (
     "environments/locomotion.py",
     "environments/masking.py",
     "environments/screens.py",
+    "environments/stopwatch.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
     "evaluation/calibration.py",
