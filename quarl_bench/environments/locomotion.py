@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.environments.classic_control import Bools, Rewards, Weak
+from quarl_bench.environments.stopwatch import stop_watch
 
 Floats = NDArray[np.float64]
 
@@ -98,12 +99,13 @@ class Bodies:
         model, data, skip, whole, place = self._model, self._data, self._skip, self._whole, self._place
         self._states[active, self._controls] = actions
         places = []
-        for index in active.tolist():
-            state = self._rows[index]
-            write(model, data, state, whole)
-            step(model, data, skip)
-            read(model, data, state, whole)
-            places.append(place[0])
+        with stop_watch():
+            for index in active.tolist():
+                state = self._rows[index]
+                write(model, data, state, whole)
+                step(model, data, skip)
+                read(model, data, state, whole)
+                places.append(place[0])
         behind = np.array(places)
         speeds = (behind - self._places[active]) / self._seconds
         self._places[active] = behind

@@ -5,6 +5,7 @@ starts from a scalar environment, and its dynamics are step-equal, so that an ep
 others run beside it.
 """
 
+import contextlib
 import hashlib
 import math
 import traceback
@@ -21,12 +22,15 @@ from quarl_bench.environments.atari import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (
+    DMC,
     ENVIRONMENTS,
+    MUJOCO,
     Environment,
     Made,
     close_environments,
     make_environment,
 )
+from quarl_bench.environments.stopwatch import stop_watch
 from quarl_bench.errors import QuarlError, SpecError, first_line
 from quarl_bench.evaluation.masks import MaskReader, draw_allowed
 from quarl_bench.evaluation.walks import WalkEpisodes
@@ -154,6 +158,7 @@ class SteppedEpisodes:
         self._environments = [bare for bare, _ in self._made]
         self._limit = self._made[0][1]
         self._masks = MaskReader(self._environments, self._refuse) if masked else None
+        self._during_steps = stop_watch if environment.extra in (DMC, MUJOCO) else contextlib.nullcontext
 
     def reset(self) -> NDArray[Any]:
         self._steps = np.zeros(len(self._seeds), dtype=np.int64)
@@ -167,7 +172,8 @@ class SteppedEpisodes:
 
     def step(self, active: NDArray[np.intp], actions: NDArray[Any]) -> tuple[NDArray[Any], Rewards, Bools]:
         self._steps[active] += 1
-        results = [self._ask(i, "step", action) for i, action in zip(active, actions, strict=True)]
+        with self._during_steps():
+            results = [self._ask(i, "step", action) for i, action in zip(active, actions, strict=True)]
         found, rewards, terminated, truncated, infos = zip(*results, strict=True)
         ended = np.array(terminated, dtype=np.bool_) | np.array(truncated, dtype=np.bool_)
         done = ended | (self._steps[active] >= self._limit)

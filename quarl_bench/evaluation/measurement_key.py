@@ -56,6 +56,7 @@ EVALUATION_LOOP = (
     "environments/locomotion.py",
     "environments/masking.py",
     "environments/screens.py",
+    "environments/stopwatch.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
     "evaluation/calibration.py",
