@@ -1,4 +1,4 @@
-"""MuJoCo's stopwatch, which nobody reads here and which takes a tenth of a step: it looks at the clock 40 times a step.
+"""MuJoCo's stopwatch, which nobody reads here: it looks at the clock some hundred times a step, a tenth of its time.
 
 MuJoCo asks the function at its global `mjcb_time` for the time, where there is one; its Python bindings put one there
 when they are imported, and have no way to take it out. It decides durations in `MjData.timer` and nothing else.
