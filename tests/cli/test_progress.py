@@ -137,7 +137,7 @@ def test_same_games_are_played_and_counted_once(monkeypatch):
 def test_the_test_of_a_repair_is_a_bar_of_its_own(tmp_path, monkeypatch):
     shorten_repairs(monkeypatch)
     monkeypatch.setattr("quarl_bench.checking.subject.INSIDE", 0.0)
-    monkeypatch.setattr("quarl_bench.experiments.cells.INSIDE", 0.0)
+    monkeypatch.setattr("quarl_bench.experiments.member.INSIDE", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert main(f"repair {CARTPOLE} --episodes 6 --budget 60s".split()) in {0, 1, 3}
     shown = terminal.getvalue()
