@@ -2,7 +2,6 @@
 
 import configparser
 import html
-import importlib.util
 import inspect
 import re
 import shlex
@@ -25,7 +24,7 @@ from quarl_bench.training.recipes import Recipe
 from tests.support.browser import open_chromium, open_file
 from tests.support.distributions import install_project
 from tests.support.forks import run_python
-from tests.support.pages import DOCS, read_files
+from tests.support.pages import DOCS, load_script, read_files
 from tests.support.places import ROOT
 from tests.support.sizes import choose, exhaustive
 
@@ -39,17 +38,12 @@ PROGRAMS = {"python": [], "pytest": ["-m", "pytest", "-p", "no:cacheprovider"], 
 
 @pytest.fixture(scope="module")
 def generator():
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("generate")
 
 
 @pytest.mark.needs("report")
 def test_the_robots_numbers_are_those_of_their_starts():
-    spec = importlib.util.spec_from_file_location("robot_pictures", DOCS / "robot_pictures.py")
-    pictures = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pictures)
+    pictures = load_script("robot_pictures")
     starts = pictures.read_starts()
     page = (DOCS / "examples" / "robots" / "README.md").read_text(encoding="utf-8").splitlines()
     schemes = next(line for line in page if line.startswith("| | fp32 |")).strip("| ").split(" | ")

@@ -1,6 +1,5 @@
 """The tables of docs/speed.md, made of stored runs."""
 
-import importlib.util
 import re
 
 import pytest
@@ -9,17 +8,14 @@ from quarl_bench.judging.times.contest import Contest, Pair
 from quarl_bench.report.peers import write_run
 from quarl_bench.report.speed import list_comparison, list_contenders, list_medians, list_pairs, list_ratios
 from tests.report.test_peers import CONTESTS, PEERS, RUN
-from tests.support.pages import DOCS
+from tests.support.pages import load_script
 
 OTHER = Contest("big", "s", {"quarl": (1.0,), "slow": (123.0,)}, (Pair("quarl", "slow"),))
 
 
 @pytest.fixture(scope="module")
 def generator():
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("generate")
 
 
 def test_a_block_says_where_its_numbers_are_from():
