@@ -40,7 +40,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     *EVALUATION_LOOP,
     "quantization/net.py",
     "quantization/branches.py",
-    "quantization/products.py",
+    "quantization/products/packed.py",
     "policies/algorithm.py",
     "policies/clipping.py",
     "policies/head.py",

@@ -15,8 +15,8 @@ from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.branches import Branch, find_stem, join
 from quarl_bench.quantization.net import Floats
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.products.sums import Sums
 from quarl_bench.quantization.requantize import effective_scale
-from quarl_bench.quantization.sums import Sums
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from quarl_bench.quantization.carried import CarriedLayer, CarriedNet
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Outputs, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.products.sums import Sums, build_sums
 from quarl_bench.quantization.recurrent.cells import PARTS, CellKind, State, find_width, list_steps, split_state
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell, find_rule, list_formats
 from quarl_bench.quantization.requantize import RULES, Requantization, count_thresholds, find_thresholds
-from quarl_bench.quantization.sums import Sums, build_sums
 
 INTEGER_PARTS = dict.fromkeys(CellKind, 2)  # arrays of a cell's state in integers: hidden, and of 16 bits
 

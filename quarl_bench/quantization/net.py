@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import PolicyError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation
 from quarl_bench.quantization.branches import Branch, check_branches, find_starts, find_stem, join
-from quarl_bench.quantization.products import LARGE, Product
+from quarl_bench.quantization.products.packed import LARGE, Product
 from quarl_bench.quantization.recurrent.cells import (
     PARTS,
     Cell,

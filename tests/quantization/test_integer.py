@@ -16,10 +16,10 @@ from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer, has_margin, make_table
+from quarl_bench.quantization.products.sums import EXACT_FLOAT32
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.quantization.sums import EXACT_FLOAT32
 from tests.support import exact
 from tests.support.strategies import SEEDS, convolutions, inputs_of, make_net, normal, perceptrons
 

@@ -18,7 +18,7 @@ from quarl_bench.backends.fpga.rtl.stage import Stage, signed_bits
 from quarl_bench.backends.onnx.qdq import IR_VERSION, load_onnx
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.affine import Integers
-from quarl_bench.quantization.sums import EXACT_FLOAT32
+from quarl_bench.quantization.products.sums import EXACT_FLOAT32
 
 DOMAIN = "qonnx.custom_op.general"
 OPSET = 13  # what qonnx 1.0 executes

@@ -10,8 +10,8 @@ from quarl_bench.quantization.affine import IntegerFormat, Integers
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Layer
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.products.sums import EXACT_FLOAT32
 from quarl_bench.quantization.requantize import effective_scale
-from quarl_bench.quantization.sums import EXACT_FLOAT32
 
 ACTIVATIONS = IntegerFormat(8)  # the only integers an int8 tensor of the runtime stands for
 LARGEST_SCALE = 256.0

@@ -18,9 +18,9 @@ from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.sb3.model import extract, read_normalization
-from quarl_bench.quantization import products
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d
+from quarl_bench.quantization.products import packed
 from tests.support.fakes import PIXELS, Fake
 
 VECTOR = spaces.Box(-np.inf, np.inf, (5,), np.float32)
@@ -133,8 +133,8 @@ class Deeper(NatureCNN):
     ids=["a2c", "ppo", "ppo_continuous", "dqn", "separate", "subclass"],
 )
 def test_images(algo: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which stable-baselines3 sums; packed weights have a bound of their own, in test_products.py."""
-    monkeypatch.setattr(products, "packs_weights", lambda: False)
+    """In the order in which stable-baselines3 sums; packed weights have a bound of their own, in test_packed.py."""
+    monkeypatch.setattr(packed, "packs_weights", lambda: False)
     model = make_model(algo, PIXELS, "CnnPolicy", **options)
     policy = extract(model)
     assert sum(isinstance(layer, Conv2d) for layer in policy.net.layers) == 3

@@ -18,7 +18,7 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.net import Conv2d, Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.products import LARGE, Product
+from quarl_bench.quantization.products.packed import LARGE, Product
 
 EXACT_FLOAT32 = 1 << 24  # whole numbers up to here have no rounding error in float32, in any order of summation
 BYTE = 256  # values that it has

@@ -9,7 +9,7 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, LayerNorm, Linear, Net
-from quarl_bench.quantization.products import LARGE, Product, packs_weights
+from quarl_bench.quantization.products.packed import LARGE, Product, packs_weights
 
 SHAPE = (256, LARGE // 256)
 

@@ -12,7 +12,14 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat
 from quarl_bench.quantization.net import Conv2d, Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
-from quarl_bench.quantization.sums import EXACT_FLOAT32, LARGE, ByteSums, FloatSums, build_sums, multiplies_bytes
+from quarl_bench.quantization.products.sums import (
+    EXACT_FLOAT32,
+    LARGE,
+    ByteSums,
+    FloatSums,
+    build_sums,
+    multiplies_bytes,
+)
 
 needs_bytes = pytest.mark.skipif(not multiplies_bytes(), reason="torch does not multiply bytes exactly here")
 
