@@ -68,6 +68,7 @@ TRAINING_CODE = (  # of what is trained and which policy of a run is kept; recip
     "training/schemes.py",
     "training/sb3/vector.py",
     "training/sb3/atari_workers.py",
+    "training/sb3/games.py",
 )
 AWARE_CODE = ("training/sb3/aware.py", "quantization")  # of quantization-aware runs as well
 EXTRAS = ("origin", "scheme")  # options of `quarl train` that a policy may need

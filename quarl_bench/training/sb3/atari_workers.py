@@ -1,10 +1,10 @@
 """Atari games of one training run, stepped in several processes: an emulator keeps the GIL, so threads do not help.
 
-What a run sees does not depend on the number of processes: every game has its own start generator.
+What a run sees does not depend on the number of processes: every game has its own start generator. Observations are in
+memory that the processes share; actions, rewards and ends go through pipes.
 """
 
 import multiprocessing
-import signal
 from itertools import chain
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
@@ -16,11 +16,12 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import SpecError
-from quarl_bench.training.sb3.vector import BareVector, GameVector
+from quarl_bench.training.sb3.games import serve_games, view_frames
+from quarl_bench.training.sb3.vector import IMAGES, BareVector
 
 
 class WorkerVector(BareVector):
-    """A GameVector whose games are dealt out to `workers` processes, which end when this process does."""
+    """Games like those of a GameVector, dealt out to `workers` processes, which end when this process does."""
 
     def __init__(self, environment: Environment, count: int, seed: int, workers: int) -> None:
         self._id = environment.id
@@ -30,23 +31,24 @@ class WorkerVector(BareVector):
         self._processes = []
         # Whoever forgets to close: at the end Python waits for the processes, and they wait for our end of the line.
         Finalize(self, _close_connections, (self._connections,), exitpriority=0)
+        shared = context.RawArray("B", count * int(np.prod(IMAGES.shape)))
+        self._observations = view_frames(shared)
         for part in np.array_split(np.arange(count), min(workers, count)):
             ours, theirs = context.Pipe()
-            arguments = (theirs, environment, range(part[0], part[-1] + 1), seed)
-            process = context.Process(target=_run_worker, args=arguments, daemon=True)
+            arguments = (theirs, environment, range(part[0], part[-1] + 1), seed, shared)
+            process = context.Process(target=serve_games, args=arguments, daemon=True)
             process.start()
             theirs.close()
             self._connections.append(ours)
             self._processes.append(process)
-        observations, actions = self._receive()[0]
-        super().__init__(count, observations, actions)
+        super().__init__(count, IMAGES, self._receive()[0])
 
     def reset(self) -> VecEnvObs:
         """The start of a new game in every environment."""
         for connection in self._connections:
             self._send(connection, None)
-        observations: NDArray[np.uint8] = np.concatenate(self._receive())
-        return observations
+        self._receive()
+        return self._observations.copy()  # stable-baselines3 keeps it beyond the next step
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Let all processes step their games."""
@@ -56,8 +58,8 @@ class WorkerVector(BareVector):
 
     def step_wait(self) -> VecEnvStepReturn:
         """What `GameVector.step_wait` returns, collected from the processes."""
-        observations, rewards, dones, infos = zip(*self._receive(), strict=True)
-        return np.concatenate(observations), np.concatenate(rewards), np.concatenate(dones), list(chain(*infos))
+        rewards, dones, infos = zip(*self._receive(), strict=True)
+        return self._observations.copy(), np.concatenate(rewards), np.concatenate(dones), list(chain(*infos))
 
     def close(self) -> None:
         """Hang up the connections, on which every worker ends by itself, and wait for them."""
@@ -85,21 +87,3 @@ class WorkerVector(BareVector):
 def _close_connections(connections: list[Connection]) -> None:
     while connections:
         connections.pop().close()
-
-
-def _run_worker(connection: Connection, environment: Environment, games: range, seed: int) -> None:
-    """Answer None with the first observations, actions with a step, and the end of the connection with the end."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach the whole group; the parent decides
-        signal.signal(number, signal.SIG_IGN)
-    vector = GameVector(environment, len(games), seed, first=games.start)
-    try:
-        connection.send((vector.observation_space, vector.action_space))
-        while True:
-            actions = connection.recv()
-            if actions is None:
-                connection.send(vector.reset())
-            else:
-                vector.step_async(actions)
-                connection.send(vector.step_wait())
-    except (EOFError, OSError):
-        vector.close()

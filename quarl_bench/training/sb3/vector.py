@@ -1,6 +1,5 @@
 """What stable-baselines3 trains on: its own vector environments, and Atari games without their wrappers."""
 
-import time
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -12,9 +11,12 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
-from quarl_bench.environments.atari import GAMES, STACK, draw_noops
+from quarl_bench.environments.atari import STACK
 from quarl_bench.environments.registry import LIBRARIES, Environment, make_environment
-from quarl_bench.environments.screens import SIDE
+from quarl_bench.environments.screens import SIDE, Frames
+from quarl_bench.training.sb3.games import Games
+
+IMAGES = gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8)  # what training sees of a game
 
 
 def make_vector(environment: Environment, count: int, seed: int) -> VecEnv:
@@ -62,34 +64,18 @@ class BareVector(VecEnv):
 
 
 class GameVector(BareVector):
-    """Atari games as training sees them: an episode is one life, and a reward is its sign.
+    """Atari games of one training run, stepped in this process."""
 
-    `infos` carry what Monitor adds: return and length of whole games, unclipped. `first` is the number of the first
-    game where these are some of a run's games.
-    """
-
-    def __init__(self, environment: Environment, count: int, seed: int, *, first: int = 0) -> None:
-        self._id = environment.id
-        self._games = GAMES.borrow(self._id, count)
-        super().__init__(
-            count,
-            gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8),
-            gymnasium.spaces.Discrete(len(self._games[0].actions)),
-        )
-        self._generators = [np.random.default_rng([seed, first + index]) for index in range(count)]
-        self._returns, self._lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
+    def __init__(self, environment: Environment, count: int, seed: int) -> None:
+        self._games = Games(environment, count, seed)
+        super().__init__(count, IMAGES, self._games.actions)
         self._actions: NDArray[Any] = np.zeros(count, dtype=np.int64)
-        self._began = time.time()
 
     def reset(self) -> VecEnvObs:
         """The start of a new game in every environment."""
-        starts = [
-            game.begin_game(draw_noops(generator))
-            for game, generator in zip(self._games, self._generators, strict=True)
-        ]
-        self._returns[:] = [reward for _, reward, _ in starts]
-        self._lengths[:] = 0
-        return np.stack([observation for observation, _, _ in starts])
+        observations = self._make_room()
+        self._games.reset(observations)
+        return observations
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Keep the actions (n,) until `step_wait` plays them."""
@@ -97,32 +83,12 @@ class GameVector(BareVector):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step every game; where a life ended the observation is the first of the next."""
-        results = [self._advance(index, int(action)) for index, action in enumerate(self._actions)]
-        observations, rewards, dones, infos = zip(*results, strict=True)
-        return np.stack(observations), np.array(rewards, dtype=np.float32), np.array(dones), list(infos)
+        observations = self._make_room()
+        return observations, *self._games.step(self._actions, observations)
 
     def close(self) -> None:
         """Hand the games to whoever plays next."""
-        GAMES.give_back(self._id, self._games)
-        self._games = []
+        self._games.close()
 
-    def _advance(self, index: int, action: int) -> tuple[NDArray[Any], float, bool, dict[str, Any]]:
-        game, info = self._games[index], {"TimeLimit.truncated": False}
-        observation, reward, ended = game.step(action)
-        self._returns[index] += reward
-        self._lengths[index] += 1
-        if not ended:
-            return observation, float(np.sign(reward)), False, info
-        info["TimeLimit.truncated"] = game.truncated
-        if game.over:
-            self._report(index, info)
-        first, gained, over = game.begin_life(draw_noops(self._generators[index]))
-        self._returns[index] += gained
-        if over:  # the last life ended on the way to the next
-            self._report(index, info)
-        return first, float(np.sign(reward)), True, info | {"terminal_observation": observation}
-
-    def _report(self, index: int, info: dict[str, Any]) -> None:
-        elapsed = time.time() - self._began
-        info["episode"] = {"r": float(self._returns[index]), "l": int(self._lengths[index]), "t": elapsed}
-        self._returns[index], self._lengths[index] = 0.0, 0
+    def _make_room(self) -> Frames:
+        return np.empty((self.num_envs, *IMAGES.shape), dtype=np.uint8)

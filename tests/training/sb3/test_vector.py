@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import (
 from quarl_bench.environments import atari
 from quarl_bench.environments.atari import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.training.sb3 import vector
+from quarl_bench.training.sb3 import games as module
 from quarl_bench.training.sb3.vector import make_vector
 from tests.support.sizes import exhaustive
 
@@ -55,7 +55,7 @@ def step(environments: VecEnv, actions: NDArray[np.int64]) -> tuple[Any, ...]:
 def test_training_sees_what_the_wrappers_show(
     slug: str, steps: int, lives: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector, "draw_noops", lambda _: NOOPS)
+    monkeypatch.setattr(module, "draw_noops", lambda _: NOOPS)
     environment = find_environment(slug)
     ours, twin = make_vector(environment, 2, SEED), make_twin(environment)
     assert (ours.observation_space, ours.action_space) == (twin.observation_space, twin.action_space)
@@ -131,8 +131,8 @@ def test_a_reset_starts_new_games(breakout: Environment) -> None:
 
 def test_starts_depend_on_seed_and_place(breakout: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    draw = vector.draw_noops
-    monkeypatch.setattr(vector, "draw_noops", lambda generator: drawn.append(draw(generator)) or drawn[-1])
+    draw = module.draw_noops
+    monkeypatch.setattr(module, "draw_noops", lambda generator: drawn.append(draw(generator)) or drawn[-1])
     for seed in (0, 0, 1):
         ours = make_vector(breakout, 3, seed)
         ours.reset()
@@ -143,11 +143,11 @@ def test_starts_depend_on_seed_and_place(breakout: Environment, monkeypatch: pyt
 
 
 def test_closed_environments_lend_their_games(breakout: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector, "GAMES", GamePool())
+    monkeypatch.setattr(module, "GAMES", GamePool())
     first = make_vector(breakout, 2, SEED)
-    games = set(first._games)
+    games = set(first._games._games)
     first.close(), first.close()
-    assert set(make_vector(breakout, 2, SEED)._games) == games
+    assert set(make_vector(breakout, 2, SEED)._games._games) == games
 
 
 def test_stable_baselines_trains_on_it(breakout: Environment) -> None:
