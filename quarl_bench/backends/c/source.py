@@ -61,6 +61,7 @@ def write_integer_source(policy: IntegerPolicy) -> dict[str, bytes]:
         "observe.h": write_observe_header(policy).encode(),
         "kernels.h": read_resource("kernels.h"),
         "vectors.h": read_resource("vectors.h"),
+        "columns.h": read_resource("columns.h"),
         **({"cells.h": read_resource("cells.h")} if net.recurrent else {}),
         **arrays.files(),
     }

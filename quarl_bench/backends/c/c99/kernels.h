@@ -10,8 +10,8 @@
  *     default       by that formula's three roundings on 64-bit integers
  *     QUARL_FLOAT   by that formula, for targets with a floating point unit; never with -ffast-math
  *
- * How sums are computed (same numbers in every way) is the compiler's choice for its target: sixteen rows at once
- * (vectors.h), row by row in loops that it vectorises, or, with QUARL_SCALAR, four outputs per loaded input.
+ * How sums are computed (same numbers in every way) is the compiler's choice for its target: several rows or
+ * columns at once (vectors.h, columns.h), row by row in loops that it vectorises, or, with QUARL_SCALAR, four outputs per loaded input.
  */
 #ifndef QUARL_KERNELS_H
 #define QUARL_KERNELS_H
@@ -42,11 +42,13 @@
 #define QUARL_ALIGN __attribute__((aligned(64)))
 #define QUARL_HIDDEN __attribute__((visibility("hidden")))
 #define QUARL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define QUARL_HIDE(value) __asm__("" : "+m"(value)) /* from the compiler, which then knows no value of it */
 #else
 #define QUARL_INLINE static inline
 #define QUARL_ALIGN
 #define QUARL_HIDDEN
 #define QUARL_UNLIKELY(condition) (condition)
+#define QUARL_HIDE(value) ((void)0)
 #endif
 
 #ifdef QUARL_U8
@@ -72,10 +74,11 @@ QUARL_INLINE int32_t quarl_dot(const quarl_byte *restrict x, const int8_t *restr
     return sum;
 }
 
-#if defined(QUARL_U8) && defined(__GNUC__) && defined(__AVX512VNNI__) && !defined(QUARL_SCALAR) && defined(__has_builtin)
+#if defined(__GNUC__) && defined(__AVX2__) && !defined(QUARL_SCALAR) && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define QUARL_VECTORS
 #include "vectors.h"
+#include "columns.h"
 #endif
 #endif
 
@@ -181,7 +184,9 @@ QUARL_INLINE void quarl_requantize(const int32_t *restrict accumulator, quarl_by
 QUARL_INLINE void quarl_requantize(const int32_t *restrict accumulator, quarl_byte *restrict y, int count,
                                    const float *restrict scale, int per_channel, quarl_format format)
 {
-    const float lowest = (float)(format.lowest - format.zero_point), highest = (float)(format.highest - format.zero_point);
+    float lowest = (float)(format.lowest - format.zero_point), highest = (float)(format.highest - format.zero_point);
+    QUARL_HIDE(lowest); /* of two constants, GCC makes branches, which it does not vectorise */
+    QUARL_HIDE(highest);
     for (int i = 0; i < count; i++) {
         float value = (float)accumulator[i] * scale[per_channel ? i : 0];
         value = value < lowest ? lowest : value;
@@ -264,12 +269,17 @@ QUARL_INLINE void quarl_sum_linear(const quarl_byte *restrict x, const int8_t *r
 #ifdef QUARL_SCALAR
     quarl_sum_window(x, weight, bias, accumulator, 0, 1, inputs, outputs);
 #else
-    int o = 0;
+    int tiled = 0;
 #ifdef QUARL_VECTORS
-    for (; inputs >= QUARL_SHORTEST && inputs % QUARL_PAGE && o + QUARL_ROWS <= outputs; o += QUARL_ROWS)
-        quarl_sum_rows(x, weight + (long)o * inputs, bias + o, accumulator + o, inputs);
+    if (inputs >= QUARL_SHORTEST && !QUARL_CLASH(inputs))
+        tiled = outputs - outputs % QUARL_FEW;
+    const int whole = tiled - tiled % QUARL_ROWS;
+    for (int o = 0; o < whole; o += QUARL_ROWS)
+        quarl_sum_rows(x, weight + (long)o * inputs, bias + o, accumulator + o, inputs, QUARL_ROWS);
+    for (int o = whole; o < tiled; o += QUARL_FEW)
+        quarl_sum_rows(x, weight + (long)o * inputs, bias + o, accumulator + o, inputs, QUARL_FEW);
 #endif
-    for (; o < outputs; o++)
+    for (int o = tiled; o < outputs; o++)
         accumulator[o] = bias[o] + quarl_dot(x, weight + (long)o * inputs, inputs);
 #endif
 }
@@ -281,8 +291,17 @@ QUARL_INLINE void quarl_sum_linear(const quarl_byte *restrict x, const int8_t *r
 QUARL_INLINE void quarl_sum_narrow(const quarl_byte *restrict x, const int8_t *restrict weight,
                                    const int32_t *restrict bias, int32_t *restrict accumulator, int inputs, int outputs)
 {
-#ifdef QUARL_SCALAR
-    for (int o = 0; o < outputs; o++) {
+#if defined(QUARL_SCALAR) || defined(QUARL_VECTORS)
+    int tiled = 0;
+#ifdef QUARL_VECTORS
+    tiled = outputs - outputs % QUARL_COLUMNS;
+    const int whole = outputs - outputs % QUARL_LINE;
+    for (int o = 0; o < whole; o += QUARL_LINE)
+        quarl_sum_columns(x, weight + o, bias + o, accumulator + o, inputs, outputs, QUARL_LINE);
+    for (int o = whole; o < tiled; o += QUARL_COLUMNS)
+        quarl_sum_columns(x, weight + o, bias + o, accumulator + o, inputs, outputs, QUARL_COLUMNS);
+#endif
+    for (int o = tiled; o < outputs; o++) {
         int32_t sum = bias[o];
         for (int i = 0; i < inputs; i++)
             sum += x[i] * weight[(long)i * outputs + o];

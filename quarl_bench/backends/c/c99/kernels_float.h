@@ -192,7 +192,7 @@ QUARL_INLINE void quarl_sum_window(const float *restrict x, float *restrict y, c
     for (int o = 0; o < outputs;) {
         const int place = o % QUARL_PACK, rest = outputs - o + place, lanes = rest < QUARL_PACK ? rest : QUARL_PACK;
         const float *row = weight + (long)(o - place) * size * span + place;
-        if (place + 4 > lanes) {
+        if (outputs < 4 || place + 4 > lanes) { /* the first is for compilers, which warn of what is never read */
             float sum = bias[o];
             for (int k = 0; k < size; k++)
                 for (int i = 0; i < span; i++, row += lanes)
