@@ -3,11 +3,8 @@
 Counted as Yosys 0.70 packs them (`Resources.luts`); the tests hold the estimate to within a quarter of its result.
 """
 
-import numpy as np
-
 from quarl_bench.backends.fpga.explore.folding import FoldingPlan, Unit
 from quarl_bench.backends.fpga.explore.part import Resources
-from quarl_bench.backends.fpga.rtl.stage import signed_bits
 
 TABLE_INPUTS = 6  # of a look-up table
 PACKED = 0.85  # of the cells remain when small look-up tables share a site
@@ -38,7 +35,7 @@ def estimate_least(unit: Unit) -> float:
 
 def _unit_luts(unit: Unit, *, dsp: bool) -> float:
     stage, products = unit.stage, unit.multipliers
-    bits, constant = _product_bits(unit), unit.weights.depth == 1
+    bits, constant = unit.product_bits, unit.weights.depth == 1
     inputs = stage.in_bits + stage.weight_bits
     if dsp or constant:  # a product by a constant of two or three bits is hardly more than wires
         product = 0.0
@@ -60,16 +57,9 @@ def _unit_luts(unit: Unit, *, dsp: bool) -> float:
     )
 
 
-def _product_bits(unit: Unit) -> int:
-    """Bits, sign included, of the largest product of a weight and an input value of the layer."""
-    stage = unit.stage
-    largest = int(np.abs(stage.weight.astype(np.int64)).max()) * max(abs(stage.low), abs(stage.high))
-    return signed_bits(-largest, largest)
-
-
 def _unit_ffs(unit: Unit) -> float:
     stage = unit.stage
-    bits, depth = _product_bits(unit), _depth(unit.terms)
+    bits, depth = unit.product_bits, _depth(unit.terms)
     sums = unit.multipliers // unit.terms
     registered = [level for level in range(depth + 1) if level == depth or (level + 1) % unit.levels == 0]
     tree = sum(sums * (_nodes(unit.terms, level) if level else unit.terms) * (bits + level) for level in registered)

@@ -142,6 +142,13 @@ class Unit:
         """Share of its products that are by zero."""
         return float((self._weight_fields() == 0).mean())
 
+    @cached_property
+    def product_bits(self) -> int:
+        """Bits, sign included, of the largest product of a weight and an input value of the layer."""
+        stage = self.stage
+        largest = int(np.abs(stage.weight.astype(np.int64)).max()) * max(abs(stage.low), abs(stage.high))
+        return signed_bits(-largest, largest)
+
     @property
     def part_bits(self) -> int:
         """Of a signed format for what one beat adds to a sum."""
