@@ -29,6 +29,7 @@ from quarl_bench.system.programs import Program
 
 MODEL = "policy.c"
 OPTIMIZE = ("-O3", "-march=native")
+STANDARD = "-std=c99"  # which keeps a product and its sum apart, in what plays and in what is timed
 X86 = platform.machine() in {"x86_64", "AMD64", "i386", "i686"}
 UNSIGNED = {"u8xs8-float": ("-DQUARL_U8", "-DQUARL_FLOAT"), "u8xs8": ("-DQUARL_U8",)}
 SIGNED = {"s8xs8-float": ("-DQUARL_S8", "-DQUARL_FLOAT"), "s8xs8": ("-DQUARL_S8",)}
@@ -115,7 +116,7 @@ def compile_library(files: Files, flags: tuple[str, ...], folder: Path) -> Path:
         (folder / name).write_bytes(content)
     sources = [name for name in files if name.endswith((".c", ".S")) and name != "harness.c"]
     library = folder / "libpolicy.so"
-    options = ["-std=c99", "-Wall", "-Wextra", "-Werror", *OPTIMIZE, *flags, "-fPIC", "-shared", "-o", library.name]
+    options = [STANDARD, "-Wall", "-Wextra", "-Werror", *OPTIMIZE, *flags, "-fPIC", "-shared", "-o", library.name]
     command = [find_compiler(), *options, *sources, "-lm"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
@@ -154,7 +155,7 @@ def compile_code(artefact: Path, kernel: str) -> CompiledCode:
     An inference is timed as `make test` does, by the fastest of `RUNS` runs: neither Python nor the observation
     transform are in it.
     """
-    command = [find_compiler(), *OPTIMIZE, *KERNELS[kernel]]
+    command = [find_compiler(), STANDARD, *OPTIMIZE, *KERNELS[kernel]]
     with tempfile.TemporaryDirectory() as folder:
         objects = _compile_objects(command, artefact, folder)
         _run([*command, "-o", "harness", *_list_sources(artefact, "harness.c"), *objects, "-lm"], folder)
