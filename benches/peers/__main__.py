@@ -69,6 +69,7 @@ ENTRIES = {
     "training": Entry("training", 4, (*SB3, "ale_py", "cv2")),
     "training-lunarlander": Entry("training", 15, (*SB3, "Box2D"), ("--task", "lunarlander"), named=True),
     "evaluation": Entry("evaluation", 15, (*SB3, "ale_py", "cv2", "mujoco", "pybullet_envs_gymnasium")),
+    "parts": Entry("parts", 2, (*SB3, "ale_py", "cv2", "mujoco", "pybullet_envs_gymnasium")),
     "fpga": Entry("fpga", 3, ("verilator",), named=True),
     "repair": Entry("repair", 5, (*SB3, "onnxruntime", "ai_edge_litert", "Box2D"), named=True),
     "hopper-hundred": Entry("hopper", 110, (*SB3, "mujoco"), ("--hundred", "--rounds", "10"), named=True),

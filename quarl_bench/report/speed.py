@@ -65,6 +65,7 @@ LAYOUTS: dict[str, Layout] = {
     "evaluation": list_ratios,
     "deployment": list_pairs,
     "broadcast": list_medians,
+    "parts": list_medians,
     "fpga": list_medians,
     "repair": list_medians,
 }

@@ -10,8 +10,9 @@
  *     default       by that formula's three roundings on 64-bit integers
  *     QUARL_FLOAT   by that formula, for targets with a floating point unit; never with -ffast-math
  *
- * How sums are computed (same numbers in every way) is the compiler's choice for its target: several rows or
- * columns at once (vectors.h, columns.h), row by row in loops that it vectorises, or, with QUARL_SCALAR, four outputs per loaded input.
+ * How sums are computed (same numbers in every way) is the compiler's choice for its target: several rows or columns at
+ * once (vectors.h, columns.h), row by row in loops that it vectorises, or, with QUARL_SCALAR, four outputs per loaded
+ * input.
  */
 #ifndef QUARL_KERNELS_H
 #define QUARL_KERNELS_H

@@ -1,0 +1,102 @@
+"""Where the time of an evaluated step goes: in the simulator, in the network, in everything else.
+
+Nobody who evaluates can do without a simulator's step and a forward pass: together they are a floor. Policies and tasks
+are those of `evaluation`, in this package alone, every episode played. Steps and passes are timed where they are made,
+which adds looks at the clock.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pkgutil import resolve_name
+from typing import Any
+from unittest import mock
+
+from evaluation import DEAR, FEWEST, QUICK, build_model, find_our_recipe, find_policy
+from turns import Script, Turns, main
+
+from quarl_bench.judging.times.contest import Contest
+
+QUICK_TASKS = ("hopperv4",)
+SIMULATORS = {"mujoco": "mujoco.mj_step", "bullet": "pybullet.stepSimulation"}
+COLUMNS = ("simulator", "network", "everything else", "together")
+
+
+class Clock:
+    """Seconds of CPU time in the calls that it has wrapped."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, timed."""
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            begin = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.seconds += time.process_time() - begin
+
+        return timed
+
+
+class TimedEmulator:
+    """An emulator whose frames are timed."""
+
+    def __init__(self, emulator: Any, clock: Clock) -> None:
+        self._emulator, self.act = emulator, clock.wrap(emulator.act)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._emulator, name)
+
+
+def time_simulator(environment: Any, clock: Clock) -> Any:
+    """A patch that lets `clock` time what moves the world of `environment`."""
+    from quarl_bench.environments import atari
+
+    if environment.atari:
+        load = atari.load_emulator
+        return mock.patch.object(atari, "load_emulator", lambda id_: TimedEmulator(load(id_), clock))
+    place = SIMULATORS[environment.extra]
+    return mock.patch(place, clock.wrap(resolve_name(place.replace(".", ":"))))
+
+
+def measure(name: str, options: Any) -> tuple[float, ...]:
+    """Microseconds of CPU time a step, one for each of `COLUMNS`."""
+    from quarl_bench.environments.registry import find_environment
+    from quarl_bench.evaluation import rollouts
+    from quarl_bench.evaluation.protocol import TEST_SEEDS
+    from quarl_bench.policies.sources.sb3.model import extract
+    from quarl_bench.quantization.net import Net
+
+    policy = extract(build_model(name, 1))
+    environment = replace(find_environment(name), time_feature=find_our_recipe(name).time_feature)
+    simulator, network = Clock(), Clock()
+    seeds = range(TEST_SEEDS, TEST_SEEDS + (QUICK if options.quick else FEWEST))
+    with ExitStack() as patches:
+        patches.enter_context(time_simulator(environment, simulator))
+        patches.enter_context(mock.patch.object(Net, "forward", network.wrap(Net.forward)))
+        patches.enter_context(mock.patch.object(rollouts, "name_starts", return_value=None))
+        rollouts.roll_out(policy, environment, range(2))
+        simulator.seconds = network.seconds = 0.0
+        begin = time.process_time()
+        steps = int(rollouts.roll_out(policy, environment, seeds).lengths.sum())
+        together = time.process_time() - begin
+    rest = together - simulator.seconds - network.seconds
+    return tuple(1e6 * part / steps for part in (simulator.seconds, network.seconds, rest, together))
+
+
+def compare(turns: Turns) -> Iterator[Contest]:
+    """A contest without rivals for each task."""
+    for task in QUICK_TASKS if turns.options.quick else DEAR:
+        (taken,) = turns.take((task,)).values()
+        folder = find_policy(task)
+        note = folder.name if folder else "an untrained network of the recipe's architecture"
+        rounds = dict(zip(COLUMNS, zip(*taken, strict=True), strict=True))
+        yield Contest(task, "us of CPU time a step", rounds, note=note)
+
+
+if __name__ == "__main__":
+    main(Script(__file__, __doc__, compare, 3, measure))
