@@ -138,6 +138,13 @@ def test_a_vector_that_nobody_closed_does_not_keep_its_process(tmp_path: Path) -
     assert "KeyboardInterrupt" in ended.stderr
 
 
+def test_a_process_that_steps_games_has_no_torch(tmp_path: Path) -> None:
+    """It would take seconds, and half a gigabyte in each."""
+    script = tmp_path / "imports.py"
+    script.write_text("import sys\nimport quarl_bench.training.sb3.games\nprint('torch' in sys.modules)\n")
+    assert run_python(script, timeout=60).stdout.split() == ["False"]
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     try:
