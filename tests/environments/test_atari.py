@@ -15,7 +15,7 @@ from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingExtra
 from quarl_bench.evaluation import episodes
 from quarl_bench.evaluation.episodes import GameEpisodes
-from quarl_bench.training.sb3 import vector
+from quarl_bench.training.sb3 import games
 from quarl_bench.training.sb3.vector import make_vector
 from tests.support.forks import run_python
 from tests.support.sizes import choose
@@ -192,7 +192,7 @@ class Paying:
 def paying(monkeypatch: pytest.MonkeyPatch) -> None:
     load = atari.load_emulator
     monkeypatch.setattr(atari, "load_emulator", lambda id_: Paying(load(id_)))
-    for borrower in (episodes, vector):
+    for borrower in (episodes, games):
         monkeypatch.setattr(borrower, "GAMES", GamePool())
 
 
