@@ -24,6 +24,7 @@ static void actor_sum(const quarl_byte *restrict x, const actor_layer *layer, in
 {
     const int inputs = layer->inputs, outputs = layer->outputs;
     int o = 0;
+#if !defined(QUARL_VECTORS) || defined(QUARL_DOT) /* with AVX2 alone, tiles of vectors.h take a quarter of the time */
     for (; o + 4 <= outputs; o += 4) {
         const int8_t *restrict row = layer->weight + (long)o * inputs;
         int32_t a = 0, b = 0, c = 0, d = 0;
@@ -38,6 +39,7 @@ static void actor_sum(const quarl_byte *restrict x, const actor_layer *layer, in
         accumulator[o + 2] = layer->bias[o + 2] + c;
         accumulator[o + 3] = layer->bias[o + 3] + d;
     }
+#endif
     quarl_sum_linear(x, layer->weight + (long)o * inputs, layer->bias + o, accumulator + o, inputs, outputs - o);
 }
 
