@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.actorq.message import Broadcast, FloatNet
 from quarl_bench.backends.c.backend import OPTIMIZE, REORDER, X86, compile_library, identify_compiler
+from quarl_bench.backends.c.source import HEADERS as INTEGER_HEADERS
 from quarl_bench.backends.c.source import read_resource
 from quarl_bench.errors import DeploymentError
 from quarl_bench.quantization.activations import Activation
@@ -25,7 +26,7 @@ from quarl_bench.system.atomic import write_file
 from quarl_bench.system.places import default_cache
 from quarl_bench.system.processor import read_processor
 
-HEADERS = {"integer.c": ("kernels.h", "vectors.h", "columns.h"), "float.c": ("kernels_float.h",)}
+HEADERS = {"integer.c": INTEGER_HEADERS, "float.c": ("kernels_float.h",)}
 FLAGS = {"integer.c": ("-DQUARL_FLOAT", "-DQUARL_U8" if X86 else "-DQUARL_S8"), "float.c": REORDER}
 BYTE: Any = np.uint8 if X86 else np.int8
 CODES = {Activation.NONE: 0, Activation.RELU: 1, Activation.TANH: 2}

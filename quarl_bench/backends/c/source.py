@@ -27,6 +27,7 @@ from quarl_bench.quantization.recurrent.cells import list_steps
 from quarl_bench.quantization.requantize import Requantization
 
 PREFIX = "policy"
+HEADERS = ("kernels.h", "vectors.h", "columns.h")  # of integer kernels
 
 
 def read_resource(name: str) -> bytes:
@@ -59,9 +60,7 @@ def write_integer_source(policy: IntegerPolicy) -> dict[str, bytes]:
         "policy.h": write_header(shapes, net.input, net.output, policy.head, count_state(net)).encode(),
         "observe.c": (write_observe(observing, policy.transform, net.input) + _write_act(observing, policy)).encode(),
         "observe.h": write_observe_header(policy).encode(),
-        "kernels.h": read_resource("kernels.h"),
-        "vectors.h": read_resource("vectors.h"),
-        "columns.h": read_resource("columns.h"),
+        **{header: read_resource(header) for header in HEADERS},
         **({"cells.h": read_resource("cells.h")} if net.recurrent else {}),
         **arrays.files(),
     }
