@@ -21,7 +21,8 @@ from quarl_bench.system.places import default_cache
 EPISODES = 100  # per policy
 WHOLE = {"games": 114}  # the fewest seeds that meet all 30 starts of an Atari game: what played them all is exact
 QUICK = {"episodes": 20, "games": 4}  # fewer of what takes seconds; on Atari one does
-PATIENCE = 1_000  # steps without a point behind which `quick` ends a game: argmax may go round in circles for 27,000
+# Steps without a point behind which a game ends: argmax may go round in circles for 27,000. `paper` plays them.
+PATIENCE = {"quick": 1_000, "nightly": 2_500}
 COUNTS = ("episodes", "games", "cheap")  # settings
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
@@ -92,7 +93,7 @@ def read_settings(config: pytest.Config) -> Settings:
         profile=profile,
         train=train,
         **counts | ({} if episodes is not None else QUICK if profile == "quick" else WHOLE),
-        patience=PATIENCE if profile == "quick" else None,
+        patience=PATIENCE.get(profile),
         policies=POLICIES,
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.
