@@ -6,6 +6,17 @@ $QUARL_ACTORQ_RUNS names their folder, by default `baselines/actorq`.
 import pytest
 
 
-@pytest.mark.claim("actorq-time", "actorq-return", "actorq-step", "actorq-pull", "actorq-load", "actorq-energy")
+@pytest.mark.claim(
+    "actorq-time",
+    "actorq-rate",
+    "actorq-rate-walker",
+    "actorq-rate-small",
+    "actorq-rate-most",
+    "actorq-return",
+    "actorq-step",
+    "actorq-pull",
+    "actorq-load",
+    "actorq-energy",
+)
 def test_paired_runs(claim, cells, verdict):
     verdict.check_cells(cells)

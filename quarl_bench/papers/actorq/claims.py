@@ -10,13 +10,19 @@ from quarl_bench.papers.actorq.judgements import (
     STEP,
     LearnsAsWell,
     ReachesSooner,
+    Regime,
     StageTakes,
+    StepsSooner,
     TakesLess,
     TwinTakes,
 )
 
 CARTPOLE = over("dqn", "cartpole")
 CHEETAH = over("d4pg", "cheetahrundmc")
+WALKER = over("d4pg", "walkerwalkdmc")
+ALONE = Regime(widths=(2048, 2048, 2048), actors=1)
+LARGE = Regime(widths=(2048, 2048, 2048), actors=2)  # the paper's size
+SMALL = Regime(widths=(512, 512, 512), actors=2)
 
 CLAIMS = (
     Claim(
@@ -27,6 +33,42 @@ CLAIMS = (
         schemes=("int8",),
         cells=CARTPOLE,
         slug="actortime",
+    ),
+    Claim(
+        "actorq-rate",
+        where="README, ActorQ: 1.5x-2.5x",
+        says="two actors of 2048,2048,2048 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
+        judgement=StepsSooner(0.667, regime=LARGE),
+        schemes=("fp16", "int8"),
+        cells=CHEETAH,
+        slug="actorrate",
+    ),
+    Claim(
+        "actorq-rate-walker",
+        where="README, ActorQ: 1.5x-2.5x",
+        says="the same where a walker learns to walk",
+        judgement=StepsSooner(0.667, regime=LARGE),
+        schemes=("fp16", "int8"),
+        cells=WALKER,
+        slug="actorratewalker",
+    ),
+    Claim(
+        "actorq-rate-small",
+        where="README, ActorQ: 1.5x-2.5x",
+        says="two actors of 512,512,512 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
+        judgement=StepsSooner(0.667, regime=SMALL),
+        schemes=("fp16", "int8"),
+        cells=CHEETAH,
+        slug="actorratesmall",
+    ),
+    Claim(
+        "actorq-rate-most",
+        where="arXiv v6, abstract: up to 5.41x",
+        says="two actors of 2048,2048,2048 in int8 do as many steps as fp32 ones in at most 1/5.41 of their time",
+        judgement=StepsSooner(0.185, regime=LARGE),
+        schemes=("int8",),
+        cells=CHEETAH,
+        slug="actorratemost",
     ),
     Claim(
         "actorq-return",
@@ -41,7 +83,7 @@ CLAIMS = (
         "actorq-step",
         where="README, training breakdown: step",
         says="an int8 actor's step (environment and inference) takes at most 1/1.5 of an fp32 one's at 2048,2048,2048",
-        judgement=StageTakes(0.667, STEP),
+        judgement=StageTakes(0.667, STEP, regime=ALONE),
         schemes=("int8",),
         cells=CHEETAH,
         slug="actorstep",
@@ -50,7 +92,7 @@ CLAIMS = (
         "actorq-pull",
         where="README, training breakdown: pull and deserialize",
         says="an actor in so few bits pulls and deserializes its weights in at most 95% of an fp32 one's time",
-        judgement=StageTakes(0.95, PULL),
+        judgement=StageTakes(0.95, PULL, regime=ALONE),
         schemes=("fp16", "int8"),
         cells=CHEETAH,
         slug="actorpull",
@@ -59,7 +101,7 @@ CLAIMS = (
         "actorq-load",
         where="README, training breakdown: load state dict",
         says="loading fp16 weights is expensive: an fp32 actor loads its in at most half of an fp16 one's time",
-        judgement=TwinTakes(0.5, LOAD),
+        judgement=TwinTakes(0.5, LOAD, regime=ALONE),
         schemes=("fp16",),
         cells=CHEETAH,
         slug="actorload",

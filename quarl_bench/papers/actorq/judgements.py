@@ -1,12 +1,13 @@
 """ActorQ's judgements, on records of runs that are paired by seed and differ in the actors' precision alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from quarl_bench.judging.rules.judgement import Domain, Judgement
 
 if TYPE_CHECKING:
+    from quarl_bench.actorq.record import Record
     from quarl_bench.experiments.cells import Cells
     from quarl_bench.judging.claim import JudgedClaim
     from quarl_bench.judging.evidence import Evidence
@@ -19,8 +20,23 @@ LOAD = ("load",)
 
 
 @dataclass(frozen=True)
+class Regime:
+    """Which runs of a task are judged: what decides how much of the time is the actors'."""
+
+    widths: tuple[int, ...]  # of the hidden layers of an actor's net
+    actors: int
+
+    def holds(self, record: "Record") -> bool:
+        """Whether a run was like that."""
+        settings = record["settings"]
+        return (tuple(settings["widths"]), settings["actors"]) == (self.widths, self.actors)
+
+
+@dataclass(frozen=True)
 class OnPairs(Judgement):
     """Decided from pairs of records: fp32's, and that of the judged precision."""
+
+    regime: Regime | None = field(default=None, kw_only=True)  # of the runs that are judged; None: of any
 
     domain = Domain.RATIO
 
@@ -28,7 +44,7 @@ class OnPairs(Judgement):
         """The committed records of the item's runs; MissingBaseline, with the command, where there are none."""
         from quarl_bench.papers.actorq.sentences import collect_pairs
 
-        return collect_pairs(item)
+        return collect_pairs(item, self.regime)
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":  # noqa: ARG002
         """The verdict over pairs."""
@@ -61,6 +77,20 @@ class TakesLess(ReachesSooner):
     name = "takes_less"
     meaning = "ratio of CPU seconds to 95% of the twin's best return; supported up to the threshold"
     clock = "cpu"
+
+
+@dataclass(frozen=True)
+class StepsSooner(OnPairs):
+    """An environment step of the judged run takes at most `threshold` of the twin's seconds, end to end."""
+
+    name = "steps_sooner"
+    meaning = "ratio of seconds per environment step of whole runs; supported up to the threshold"
+
+    def judge(self, pairs: "Sequence[Pair]") -> "Verdict":
+        """Student's t over seeds, of logarithms."""
+        from quarl_bench.papers.actorq.sentences import judge_rate
+
+        return judge_rate(pairs, self.threshold)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,17 @@ name; a ratio of CPU seconds is disturbed less than one of wall clock.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from quarl_bench.actorq.breakdown import QUANTIZED
 from quarl_bench.actorq.comparison import BASE, find_target, list_shared_settings
 from quarl_bench.actorq.evaluator import find_time
-from quarl_bench.actorq.record import RECORD, Record, read_acting, read_record
+from quarl_bench.actorq.record import RECORD, Record, read_acting, read_costs, read_record
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, StoreError
 from quarl_bench.judging import statistics as stats
@@ -24,8 +25,12 @@ from quarl_bench.judging.evidence import Evidence
 from quarl_bench.judging.retention import conclude, judge_retention, name_scope
 from quarl_bench.spec import Measurement, Outcome, Verdict, name_seeds
 
+if TYPE_CHECKING:
+    from quarl_bench.papers.actorq.judgements import Regime
+
 Pair = tuple[Record, Record]  # the run in the precision that is compared with, and the one that is judged
 FEWEST = 3  # pairs that a plan asks for
+REGIME = "a regime in which the actors decide: --calibrate shows whether they do"
 VARIABLE = "QUARL_ACTORQ_RUNS"  # names the folder of the records
 
 
@@ -55,7 +60,7 @@ def judge_time(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") 
     times = [[find_time(run["curve"], find_target(pair[0]), clock) for run in pair] for pair in pairs]
     missed = sum(ours is None for _, ours in times)
     ratios = [ours / theirs for theirs, ours in times if ours is not None and theirs]
-    verdict = judge_ratio(ratios, pairs, threshold, [])
+    verdict = _limit(judge_ratio(ratios, pairs, threshold), pairs, threshold, clock)
     if not missed:
         return verdict
     # A run that never arrives has no ratio; without it, the others would only flatter.
@@ -64,16 +69,20 @@ def judge_time(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") 
     return replace(verdict, outcome=outcome, caveats=caveats, needed=verdict.needed or "longer runs")
 
 
+def judge_rate(pairs: Sequence[Pair], threshold: float) -> Verdict:
+    """Whether an environment step of the judged runs, end to end, takes at most `threshold` of the twins' seconds."""
+    rates = [[run["elapsed"] / run["steps"] for run in pair] for pair in pairs]
+    return _limit(judge_ratio([ours / theirs for theirs, ours in rates], pairs, threshold), pairs, threshold, "elapsed")
+
+
 def judge_stages(pairs: Sequence[Pair], stages: Sequence[str], threshold: float) -> Verdict:
     """Whether an actor's CPU time in `stages`, per step, is within `threshold` of the twin's."""
     times = [[sum(read_acting(run).per_step("cpu")[stage] for stage in stages) for run in pair] for pair in pairs]
-    return judge_ratio([ours / theirs for theirs, ours in times], pairs, threshold, [])
+    return judge_ratio([ours / theirs for theirs, ours in times], pairs, threshold)
 
 
-def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float, caveats: Sequence[str]) -> Verdict:
+def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float) -> Verdict:
     """A verdict on the typical ratio: Student's t over seeds, of logarithms."""
-    loads = [run["load"] for pair in pairs for run in pair]
-    notes = (*caveats, *([f"under a load of {min(loads):.1f} to {max(loads):.1f}"] if loads else []))
     estimate = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
     interval: tuple[float, float] | None = None
     if len(ratios) > 1:
@@ -91,7 +100,7 @@ def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float
         episodes=0,
         distinct_episodes=0,
         needed=f"more seeds than {max(len(ratios), FEWEST - 1)}" if outcome.open else "",
-        caveats=notes,
+        caveats=_name_conditions(pairs),
     )
 
 
@@ -102,17 +111,57 @@ def judge_return(pairs: Sequence[Pair], margin: float) -> Verdict:
     return judge_retention(reference, candidate, margin=margin, cap=cap)
 
 
-def collect_pairs(item: JudgedClaim) -> Evidence:
+def find_floor(record: Record, clock: str) -> float:
+    """The share of an fp32 run's time, by `clock`, that is left when its actors infer and load in none (Amdahl)."""
+    if clock == "elapsed":
+        return 1 / read_costs(record).ceiling
+    cpu = read_acting(record).cpu
+    return float(1 - sum(cpu[stage] for stage in QUANTIZED) / record["cpu"])
+
+
+def collect_pairs(item: JudgedClaim, regime: "Regime | None") -> Evidence:
     """The pairs of an item's runs in $QUARL_ACTORQ_RUNS; MissingBaseline, with the command, where there are none."""
     (cell,) = item.cases
     folder = os.environ.get(VARIABLE)
-    pairs = [] if not folder else pair_records(read_records(Path(folder)), cell.algo, cell.environment, cell.scheme)
+    records = [] if not folder else read_records(Path(folder))
+    chosen = [record for record in records if regime is None or regime.holds(record)]
+    pairs = pair_records(chosen, cell.algo, cell.environment, cell.scheme)
     if not pairs:
+        options = "" if regime is None else f" --widths {','.join(map(str, regime.widths))} --actors {regime.actors}"
         raise MissingBaseline(
             f"no paired runs of {cell.algo} {cell.environment} in {folder or VARIABLE}: make them with "
-            f"`quarl actorq {cell.algo} {cell.environment} --precision fp32,{cell.scheme} --seeds 0..2`"
+            f"`quarl actorq {cell.algo} {cell.environment} --precision fp32,{cell.scheme} --seeds 0..2{options}`"
         )
     return Evidence(own=pairs)
+
+
+def _limit(verdict: Verdict, pairs: Sequence[Pair], threshold: float, clock: str) -> Verdict:
+    """Undecidable where no precision of the actors could have met the threshold; the ceiling is said in any case."""
+    ceiling = 1 / min(find_floor(base, clock) for base, _ in pairs)
+    could = f"at most {ceiling:.2f} times as fast could come out here (Amdahl)"
+    if clock != "elapsed":
+        could = f"at most {ceiling:.2f} times fewer could come out here (Amdahl)"
+    verdict = replace(verdict, caveats=(could, *verdict.caveats))
+    if verdict.outcome is Outcome.SUPPORTED or 1 / ceiling <= threshold:
+        return verdict
+    return replace(verdict, outcome=Outcome.UNDECIDABLE, needed=REGIME)
+
+
+def _name_conditions(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """How many actors, of which size, on how many cores, beside which load."""
+    runs = [run for pair in pairs for run in pair]
+    actors = {run["settings"]["actors"] for run in runs}
+    sizes = {"x".join(map(str, run["settings"]["widths"])) for run in runs}
+    cores = {run["machine"]["cores"] for run in runs if "machine" in run}
+    loads = [run["load"] for run in runs]
+    return (
+        f"actors: {_join(actors)}, of {_join(sizes)}" + (f", on {_join(cores)} cores" if cores else ""),
+        f"under a load of {min(loads):.1f} to {max(loads):.1f}",
+    )
+
+
+def _join(values: Iterable[Any]) -> str:
+    return " or ".join(map(str, sorted(values)))
 
 
 def _measure(records: Sequence[Record]) -> Measurement:
