@@ -10,6 +10,20 @@
 
 #if defined(__F16C__) && defined(__AVX512F__)
 #include <immintrin.h>
+#define ACTOR_LANES 16
+typedef __m512 actor_floats;
+#define ACTOR_LOAD(from) _mm512_loadu_ps(from)
+#define ACTOR_WIDEN(from) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from)))
+#define ACTOR_ADD_PRODUCTS(x, y, sums) _mm512_fmadd_ps(x, y, sums)
+#define ACTOR_STORE(to, from) _mm512_storeu_ps(to, from)
+#elif defined(__F16C__) && defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#define ACTOR_LANES 8
+typedef __m256 actor_floats;
+#define ACTOR_LOAD(from) _mm256_loadu_ps(from)
+#define ACTOR_WIDEN(from) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from)))
+#define ACTOR_ADD_PRODUCTS(x, y, sums) _mm256_fmadd_ps(x, y, sums)
+#define ACTOR_STORE(to, from) _mm256_storeu_ps(to, from)
 #endif
 
 typedef struct {
@@ -71,16 +85,18 @@ static void actor_linear_half(const float *restrict x, float *restrict y, const 
         const uint16_t *restrict row = (const uint16_t *)layer->weight + (long)o * inputs;
         float sum = layer->bias[o];
         int i = 0;
-#if defined(__F16C__) && defined(__AVX512F__)
-        __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
-        for (; i + 64 <= inputs; i += 64) {
-            const __m256i *part = (const __m256i *)(row + i);
-            a = _mm512_fmadd_ps(_mm512_loadu_ps(x + i), _mm512_cvtph_ps(_mm256_loadu_si256(part)), a);
-            b = _mm512_fmadd_ps(_mm512_loadu_ps(x + i + 16), _mm512_cvtph_ps(_mm256_loadu_si256(part + 1)), b);
-            c = _mm512_fmadd_ps(_mm512_loadu_ps(x + i + 32), _mm512_cvtph_ps(_mm256_loadu_si256(part + 2)), c);
-            d = _mm512_fmadd_ps(_mm512_loadu_ps(x + i + 48), _mm512_cvtph_ps(_mm256_loadu_si256(part + 3)), d);
-        }
-        sum += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
+#ifdef ACTOR_LANES
+        actor_floats sums[4] = {{0}};
+        float lanes[4 * ACTOR_LANES];
+        for (; i + 4 * ACTOR_LANES <= inputs; i += 4 * ACTOR_LANES)
+            for (int part = 0; part < 4; part++) {
+                const int at = i + part * ACTOR_LANES;
+                sums[part] = ACTOR_ADD_PRODUCTS(ACTOR_LOAD(x + at), ACTOR_WIDEN(row + at), sums[part]);
+            }
+        for (int part = 0; part < 4; part++)
+            ACTOR_STORE(lanes + part * ACTOR_LANES, sums[part]);
+        for (int lane = 0; lane < 4 * ACTOR_LANES; lane++)
+            sum += lanes[lane];
 #endif
         for (; i < inputs; i++)
             sum += x[i] * actor_widen(row[i]);
