@@ -17,6 +17,7 @@ import pytest
     "actorq-pull",
     "actorq-load",
     "actorq-energy",
+    "actorq-energy-rate",
 )
 def test_paired_runs(claim, cells, verdict):
     verdict.check_cells(cells)

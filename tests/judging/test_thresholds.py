@@ -248,6 +248,7 @@ PROBES = {
     "NoneFits": Probe(2.0, own({"a": Fit("BRAM", 1.5), "b": Fit("LUT", 3.0)})),
     "DesignFits": Probe(2.0, own((Fit("LUT", 1.5), Fit("LUT", 0.5)))),
     "ReachesSooner": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
+    "StepsForLess": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
     "StepsSooner": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
     "TakesLess": Probe(0.2, own(make_pairs(0.4, noise=0.05))),
     "LearnsAsWell": Probe(0.5, own(make_pairs(0.5, lose=0.2))),

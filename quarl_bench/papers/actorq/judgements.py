@@ -85,12 +85,22 @@ class StepsSooner(OnPairs):
 
     name = "steps_sooner"
     meaning = "ratio of seconds per environment step of whole runs; supported up to the threshold"
+    clock: ClassVar[str] = "elapsed"
 
     def judge(self, pairs: "Sequence[Pair]") -> "Verdict":
         """Student's t over seeds, of logarithms."""
         from quarl_bench.papers.actorq.sentences import judge_rate
 
-        return judge_rate(pairs, self.threshold)
+        return judge_rate(pairs, self.threshold, self.clock)
+
+
+@dataclass(frozen=True)
+class StepsForLess(StepsSooner):
+    """The same in seconds of CPU time, of all processes: a proxy of energy, as above."""
+
+    name = "steps_for_less"
+    meaning = "ratio of CPU seconds per environment step of whole runs; supported up to the threshold"
+    clock = "cpu"
 
 
 @dataclass(frozen=True)

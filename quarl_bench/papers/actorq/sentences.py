@@ -69,10 +69,10 @@ def judge_time(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") 
     return replace(verdict, outcome=outcome, caveats=caveats, needed=verdict.needed or "longer runs")
 
 
-def judge_rate(pairs: Sequence[Pair], threshold: float) -> Verdict:
+def judge_rate(pairs: Sequence[Pair], threshold: float, clock: str = "elapsed") -> Verdict:
     """Whether an environment step of the judged runs, end to end, takes at most `threshold` of the twins' seconds."""
-    rates = [[run["elapsed"] / run["steps"] for run in pair] for pair in pairs]
-    return _limit(judge_ratio([ours / theirs for theirs, ours in rates], pairs, threshold), pairs, threshold, "elapsed")
+    costs = [[run[clock] / run["steps"] for run in pair] for pair in pairs]
+    return _limit(judge_ratio([ours / theirs for theirs, ours in costs], pairs, threshold), pairs, threshold, clock)
 
 
 def judge_stages(pairs: Sequence[Pair], stages: Sequence[str], threshold: float) -> Verdict:
@@ -140,7 +140,7 @@ def _limit(verdict: Verdict, pairs: Sequence[Pair], threshold: float, clock: str
     ceiling = 1 / min(find_floor(base, clock) for base, _ in pairs)
     could = f"at most {ceiling:.2f} times as fast could come out here (Amdahl)"
     if clock != "elapsed":
-        could = f"at most {ceiling:.2f} times fewer could come out here (Amdahl)"
+        could = f"at most {ceiling:.2f} times less could come out here (Amdahl)"
     verdict = replace(verdict, caveats=(could, *verdict.caveats))
     if verdict.outcome is Outcome.SUPPORTED or 1 / ceiling <= threshold:
         return verdict

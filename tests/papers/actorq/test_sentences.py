@@ -30,6 +30,7 @@ from tests.support.records import make_pairs
         ("actorq-time", make_pairs(0.66, noise=0.3), Outcome.INCONCLUSIVE),
         ("actorq-rate", make_pairs(0.4, noise=0.05), Outcome.SUPPORTED),
         ("actorq-rate", make_pairs(1.0, noise=0.05), Outcome.REFUTED),
+        ("actorq-energy-rate", make_pairs(0.4, noise=0.05), Outcome.SUPPORTED),
         ("actorq-energy", make_pairs(0.4, noise=0.05), Outcome.SUPPORTED),
         ("actorq-step", make_pairs(0.2, noise=0.01), Outcome.SUPPORTED),
         ("actorq-step", make_pairs(0.9, noise=0.01), Outcome.REFUTED),
@@ -108,7 +109,7 @@ def test_where_actors_take_little_cpu_time_fewer_seconds_of_it_are_undecidable()
         base["cpu"] = 1000.0
     verdict = judge_time(pairs, 0.526, "cpu")
     assert verdict.outcome is Outcome.UNDECIDABLE
-    assert "at most 1.10 times fewer could come out here (Amdahl)" in verdict.caveats
+    assert "at most 1.10 times less could come out here (Amdahl)" in verdict.caveats
 
 
 def test_a_verdict_names_actors_sizes_and_load():
