@@ -11,10 +11,10 @@ STATEMENTS = (
         measure="of fp32's time, CartPole",
     ),
     Statement(
-        "Where actors decide, int8 ones do as many steps in two thirds of the time",
-        "as above, at the paper's size",
+        "Where actors decide, a step with int8 ones takes two thirds of the time",
+        "as above",
         "actorq-rate",
         item="d4pg-actorrate-int8",
-        measure="of fp32's time, two actors of 3 x 2048",
+        measure="of fp32's, two actors of 3 x 2048",
     ),
 )
