@@ -115,8 +115,8 @@ def find_floor(record: Record, clock: str) -> float:
     """The share of an fp32 run's time, by `clock`, that is left when its actors infer and load in none (Amdahl)."""
     if clock == "elapsed":
         return 1 / read_costs(record).ceiling
-    cpu = read_acting(record).cpu
-    return float(1 - sum(cpu[stage] for stage in QUANTIZED) / record["cpu"])
+    step = read_acting(record).per_step("cpu")
+    return float(1 - sum(step[stage] for stage in QUANTIZED) * 1e-6 * record["steps"] / record["cpu"])
 
 
 def collect_pairs(item: JudgedClaim, regime: "Regime | None") -> Evidence:
@@ -137,12 +137,10 @@ def collect_pairs(item: JudgedClaim, regime: "Regime | None") -> Evidence:
 
 def _limit(verdict: Verdict, pairs: Sequence[Pair], threshold: float, clock: str) -> Verdict:
     """Undecidable where no precision of the actors could have met the threshold; the ceiling is said in any case."""
-    ceiling = 1 / min(find_floor(base, clock) for base, _ in pairs)
-    could = f"at most {ceiling:.2f} times as fast could come out here (Amdahl)"
-    if clock != "elapsed":
-        could = f"at most {ceiling:.2f} times less could come out here (Amdahl)"
+    floor = min(find_floor(base, clock) for base, _ in pairs)
+    could = f"at best {floor:.2f} could come out here, a ceiling of {1 / floor:.2f}x (Amdahl)"
     verdict = replace(verdict, caveats=(could, *verdict.caveats))
-    if verdict.outcome is Outcome.SUPPORTED or 1 / ceiling <= threshold:
+    if verdict.outcome is Outcome.SUPPORTED or floor <= threshold:
         return verdict
     return replace(verdict, outcome=Outcome.UNDECIDABLE, needed=REGIME)
 

@@ -98,7 +98,7 @@ def test_where_the_learner_decides_nothing_is_refuted():
     """A learner that is busy for 90 of 100 seconds leaves a tenth to be had, whatever the actors do."""
     verdict = judge_time(learn_slowly(make_pairs(1.0, noise=0.05), 90.0), 0.667)
     assert verdict.outcome is Outcome.UNDECIDABLE
-    assert "at most 1.14 times as fast could come out here (Amdahl)" in verdict.caveats
+    assert "at best 0.87 could come out here, a ceiling of 1.14x (Amdahl)" in verdict.caveats
     assert "--calibrate" in verdict.needed
     assert judge_time(learn_slowly(make_pairs(1.0, noise=0.05), 60.0), 0.667).outcome is Outcome.REFUTED
 
@@ -109,7 +109,7 @@ def test_where_actors_take_little_cpu_time_fewer_seconds_of_it_are_undecidable()
         base["cpu"] = 1000.0
     verdict = judge_time(pairs, 0.526, "cpu")
     assert verdict.outcome is Outcome.UNDECIDABLE
-    assert "at most 1.10 times less could come out here (Amdahl)" in verdict.caveats
+    assert "at best 0.91 could come out here, a ceiling of 1.10x (Amdahl)" in verdict.caveats
 
 
 def test_a_verdict_names_actors_sizes_and_load():
