@@ -37,6 +37,7 @@ BELOW = {
     "a2c-bipedalwalker",  # 260.5: 16.3 under the bar; it falls in some episodes (SD 96)
     "a2c-halfcheetahbullet",  # 2179 and 1944, mean 2061.5: 9.9 under the bar
     "ddpg-bipedalwalker",  # 23.1: 32.8 under the bar; it learns and forgets (63.7 at best, -130 at the end)
+    "ddpg-walker2dbullet",  # 356.6 (SD 456) after a quarter of the published steps: a fifth of the paper's return
     "dqn-breakout",  # 44.2 after a fifth of the published steps: 12% of the zoo's return, 21% of the paper's
     "dqn-pong",  # 17.5: 2.4 under the bar, after 11% of the published steps
     "dqn-qbert",  # 643.0 after a fortieth of the published steps: all of the paper's return, 7% of the zoo's
