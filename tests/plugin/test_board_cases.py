@@ -135,8 +135,9 @@ def test_a_board_gives_rows_regression_files_and_leaves_nothing(project, monkeyp
     assert any("32-bit biases, scales and metadata" in caveat for caveat in memory["caveats"])
     assert run(project, *options, "test_memory and quadx1", "--quarl-strict").ret == 1
     first = run(project, *options, "quadx1", "--regen-all", "--quarl-html", "page.html")
-    assert first.parseoutcomes()["failed"] == 1, first.stdout.str()  # with a session stored the same is a failure
     speed, memory = sorted(read_rows(project), key=lambda row: row["rule"])
+    slower = speed["verdict"] == "refuted"  # as it may be where others keep the processor busy
+    assert first.parseoutcomes()["failed"] == 1 + slower, first.stdout.str()
     assert (speed["id"], speed["board"], speed["source"]) == ("ppo-quadx1-int8-desk", "desk", "measured")
     assert speed["weights"] == "random weights: timing only"
     assert speed["paper"] == {"reference": 0.147, "value": 0.124, "unit": "ms"}
@@ -144,7 +145,9 @@ def test_a_board_gives_rows_regression_files_and_leaves_nothing(project, monkeyp
     assert speed["measured"]["golden"]["first"] is None
     assert speed["measured"]["ms"]["p50"] > 0
     assert len(speed["measured"]["memory"][0]) == 3
+    # With a session stored, what was refuted is a failure.
     assert (memory["verdict"], memory["outcome"], memory["known"]) == ("refuted", "failed", "")
+    assert (speed["outcome"] == "failed") == slower
     assert list((project.path / "board").iterdir()) == []
     assert "ppo-quadx1-int8-desk" in (project.path / "page.html").read_text()
 
