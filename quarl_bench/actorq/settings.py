@@ -14,6 +14,7 @@ from quarl_bench.quantization.activations import Activation
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
 LEARNER_PRECISIONS = ("fp32", "bf16")
+DEVICES = ("cpu", "cuda")  # of the learner
 COUNTS = ("actors", "steps", "batch", "n_step", "replay", "points", "update_period", "publish_period", "chunk")
 # What weights depend on.
 NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")
@@ -63,6 +64,7 @@ class RunSettings:
     points: int = 20  # policies that are kept for the evaluator
     runtime: str = "c"
     learner_precision: str = "fp32"
+    device: str = "cpu"  # of the learner; actors are on CPUs
     pin: bool = False  # learner and parameter server on the first core, actors on the others
 
     def __post_init__(self) -> None:
@@ -100,6 +102,7 @@ class RunSettings:
             ("communication", ("", *PRECISIONS)),
             ("runtime", RUNTIMES),
             ("learner_precision", LEARNER_PRECISIONS),
+            ("device", DEVICES),
             ("activation", (Activation.RELU, Activation.TANH)),
         ):
             value = getattr(self, name)

@@ -16,6 +16,7 @@ from quarl_bench.actorq.breakdown import ACTING, Breakdown, sum_breakdowns
 from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
 from quarl_bench.actorq.learning.checkpoint import FOLDER as CHECKPOINT
 from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
+from quarl_bench.actorq.learning.device import GPU, open_device
 from quarl_bench.actorq.learning.learner import SAVE_SECONDS
 from quarl_bench.actorq.learning.ledger import count_lost
 from quarl_bench.actorq.record import RECORD, describe_libraries
@@ -24,6 +25,7 @@ from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
 from quarl_bench.distributed.nodes import (
     avoid,
     check_everywhere,
+    check_gpu,
     check_room,
     check_stores,
     check_versions,
@@ -70,6 +72,7 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
     """
     options = options or RunOptions()
     task = open_task(settings)
+    open_device(settings.device)
     if has_checkpoint(folder):
         if not options.resume:
             raise StoreError(f"{folder} holds an unfinished run; pass --resume to go on, or delete it to start over")
@@ -104,6 +107,7 @@ def observe(settings: RunSettings, folder: Path, options: RunOptions, is_over: C
 
     Raises EngineError as `train` does.
     """
+    open_device(settings.device)
     with open_engine(options.address, settings.actors + OTHER_PROCESSES, options.store) as ray:
         _check_nodes(ray, settings, open_task(settings), options)
         run = _Run(ray, settings, folder.absolute(), options)
@@ -121,11 +125,12 @@ class _Run:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         beside = {"num_cpus": 1, "scheduling_strategy": here}  # the folder is on this machine
+        gpus = int(settings.device == GPU)
         threads = 2 * settings.actors + 4
         self._server = ray.remote(ServerProcess).options(**beside).remote(settings)
         self._learner = (
             ray.remote(LearnerProcess)
-            .options(max_concurrency=threads, **beside)
+            .options(max_concurrency=threads, num_gpus=gpus, **beside)
             .remote(settings, folder, self._server, resume=options.resume, save_seconds=options.save_seconds)
         )
         self._names = {node.id: node.name for node in list_nodes(ray)}
@@ -278,6 +283,8 @@ def _check_nodes(ray: Any, settings: RunSettings, task: ActorTask, options: RunO
     """Refuse a cluster on which the run would wait for ever, or its actors would fail."""
     nodes = list_nodes(ray)
     check_room(nodes, OTHER_PROCESSES, settings.actors, options.resource)
+    if settings.device == GPU:
+        check_gpu(nodes[0])
     if options.address is None:
         return
     check_stores(nodes, _size_messages(settings, task))

@@ -13,6 +13,7 @@ from quarl_bench.version import __version__
 ANSWER_SECONDS = 2.0  # for a node to take a connection
 PROBE_SECONDS = 120.0  # for every machine to start a process and to answer
 PACKAGE = "quarl_bench"
+GPU = "GPU"  # Ray's name for them
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,12 @@ def check_room(nodes: Sequence[Node], beside: int, elsewhere: int, resource: str
             f"{len(nodes)} nodes have {places} {what} left, {elsewhere} actors need one each; add nodes, or lower "
             "--actors"
         )
+
+
+def check_gpu(node: Node) -> None:
+    """EngineError unless Ray may give a GPU of `node` to a process: it would wait for one for ever."""
+    if node.resources.get(GPU, 0) < 1:
+        raise EngineError(f"node {node.name}: its Ray has no GPU; start it with --num-gpus=1, or leave --device out")
 
 
 def check_stores(nodes: Iterable[Node], needed: int) -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -407,6 +408,7 @@ def test_probabilities_of_actions_are_for_a2c_and_for_whole_chunks(algo, changes
         ({"precision": "int9"}, "unknown precision 'int9'; known are fp32, fp16, int8"),
         ({"communication": "bf16"}, "unknown communication"),
         ({"runtime": "jax"}, "unknown runtime"),
+        ({"device": "gpu"}, "unknown device 'gpu'; known are cpu, cuda"),
         ({"runtime": "torch", "precision": "int8"}, "torch"),
         ({"widths": ()}, "widths"),
         ({"samples_per_insert": 0.0}, "samples per insert"),
@@ -545,13 +547,24 @@ def test_a_learner_that_waits_for_more_than_will_come_ends(tmp_path, monkeypatch
         assert not thread.is_alive()
 
 
+WITH_A_GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"))
+
+
+@pytest.mark.parametrize("device", ["cpu", WITH_A_GPU])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(("algo", "environment"), [("dqn", "cartpole"), ("d4pg", "pendulum"), ("a2c", "cartpole")])
-def test_an_agent_learns_a_bandit(algo, environment, precision):
+def test_an_agent_learns_a_bandit(algo, environment, precision, device):
     """One state, no future: the better action is found, and a checkpoint holds everything."""
     shape = {"d4pg": {"critic": (32, 32), "support": (-2.0, 2.0)}, "a2c": {"log_probs": True}}.get(algo, {})
     chosen = choose_settings(
-        algo, environment, widths=(32,), rate=3e-3, learner_precision=precision, target_period=10, **shape
+        algo,
+        environment,
+        widths=(32,),
+        rate=3e-3,
+        learner_precision=precision,
+        target_period=10,
+        device=device,
+        **shape,
     )
     task = open_task(chosen)
     agent, rng = make_agent(chosen, task), np.random.default_rng(0)
@@ -570,7 +583,7 @@ def test_an_agent_learns_a_bandit(algo, environment, precision):
         assert policy.act(states[:1])[0] == 1
     else:
         assert np.tanh(policy.outputs(states[:1])[0, 0]) == pytest.approx(-0.3, abs=0.15)
-    other = make_agent(chosen, task)
+    other = make_agent(replace(chosen, device="cpu"), task)  # what a GPU began, a CPU may go on with
     other.restore(agent.state())
     np.testing.assert_array_equal(other.export().outputs(states), policy.outputs(states))
     assert other.updates == 350

@@ -113,11 +113,13 @@ def test_the_store_has_to_hold_the_weights(tmp_path):
         (("ppo", "cartpole"), "ppo is on-policy"),
         (("dqn", "cartpole", "--widths", "64", "--steps", "10"), "train longer"),
         (("dqn", "nowhere"), "unknown environment"),
+        (("dqn", "cartpole", "--device", "cuda"), "device 'cuda': torch"),
         (("dqn", "cartpole", "--plot", "/proc/x.png"), "cannot write folder /proc"),
         (("dqn", "cartpole", "--curves", "/proc/x.png"), "cannot write folder /proc"),
     ],
 )
-def test_the_command_refuses_in_one_line(arguments, reason, tmp_path, capsys):
+def test_the_command_refuses_in_one_line(arguments, reason, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert main(["actorq", *arguments, "--output", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert reason in line

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from quarl_bench.distributed import grid
-from quarl_bench.distributed.nodes import Node, check_room, check_stores, find_silent
+from quarl_bench.distributed.nodes import Node, check_gpu, check_room, check_stores, find_silent
 from quarl_bench.errors import EngineError
 from quarl_bench.version import __version__
 from tests.support.cluster import CLUSTER
@@ -292,6 +292,12 @@ def test_a_node_that_takes_no_connection_is_silent():
     with socket.create_server(("127.0.0.1", 0)) as server:
         heard = replace(make_node("heard"), address=server.getsockname()[:2])
         assert find_silent([heard, make_node("silent")]) == ["silent"]
+
+
+def test_a_node_without_a_gpu_is_no_place_for_a_learner_that_needs_one():
+    check_gpu(make_node("learner", GPU=1))
+    with pytest.raises(EngineError, match="node learner: its Ray has no GPU; start it with --num-gpus=1"):
+        check_gpu(make_node("learner"))
 
 
 def test_the_smallest_store_decides():

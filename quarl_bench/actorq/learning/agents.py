@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.functional import smooth_l1_loss
 
 from quarl_bench.actorq.acting.task import ActorTask
+from quarl_bench.actorq.learning.device import open_device, wait
 from quarl_bench.actorq.learning.losses import (
     average,
     find_cross_entropy,
@@ -69,13 +70,14 @@ class _BaseAgent:
 
     def __init__(self, settings: RunSettings, task: ActorTask) -> None:
         self.settings, self.task, self.updates = settings, task, 0
+        self.device = open_device(settings.device)
 
     def export(self) -> PolicyNet:
         """A copy of the policy's weights as a PolicyNet; PolicyError once a weight is not finite."""
         linears = [module for module in self.networks["policy"] if isinstance(module, nn.Linear)]  # type: ignore[attr-defined]
         hidden = [Activation(self.settings.activation)] * (len(linears) - 1)
         layers = [
-            Linear(linear.weight.detach().numpy().copy(), linear.bias.detach().numpy().copy(), activation)
+            Linear(_copy_array(linear.weight), _copy_array(linear.bias), activation)
             for linear, activation in zip(linears, [*hidden, Activation.NONE], strict=True)
         ]
         net = Net(self.task.transform.input_shape, tuple(layers))
@@ -97,7 +99,15 @@ class _BaseAgent:
     def _transform(self, batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
         """What the networks see before and behind each transition."""
         apply = self.task.transform.apply
-        return torch.from_numpy(apply(batch.observations)), torch.from_numpy(apply(batch.next_observations))
+        return self._place(apply(batch.observations)), self._place(apply(batch.next_observations))
+
+    def _place(self, array: NDArray[Any]) -> torch.Tensor:
+        """On the learner's device; on a CPU it is the array's own memory."""
+        return torch.from_numpy(array).to(self.device)
+
+    def _read_ends(self, batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rewards and discounts (n,)."""
+        return self._place(batch.rewards), self._place(batch.discounts)
 
     def _finish_update(self) -> None:
         """Count an update, lower the rates, and copy into the target networks when it is time."""
@@ -109,10 +119,11 @@ class _BaseAgent:
         if self.updates % self.settings.target_period == 0:
             for name in [name for name in self.networks if name.startswith(TARGET)]:
                 self.networks[name].load_state_dict(self.networks[name.removeprefix(TARGET)].state_dict())
+        wait(self.device)
 
     @contextlib.contextmanager
     def _precision(self) -> Iterator[None]:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.learner_precision == "bf16"):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.learner_precision == "bf16"):
             yield
 
     def _step(self, name: str, loss: torch.Tensor, limit: float) -> None:
@@ -128,7 +139,7 @@ class DqnAgent(_BaseAgent):
 
     def __init__(self, settings: RunSettings, task: ActorTask) -> None:
         super().__init__(settings, task)
-        policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
+        policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation).to(self.device)
         self.networks = {"policy": policy, "target_policy": copy.deepcopy(policy)}
         self.optimizers = {"policy_optimizer": _adam(policy, settings.rate)}
 
@@ -138,8 +149,9 @@ class DqnAgent(_BaseAgent):
         policy, target = self.networks["policy"], self.networks["target_policy"]
         with self._precision():
             with torch.no_grad():
-                goal = find_double_q_targets(*_ends(batch), policy(after).float(), target(after).float())
-            loss = find_value_loss(policy(seen).float(), torch.from_numpy(batch.actions), goal)
+                ends = self._read_ends(batch)
+                goal = find_double_q_targets(*ends, policy(after).float(), target(after).float())
+            loss = find_value_loss(policy(seen).float(), self._place(batch.actions), goal)
         self._step("policy", loss, DQN_GRADIENT_LIMIT)
         self._finish_update()
 
@@ -151,8 +163,8 @@ class D4pgAgent(_BaseAgent):
         super().__init__(settings, task)
         policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
         critic = make_critic(task.inputs + task.outputs, settings.critic, settings.atoms)
-        self.atoms = make_atoms(settings.support, settings.atoms)
-        pair: dict[str, nn.Module] = {"policy": policy, "critic": critic}
+        self.atoms = make_atoms(settings.support, settings.atoms).to(self.device)
+        pair: dict[str, nn.Module] = {"policy": policy.to(self.device), "critic": critic.to(self.device)}
         self.networks = pair | {f"target_{name}": copy.deepcopy(network) for name, network in pair.items()}
         self.optimizers = {f"{name}_optimizer": _adam(network, settings.rate) for name, network in pair.items()}
 
@@ -163,8 +175,8 @@ class D4pgAgent(_BaseAgent):
         with self._precision():
             with torch.no_grad():
                 ahead = nets["target_critic"](torch.cat([after, nets["target_policy"](after).tanh()], 1)).float()
-                goal = project(ahead.softmax(1), *_ends(batch), self.atoms)
-            logits = nets["critic"](torch.cat([seen, torch.from_numpy(batch.actions)], 1)).float()
+                goal = project(ahead.softmax(1), *self._read_ends(batch), self.atoms)
+            logits = nets["critic"](torch.cat([seen, self._place(batch.actions)], 1)).float()
         self._step("critic", find_cross_entropy(logits, goal), D4PG_GRADIENT_LIMIT)
         with self._precision(), _frozen(nets["critic"]):
             logits = nets["critic"](torch.cat([seen, nets["policy"](seen).tanh()], 1)).float()
@@ -180,7 +192,7 @@ class A2cAgent(_BaseAgent):
         super().__init__(settings, task)
         policy = make_perceptron((task.inputs, *settings.widths, task.outputs), settings.activation)
         critic = make_perceptron((task.inputs, *settings.critic, 1), settings.activation)
-        self.networks = {"policy": policy, "critic": critic}
+        self.networks = {"policy": policy.to(self.device), "critic": critic.to(self.device)}
         self.optimizers = {f"{name}_optimizer": _adam(net, settings.rate) for name, net in self.networks.items()}
 
     def update(self, batch: Transitions) -> None:
@@ -191,9 +203,9 @@ class A2cAgent(_BaseAgent):
         with self._precision():
             values, ahead = (horizon * self.networks["critic"](states)[:, 0].float() for states in (seen, after))
             log_probs = self.networks["policy"](seen).float().log_softmax(1)
-        taken = log_probs.gather(1, torch.from_numpy(batch.actions)[:, None])[:, 0]
-        ratios = taken.detach() - torch.from_numpy(batch.log_probs)
-        rewards, discounts = _ends(batch)
+        taken = log_probs.gather(1, self._place(batch.actions)[:, None])[:, 0]
+        ratios = taken.detach() - self._place(batch.log_probs)
+        rewards, discounts = self._read_ends(batch)
         goes_on = _find_continued(self._split(seen), self._split(after))
         goals, advantages = find_v_trace(
             self._split(ratios), self._split(rewards), self._split(discounts),
@@ -240,8 +252,9 @@ def _find_continued(seen: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(same, (0, 1)).float()
 
 
-def _ends(batch: Transitions) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.from_numpy(batch.rewards), torch.from_numpy(batch.discounts)
+def _copy_array(parameter: torch.Tensor) -> Floats:
+    array: Floats = parameter.detach().cpu().numpy().copy()
+    return array
 
 
 def _adam(network: nn.Module, rate: float) -> torch.optim.Adam:

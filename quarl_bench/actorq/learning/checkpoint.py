@@ -29,7 +29,7 @@ def load_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: R
     """Restore agent and replay, and return the facts; StoreError when there is none or it is another run's."""
     state = read_state(folder, settings)
     try:
-        agent.restore(torch.load(folder / FOLDER / TENSORS, weights_only=True))
+        agent.restore(torch.load(folder / FOLDER / TENSORS, map_location="cpu", weights_only=True))
         with np.load(folder / FOLDER / ROWS, allow_pickle=False) as rows:
             if state["rows"]:
                 replay.restore(dict(rows), state["rows"])

@@ -15,6 +15,7 @@ from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.breakdown import LEARNING, Stopwatch
 from quarl_bench.actorq.learning.agents import act_greedily, make_agent
 from quarl_bench.actorq.learning.checkpoint import load_checkpoint, save_checkpoint
+from quarl_bench.actorq.learning.device import name_gpu
 from quarl_bench.actorq.learning.ledger import Ledger
 from quarl_bench.actorq.learning.limiter import Limiter, Ratio
 from quarl_bench.actorq.learning.replay import Replay, Transitions
@@ -159,6 +160,7 @@ class Learner:
             "curve": self.curve,
             "drift": self.drift.summarise(),
             "actor_returns": self.returns,
+            "gpu": name_gpu(self.settings.device),
             "lives": self._ledger.list_lives(),
             "breakdown": self._watch.read(self.agent.updates - updates).as_dict(),
             "resumed": {"steps": steps, "elapsed": elapsed},

@@ -49,7 +49,7 @@ def project(probabilities: Tensor, rewards: Tensor, discounts: Tensor, atoms: Te
     support, their mean.
     """
     step = atoms[1] - atoms[0]
-    moved = (rewards[:, None] + discounts[:, None] * atoms).clamp(float(atoms[0]), float(atoms[-1]))
+    moved = (rewards[:, None] + discounts[:, None] * atoms).clamp(atoms[0], atoms[-1])
     place = ((moved - atoms[0]) / step).clamp(0, len(atoms) - 1)
     low = place.floor().long().clamp(max=len(atoms) - 2)
     share = place - low

@@ -152,8 +152,10 @@ def _name_conditions(pairs: Sequence[Pair]) -> tuple[str, ...]:
     sizes = {"x".join(map(str, run["settings"]["widths"])) for run in runs}
     cores = {run["machine"]["cores"] for run in runs if "machine" in run}
     loads = [run["load"] for run in runs]
+    gpus = {run["gpu"] for run in runs if run.get("gpu")}
     return (
         f"actors: {_join(actors)}, of {_join(sizes)}" + (f", on {_join(cores)} cores" if cores else ""),
+        *([f"learner on {_join(gpus)}"] if gpus else []),
         f"under a load of {min(loads):.1f} to {max(loads):.1f}",
     )
 

@@ -113,7 +113,10 @@ def test_where_actors_take_little_cpu_time_fewer_seconds_of_it_are_undecidable()
 
 
 def test_a_verdict_names_actors_sizes_and_load():
-    assert judge_rate(make_pairs(0.4), 0.667).caveats[1:] == ("actors: 1, of 256x256", "under a load of 0.5 to 0.5")
+    pairs = make_pairs(0.4)
+    assert judge_rate(pairs, 0.667).caveats[1:] == ("actors: 1, of 256x256", "under a load of 0.5 to 0.5")
+    pairs[0][0]["gpu"] = "NVIDIA H100"
+    assert "learner on NVIDIA H100" in judge_rate(pairs, 0.667).caveats
 
 
 def test_runs_of_another_regime_are_not_judged(tmp_path, monkeypatch):

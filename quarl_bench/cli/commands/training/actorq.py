@@ -68,6 +68,7 @@ def add_command(commands: Any) -> None:
                           help="actors state the probability of what they did, and the learner corrects for it "
                           "(V-trace), as on-policy algorithms need. Default: not.")  # fmt: skip
     learning.add_argument("--learner-precision", help="fp32, or bf16 autocast. Default: fp32.")
+    learning.add_argument("--device", help="the learner's: cpu, or cuda, a GPU. Actors are on CPUs. Default: cpu.")
     shipping = command.add_argument_group("weights")
     shipping.add_argument("--communication", help="precision in which weights are sent. Default: the actors'.")
     shipping.add_argument(
@@ -183,7 +184,7 @@ def _list_settings(options: argparse.Namespace) -> "list[RunSettings]":
     fixed = {
         name: getattr(options, name)
         for name in ("widths", "steps", "batch", "n_step", "samples_per_insert", "warmup", "rate",
-                     "learner_precision", "communication", "publish_period", "runtime")
+                     "learner_precision", "device", "communication", "publish_period", "runtime")
     } | {
         "compress": options.compress,
         "delta": options.delta,
@@ -237,9 +238,11 @@ def _describe(rows: "list[RunComparison]") -> str:
     from quarl_bench.actorq.comparison import list_breakdown, list_summary
 
     loads = [row.record["load"] for row in rows]
+    gpus = sorted({row.record["gpu"] for row in rows if row.record.get("gpu")})
     lines = [*format_table(list_summary(rows)), "", *format_table(list_breakdown(rows)), ""]
     lines.append(
-        f"measured on {os.cpu_count()} cores under a load of {min(loads):.1f} to {max(loads):.1f}; `ceiling`: actors "
+        f"measured on {os.cpu_count()} cores{''.join(f' and {gpu}' for gpu in gpus)} under a load of {min(loads):.1f} "
+        f"to {max(loads):.1f}; `ceiling`: actors "
         "that infer and load in no time (Amdahl); `loop`: CPU time of an actor's step without waiting"
     )
     return "\n".join(lines)
