@@ -1,7 +1,7 @@
 """Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
-docs/house.svg, and between their marks the findings of README.md and docs/findings.md, the options of
-docs/pytest_plugin.md, the table of docs/repair.md and those of docs/speed.md. What docs/api.md shows of docstrings is
-made when the site is built.
+docs/house.svg, and between their marks the findings of README.md and docs/findings.md, and tables of docs/findings.md,
+actorq.md, fpga.md, pytest_plugin.md, repair.md, speed.md and training.md. What docs/api.md shows of docstrings is made
+when the site is built.
 
 python docs/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is stored
                                          of the nightly and of benches/peers
@@ -21,7 +21,7 @@ import lzma
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -36,11 +36,21 @@ from quarl_bench.plugin.options import MARKERS, add_options
 from quarl_bench.report.documents import Document, read_document, read_results
 from quarl_bench.report.findings import list_findings
 from quarl_bench.report.page.export import write_figures
-from quarl_bench.report.peers import read_runs
+from quarl_bench.report.peers import PeerRun, read_runs
 from quarl_bench.report.stored import find_unknown, find_void, merge_stored
+from quarl_bench.report.tables.actorq import (
+    list_broadcasts,
+    list_changes,
+    list_contenders_once,
+    list_paired_runs,
+    list_verdicts,
+)
+from quarl_bench.report.tables.designs import list_designs
+from quarl_bench.report.tables.nightly import list_cells, list_exploration, list_mixed
 from quarl_bench.report.tables.repaired import list_few_bits, list_repairs
 from quarl_bench.report.tables.speed import list_comparison
 from quarl_bench.system.atomic import write_file
+from quarl_bench.views.rows import Row
 
 HERE = Path(__file__).parent
 FINDINGS, PAGE, STORED = HERE / "findings.md", HERE / "claims.md", HERE / "results" / "nightly.json.xz"
@@ -48,6 +58,8 @@ POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policie
 PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
 REPAIRED = BASELINES.parent / "repaired"
 PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
+TRAINING, FPGA, DESIGNS = HERE / "training.md", HERE / "fpga.md", HERE.parent / "benches" / "lqcc" / "test_fpga"
+ACTORQ, PAIRED = HERE / "actorq.md", HERE.parent / "baselines" / "actorq"
 SPEED, RUNS = HERE / "speed.md", HERE.parent / "benches" / "peers" / "runs"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
@@ -92,14 +104,33 @@ def list_ids(claims: Iterable[Claim]) -> dict[str, set[str]]:
 
 def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
     """By page, what stands between its marks."""
-    findings = [f"- {line}" for line in list_findings(Document(STORED.name, verdicts).rows)]
-    runs = [tell_runs(verdicts)]
+    rows, runs = Document(STORED.name, verdicts).rows, read_runs(RUNS)
+    findings = [f"- {line}" for line in list_findings(rows)]
     return {
         README: {"findings": [*findings, "", tell_shortly(verdicts)]},
-        FINDINGS: {"findings": findings, "runs": runs},
-        REPAIR: {"repairs": list_repairs(REPAIRED), "few bits": list_few_bits(REPAIRED, BASELINES)},
+        FINDINGS: {"findings": findings, "cells": list_cells(rows), "runs": [tell_runs(verdicts)]},
+        REPAIR: {
+            "repairs": list_repairs(REPAIRED),
+            "few bits": list_few_bits(REPAIRED, BASELINES),
+            "decisions": list_comparison("decisions", runs.get("decisions"), list_contenders_once),
+        },
         PLUGIN: {"options": list_options(), "markers": list_markers()},
         SPEED: list_comparisons(SPEED.read_text(encoding="utf-8"), RUNS),
+        ACTORQ: list_actorq(rows, runs),
+        TRAINING: {"exploration": list_exploration(rows), "half precision": list_mixed(rows)},
+        FPGA: {"designs": list_designs(DESIGNS)},
+    }
+
+
+def list_actorq(rows: Iterable[Row], runs: Mapping[str, PeerRun]) -> dict[str, list[str]]:
+    """Blocks of docs/actorq.md."""
+    replay, broadcast = (runs.get(name) for name in ("replay", "broadcast"))
+    return {
+        "replay": list_comparison("replay", replay, list_contenders_once),
+        "broadcasts": list_comparison("broadcast", broadcast, list_broadcasts),
+        "changes": list_changes(broadcast),
+        "paired runs": list_paired_runs(PAIRED),
+        "verdicts": list_verdicts(rows),
     }
 
 

@@ -61,6 +61,8 @@ ENTRIES = {
     "lqcc": Entry("lqcc", 2.5, SB3),
     "hopper": Entry("hopper", 2, (*SB3, "mujoco")),
     "actorq": Entry("actorq", 3, (*SB3, "dm_control", "ray", "ai_edge_litert", "cc")),
+    "staleness": Entry("staleness", 10, ("ray", "cc"), named=True),
+    "decisions": Entry("decisions", 5, ("ale_py", "cv2"), named=True),
     "broadcast": Entry("broadcast", 0.5, ("zstandard",)),
     "flight": Entry("flight", 0.5, ("PyFlyt", "numba")),
     "replay": Entry("replay", 1, ("cpprb",)),
