@@ -7,7 +7,7 @@ clock. Nobody else is compared.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from quarl_bench.judging.times.contest import Contest
 
 PRECISIONS, PERIODS, ACTORS = ("fp32", "int8"), (10, 100, 1000), (1, 2)
 STEPS, QUICK = 20_000, 2_000
-COLUMNS = {  # by name and unit, what a run's record says
+COLUMNS: dict[tuple[str, str], Callable[[dict[str, Any]], float]] = {  # by name and unit, what a run's record says
     ("steps", "per second"): lambda record: record["steps"] / record["elapsed"],
     ("a pull", "us per step"): lambda record: read_acting(record).per_step()["pull"],
     ("weights behind the learner's", "updates"): lambda record: record["drift"]["staleness"],
