@@ -42,7 +42,7 @@ def compare(turns: Turns) -> Iterator[Contest]:
 
     torch.set_num_threads(1)
     count = QUICK if turns.options.quick else STATES
-    found = decide(count)
+    (found,) = turns.recall(lambda: decide(count))
     for column, (name, unit) in enumerate((("acts as fp32", "% of the states"), ("regret", "Q-values, mean"))):
         rounds = {form: (numbers[column],) for form, numbers in found.items()}
         yield Contest(name, unit, rounds, rate=column == 0, note=f"{count:,} states")

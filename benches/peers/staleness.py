@@ -4,10 +4,12 @@ Every round is the sweep of docs/actorq.md, all of its runs anew with seed 0. It
 clock. Nobody else is compared.
 """
 
+import itertools
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +28,35 @@ COLUMNS: dict[tuple[str, str], Callable[[dict[str, Any]], float]] = {  # by name
 }
 
 
-def sweep(*, quick: bool) -> dict[tuple[int, int], dict[str, Any]]:
-    """By update period and actors, the record of each precision."""
+def sweep(*, quick: bool) -> dict[str, dict[str, list[float]]]:
+    """By update period and actors in words, the number of every column for each precision."""
     periods, actors = (PERIODS[:1], ACTORS[:1]) if quick else (PERIODS, ACTORS)
     lists = {"--actors": actors, "--update-period": periods, "--precision": PRECISIONS}
     told = [word for name, values in lists.items() for word in (name, ",".join(map(str, values)))]
+    found: dict[str, dict[str, list[float]]] = {
+        f"every {period:,} steps, {count} actor{'' if count == 1 else 's'}": {}
+        for count, period in itertools.product(actors, periods)
+    }
     with tempfile.TemporaryDirectory() as folder:
         command = ["actorq", "dqn", "cartpole", "--steps", str(QUICK if quick else STEPS), *told, "--output", folder]
         done = subprocess.run([sys.executable, "-m", "quarl_bench.cli", *command], check=False, stdout=sys.stderr)
         if done.returncode:
             raise ContenderFailed(f"quarl actorq ended with exit code {done.returncode}")
-        found: dict[tuple[int, int], dict[str, Any]] = {}
-        for path in sorted(Path(folder).glob(f"*/{RECORD}")):
+        for path in Path(folder).glob(f"*/{RECORD}"):
             record = read_record(path)
-            settings = record["settings"]
-            found.setdefault((settings["update_period"], settings["actors"]), {})[settings["precision"]] = record
+            period, count = (record["settings"][name] for name in ("update_period", "actors"))
+            place = f"every {period:,} steps, {count} actor{'' if count == 1 else 's'}"
+            found[place][record["settings"]["precision"]] = [float(read(record)) for read in COLUMNS.values()]
     return found
 
 
 def compare(turns: Turns) -> Iterator[Contest]:
     """Of each update period and number of actors, both precisions."""
-    rounds = [sweep(quick=turns.options.quick) for _ in range(turns.options.rounds)]
-    for period, actors in sorted(rounds[0], key=lambda place: (place[1], place[0])):
-        for (name, unit), read in COLUMNS.items():
-            taken = {each: tuple(float(read(done[period, actors][each])) for done in rounds) for each in PRECISIONS}
-            title = f"every {period:,} steps, {actors} actor{'' if actors == 1 else 's'}: {name}"
-            yield Contest(title, unit, taken, rate=unit != "us per step")
+    rounds = turns.recall(partial(sweep, quick=turns.options.quick))
+    for place in rounds[0]:
+        for column, (name, unit) in enumerate(COLUMNS):
+            taken = {each: tuple(done[place][each][column] for done in rounds) for each in PRECISIONS}
+            yield Contest(f"{place}: {name}", unit, taken, rate=unit != "us per step")
 
 
 if __name__ == "__main__":
