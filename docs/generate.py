@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from claims_page import tell_runs, tell_shortly, write_page
+from designs_table import list_designs
 from house_picture import draw_house, read_floors
 from policies_page import read_manifests, write_policies
 
@@ -45,7 +46,6 @@ from quarl_bench.report.tables.actorq import (
     list_paired_runs,
     list_verdicts,
 )
-from quarl_bench.report.tables.designs import list_designs
 from quarl_bench.report.tables.nightly import list_cells, list_exploration, list_mixed
 from quarl_bench.report.tables.repaired import list_few_bits, list_repairs
 from quarl_bench.report.tables.speed import list_comparison
