@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 from quarl_bench.errors import SpecError
@@ -61,6 +62,11 @@ class PolicySpec:
         parts = (self.algo, self.environment, self.scheme, self.origin, f"seed{self.seed}")
         return "-".join(part for part in parts if part)
 
+    @cached_property
+    def kind(self) -> "PolicySpec":
+        """What policies have in common that differ in their seed alone: the one of seed 0."""
+        return dataclasses.replace(self, seed=0)
+
 
 @dataclass(frozen=True, order=True)
 class Case:
@@ -87,6 +93,11 @@ class Case:
 
 def name_seeds(seeds: Iterable[int]) -> tuple[str, ...]:
     """Names of episodes where every environment seed is an episode of its own."""
+    return _name_seeds(tuple(seeds))
+
+
+@lru_cache(maxsize=256)
+def _name_seeds(seeds: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"seed-{seed}" for seed in seeds)
 
 

@@ -3,6 +3,7 @@
 import configparser
 import html
 import inspect
+import itertools
 import re
 import shlex
 import subprocess
@@ -106,6 +107,20 @@ def test_what_is_made_of_stored_results_is_current(generator):
     outcomes = list_outcomes(verdicts)
     unknown = [id_ for claim, found in outcomes.items() for id_ in found if id_ not in ids.get(claim, ())]
     assert not unknown, f"{generator.STORED} has what the claims files have no more: put a results file into it"
+
+
+def test_a_table_of_numbers_is_made_of_a_record_or_has_a_date():
+    by_hand = []
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        made = re.sub(r"<!-- ([^:\n]+): made by docs/generate\.py -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
+        blocks = [] if "<!-- Made by docs/generate.py" in text else re.split(r"\n\s*\n", made)
+        for before, table in itertools.pairwise(blocks):
+            cells = [cell.strip() for line in table.splitlines()[2:] for cell in line.strip("|").split("|")]
+            numbers = sum(bool(re.fullmatch(r"-?\d[\d.,%x() -]*", cell)) for cell in cells)
+            if table.startswith("|") and numbers > 3 and not re.search(r"\b20\d\d-\d\d-\d\d\b", before):
+                by_hand.append((page.relative_to(DOCS).as_posix(), cells[0]))
+    assert by_hand == [("examples/robots/README.md", "Go1: upright, s of 10")], "that one is compared with its starts"
 
 
 def test_the_page_of_policies_is_current(generator):

@@ -2,7 +2,8 @@
 
 `python -m benches.peers` runs all that are installed and do not ask to be named; docs/speed.md is made of what they
 leave (`python docs/generate.py`). Run it on an idle machine. A name that is not known, or whose library is missing, is
-told before anything runs. What failed or was killed leaves what it had in FILE.json.part, and no stored run is lost.
+told before anything runs. What failed or was killed leaves what it had in FILE.json.part, from which the same command
+goes on at the same commit, and no stored run is lost.
 """
 
 import argparse
@@ -61,6 +62,8 @@ ENTRIES = {
     "lqcc": Entry("lqcc", 2.5, SB3),
     "hopper": Entry("hopper", 2, (*SB3, "mujoco")),
     "actorq": Entry("actorq", 3, (*SB3, "dm_control", "ray", "ai_edge_litert", "cc")),
+    "staleness": Entry("staleness", 10, ("ray", "cc"), named=True),
+    "decisions": Entry("decisions", 5, ("ale_py", "cv2"), named=True),
     "broadcast": Entry("broadcast", 0.5, ("zstandard",)),
     "flight": Entry("flight", 0.5, ("PyFlyt", "numba")),
     "replay": Entry("replay", 1, ("cpprb",)),

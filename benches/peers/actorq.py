@@ -13,6 +13,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,7 @@ def compare(turns: Turns) -> Iterator[Contest]:
     precisions = ("fp32", "fp16", "int8")
     for precision in precisions:
         time_message(precision)  # what is compiled once is
-    rounds = [{each: time_message(each) for each in precisions} for _ in range(turns.options.rounds)]
-    taken = {each: tuple(found[each] for found in rounds) for each in precisions}
+    taken = turns.repeat({each: partial(time_message, each) for each in precisions}, "message")
     for column, (what, unit) in enumerate((("made, with a policy", "CPU ms"), ("taken", "CPU ms"), ("sent", "bytes"))):
         yield Contest(f"a broadcast {what}", unit, pick(taken, column))
     loops = pick(turns.take(LOOPS, "--loop"))

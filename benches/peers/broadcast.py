@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,7 @@ def compare(turns: Turns) -> Iterator[Contest]:
     ways = {f"{shipped} {form}": (shipped, form) for shipped, form in itertools.product(SHIPPED, FORMS)}
     for width in WIDTHS[:2] if turns.options.quick else WIDTHS:
         policies = make_policies(width)
-        rounds = [
-            {name: time_broadcast(policies, *way) for name, way in ways.items()} for _ in range(turns.options.rounds)
-        ]
-        taken = {name: tuple(each[name] for each in rounds) for name in ways}
+        taken = turns.repeat({name: partial(time_broadcast, policies, *way) for name, way in ways.items()}, width)
         for column, (what, unit) in enumerate((("to make", "CPU ms"), ("to take", "CPU ms"), ("sent", "bytes"))):
             yield Contest(f"3 x {width:,}, {what}", unit, pick(taken, column))
 

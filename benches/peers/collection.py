@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from turns import ContenderFailed, Script, Turns, main
+from turns import ContenderFailed, Script, Turns, main, pick
 
 from quarl_bench.judging.times.contest import Contest, Pair
 
@@ -20,7 +21,7 @@ EMPTY = 5  # pytest: no tests were collected
 VARIANTS = {"with": [], "without": ["-p", "no:quarl_bench.plugin"]}
 
 
-def time_collection(extra: list[str], folder: Path) -> float:
+def time_collection(extra: list[str], folder: Path) -> tuple[float]:
     """Milliseconds of CPU time of one process."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *extra]
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
@@ -28,7 +29,7 @@ def time_collection(extra: list[str], folder: Path) -> float:
     done = subprocess.run(command, cwd=folder, env=os.environ | compiled, check=False, capture_output=True)
     if done.returncode != EMPTY:
         raise ContenderFailed(f"pytest ended with exit code {done.returncode}: {done.stderr.decode()}")
-    return 1e3 * (read_children() - before)
+    return (1e3 * (read_children() - before),)
 
 
 def read_children() -> float:
@@ -44,12 +45,8 @@ def compare(turns: Turns) -> Iterator[Contest]:
         (folder / "test_empty.py").touch()
         for extra in VARIANTS.values():
             time_collection(extra, folder)
-        rounds = [
-            {variant: time_collection(extra, folder) for variant, extra in VARIANTS.items()}
-            for _ in range(turns.options.rounds)
-        ]
-    taken = {variant: tuple(each[variant] for each in rounds) for variant in VARIANTS}
-    yield Contest("pytest --collect-only", "ms of CPU time", taken, (Pair("with", "without"),))
+        taken = turns.repeat({name: partial(time_collection, extra, folder) for name, extra in VARIANTS.items()})
+    yield Contest("pytest --collect-only", "ms of CPU time", pick(taken), (Pair("with", "without"),))
 
 
 if __name__ == "__main__":

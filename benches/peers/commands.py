@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from turns import ContenderFailed, Script, Turns, main, pick
@@ -34,14 +35,20 @@ def time_command(arguments: tuple[str, ...], cache: Path) -> tuple[float, float]
     return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+def time_commands(policy: str) -> dict[str, tuple[float, float]]:
+    """The same of every command in turn: what is warm finds what was cold."""
+    with tempfile.TemporaryDirectory() as cache:
+        return {
+            name: time_command((command, str(BASELINES / policy), *more), Path(cache))
+            for name, (command, *more) in COMMANDS.items()
+        }
+
+
 def compare(turns: Turns) -> Iterator[Contest]:
     """Of each policy, the commands in turns."""
     for policy in POLICIES[:1] if turns.options.quick else POLICIES:
-        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
-        for _ in range(turns.options.rounds):
-            with tempfile.TemporaryDirectory() as cache:
-                for name, (command, *more) in COMMANDS.items():
-                    taken[name].append(time_command((command, str(BASELINES / policy), *more), Path(cache)))
+        rounds = turns.recall(partial(time_commands, policy), policy)
+        taken = {name: [each[name] for each in rounds] for name in COMMANDS}
         yield Contest(policy, "s of wall clock", pick(taken))
         yield Contest(policy, "s of CPU time", pick(taken, 1))
 

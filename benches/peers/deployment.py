@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from turns import Script, Turns, main
+from turns import Script, Turns, main, pick
 
 from quarl_bench.backends.artefact import Artefact
 from quarl_bench.backends.c.backend import CRunner, find_compiler
@@ -164,7 +164,7 @@ def list_acts(policy: PolicyNet, deployed: dict[str, DeployedPolicy]) -> dict[st
     }
 
 
-def time_calls(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
+def time_calls(calls: dict[str, Call], turns: Turns, key: str) -> dict[str, tuple[float, ...]]:
     """Processor seconds per call of each contender, block by block in turns; each block begins with calls untimed."""
     sizes = {}
     for name, call in calls.items():
@@ -173,36 +173,36 @@ def time_calls(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
             call()
             count += 1
         sizes[name] = count
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            for _ in range(1 + sizes[name] // WARM):
-                call()
-            begin = time.process_time()
-            for _ in range(sizes[name]):
-                call()
-            times[name].append((time.process_time() - begin) / sizes[name])
-    return times
+
+    def time_block(call: Call, size: int) -> tuple[float]:
+        for _ in range(1 + size // WARM):
+            call()
+        begin = time.process_time()
+        for _ in range(size):
+            call()
+        return ((time.process_time() - begin) / size,)
+
+    return pick(turns.repeat({name: partial(time_block, call, sizes[name]) for name, call in calls.items()}, key))
 
 
-def compare_net(name: str, rounds: int) -> Iterator[Contest]:
+def compare_net(name: str, turns: Turns) -> Iterator[Contest]:
     """Calls of all contenders of one net in turns, and sizes of files."""
     policy = make_policy(name)
     weights = sum(layer.weight.size for layer in policy.net.layers)
     with tempfile.TemporaryDirectory() as folder:
         deployed = deploy(policy, Path(folder))
         calls = list_calls(deployed) | (list_acts(policy, deployed) if name == "I" else {})
-        times = {call: tuple(1e6 * each for each in found) for call, found in time_calls(calls, rounds).items()}
+        times = {call: tuple(1e6 * each for each in found) for call, found in time_calls(calls, turns, name).items()}
         pairs = tuple(pair for pair in PAIRS if pair.ours in times)
         yield Contest(name, "us of CPU time", times, pairs, note=f"{weights:,} weights")
         files = [f"{backend}-{scheme}" for backend in ("litert", "onnx") for scheme in ("fp32", "int8")]
         sizes = {file: (float(len(deployed[file].artefact.model)),) for file in files}
         yield Contest(f"{name}, files", "bytes", sizes)
         if name == "III":
-            yield compare_with_memory(Path(folder) / "c-int8", weights)
+            yield compare_with_memory(Path(folder) / "c-int8", weights, turns)
 
 
-def compare_with_memory(artefact: Path, weights: int) -> Contest:
+def compare_with_memory(artefact: Path, weights: int, turns: Turns) -> Contest:
     """The C harness against the fastest read of as many bytes as the weights have."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "read.so"
@@ -214,13 +214,14 @@ def compare_with_memory(artefact: Path, weights: int) -> Contest:
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in (words, sink)]
     subprocess.run(["make", "-s", "harness"], cwd=artefact, check=True)  # noqa: S607
     harness = ["./harness", "golden.safetensors", str(HARNESS_CALLS)]
-    times: dict[str, list[float]] = {"harness": [], "reading": []}
-    for _ in range(READS):
+
+    def time_both() -> dict[str, float]:
         seconds = read(pointers[0], ctypes.c_long(len(words)), ctypes.c_long(READ_ROUNDS), pointers[1])
         done = subprocess.run(harness, cwd=artefact, capture_output=True, check=True)
-        times["reading"].append(1e6 * seconds)
-        times["harness"].append(1e-3 * json.loads(done.stdout)["p50_ns"])
-    rounds = {name: tuple(values) for name, values in times.items()}
+        return {"reading": 1e6 * seconds, "harness": 1e-3 * json.loads(done.stdout)["p50_ns"]}
+
+    taken = [turns.journal.recall(time_both, "reading", number) for number in range(READS)]
+    rounds = {name: tuple(each[name] for each in taken) for name in ("harness", "reading")}
     return Contest("III, beside reading its weights", "us", rounds, (Pair("harness", "reading", 0.7),))
 
 
@@ -231,7 +232,7 @@ def compare(turns: Turns) -> Iterator[Contest]:
     torch.set_num_threads(1)
     nets = ("I",) if turns.options.quick else (*HIDDEN, NATURE)
     for name in (turns.options.net,) if turns.options.net else nets:
-        yield from compare_net(name, turns.options.rounds)
+        yield from compare_net(name, turns)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

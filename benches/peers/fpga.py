@@ -9,6 +9,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,8 +32,14 @@ PARTS = ("explore", "write", "compile", "simulate")
 VECTORS, QUICK = 10_000, 100
 
 
-def time_design(name: str, vectors: int, folder: Path) -> tuple[float, ...]:
-    """Seconds of every part, from drawn integers to checked actions."""
+def time_design(name: str, vectors: int) -> tuple[float, ...]:
+    """Seconds of every part, from drawn integers to checked actions, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return time_parts(name, vectors, Path(folder))
+
+
+def time_parts(name: str, vectors: int, folder: Path) -> tuple[float, ...]:
+    """The same in an empty folder."""
     architecture = ARCHITECTURES[name]
     net = draw_net(architecture)
     stages = split(net)
@@ -56,11 +63,8 @@ def compare(turns: Turns) -> Iterator[Contest]:
     vectors = turns.options.vectors or (QUICK if quick else VECTORS)
     totals = [0.0] * turns.options.rounds
     for name in ("hopper",) if quick else SELECTED:
-        taken = []
-        for index in range(turns.options.rounds):
-            with tempfile.TemporaryDirectory() as scratch:
-                taken.append(time_design(name, vectors, Path(scratch)))
-            totals[index] += sum(taken[-1])
+        taken = turns.recall(partial(time_design, name, vectors), name)
+        totals = [before + sum(each) for before, each in zip(totals, taken, strict=True)]
         parts = {part: tuple(each[column] for each in taken) for column, part in enumerate(PARTS)}
         yield Contest(name, "s", parts, note=f"{vectors:,} observations, 0 mismatches")
     yield Contest("all together", "s", {"quarl": tuple(totals)}, note=f"target {TARGET} s for five")

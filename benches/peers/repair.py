@@ -189,7 +189,8 @@ def compare(turns: Turns) -> Iterator[Contest]:
     episodes = turns.options.episodes or (QUICK if turns.options.quick else EPISODES)
     policies = turns.options.policies or [str(BASELINES / name) for name in POLICIES]
     for name in policies[:1] if turns.options.quick else policies:
-        yield compare_policy(name, episodes, tools)
+        (found,) = turns.recall(lambda: compare_policy(name, episodes, tools).as_dict(), name)  # noqa: B023 (called now)
+        yield Contest.from_dict(found)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,6 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,12 +20,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from journal import Journal
+
 from quarl_bench.errors import QuarlError
 from quarl_bench.judging.times.contest import Contest
-from quarl_bench.report.peers import UNFINISHED, PeerRun, write_run
+from quarl_bench.report.peers import PeerRun, write_run
 from quarl_bench.system.atomic import open_file
 from quarl_bench.system.counts import read_positive
-from quarl_bench.system.load import LoadMeter
 from quarl_bench.system.machine import describe_machine, describe_versions, read_own_commit
 from quarl_bench.system.processor import list_fast_instructions
 from quarl_bench.views.table import format_number
@@ -56,18 +56,31 @@ class Turns:
 
     script: Path
     options: Any
+    journal: Journal
     needs: Mapping[str, str] = field(default_factory=dict)  # of contenders, the module that each cannot do without
 
     @property
     def absent(self) -> dict[str, str]:
         """Contenders that cannot run here, and the modules that they would need."""
-        return {name: module for name, module in self.needs.items() if not is_installed(module, self.options.packages)}
+        return find_absent(self.needs, self.options.packages)
+
+    def recall(self, measure: Callable[[], Any], *key: object) -> list[Any]:
+        """What `measure` gives in each round, in the types of JSON; `key` tells it from other things of the script."""
+        return [self.journal.recall(measure, *key, number) for number in range(self.options.rounds)]
+
+    def repeat(self, measures: Mapping[str, Callable[[], Sequence[float]]], *key: object) -> Taken:
+        """The numbers of every contender, in turns; `key` tells them from others of the script."""
+        rounds = [
+            {name: tuple(self.journal.recall(measure, *key, name, number)) for name, measure in measures.items()}
+            for number in range(self.options.rounds)
+        ]
+        return {name: tuple(each[name] for each in rounds) for name in measures}
 
     def take(self, contenders: Iterable[str], *arguments: object) -> Taken:
         """The numbers of those that are not absent, in turns; `arguments` are of the script's own options."""
-        there = [name for name in contenders if name not in self.absent]
-        rounds = [{name: self._measure(name, *arguments) for name in there} for _ in range(self.options.rounds)]
-        return {name: tuple(each[name] for each in rounds) for name in there}
+        absent = self.absent
+        there = {name: partial(self._measure, name, *arguments) for name in contenders if name not in absent}
+        return self.repeat(there, *map(str, arguments))
 
     def _measure(self, contender: str, *arguments: object) -> tuple[float, ...]:
         """What one process prints."""
@@ -162,7 +175,7 @@ def main(script: Script) -> None:
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
             print(*script.measure(options.only, options))
         else:
-            compare(script, Turns(Path(script.file), options, script.needs))
+            compare(script, options)
     except QuarlError as error:
         sys.stderr.write(f"{Path(script.file).stem}: {error}\n")
         sys.exit(2)
@@ -170,42 +183,48 @@ def main(script: Script) -> None:
         sys.exit(INTERRUPTED)
 
 
-def compare(script: Script, turns: Turns) -> None:
+def compare(script: Script, options: Any) -> None:
     """Print every contest as it comes. The file is replaced when all are done; until then, and if it never comes to
-    that, those that are done lie beside it.
+    that, what was measured lies beside it, and the same command goes on from there.
     """
-    output: Path | None = turns.options.output and open_file(turns.options.output)
-    for name, module in turns.absent.items():
+    output: Path | None = options.output and open_file(options.output)
+    begun = describe_start(script, options)
+    for name, module in begun.absent.items():
         sys.stderr.write(f"{name} is left out: {module} is not installed\n")
-    began, meter, run = time.monotonic(), LoadMeter(), describe_start(turns)
-    for contest in script.compare(turns):
+    journal = Journal(output, begun)
+    run = journal.run
+    for contest in script.compare(Turns(Path(script.file), options, journal, script.needs)):
         show(contest)
-        run = run.add(contest, time.monotonic() - began, meter.read())
-        if output:
-            write_run(output.with_name(output.name + UNFINISHED), run)
+        run = run.add(contest, *journal.read())
     print(f"others used {run.others:.2f} of {os.cpu_count()} cores meanwhile", flush=True)
     if output:
-        output.with_name(output.name + UNFINISHED).replace(output)
+        write_run(output, run)
+    journal.finish()
 
 
-def describe_start(turns: Turns) -> PeerRun:
+def describe_start(script: Script, options: Any) -> PeerRun:
     """The run before its first contest."""
     told = make_places().parse_known_args(sys.argv[1:])[1]
     return PeerRun(
-        command=shlex.join(["python", f"benches/peers/{turns.script.name}", *told]),
-        rounds=turns.options.rounds,
-        quick=turns.options.quick,
+        command=shlex.join(["python", f"benches/peers/{Path(script.file).name}", *told]),
+        rounds=options.rounds,
+        quick=options.quick,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         load=tuple(round(each, 2) for each in os.getloadavg()),
         machine=describe_machine() | {"instructions": list_fast_instructions()},
-        versions=describe_versions(*LIBRARIES) | find_versions_apart(turns),
+        versions=describe_versions(*LIBRARIES) | find_versions_apart(script.needs, options.packages),
         commit=read_own_commit(STORED),
-        absent=turns.absent,
+        absent=find_absent(script.needs, options.packages),
     )
 
 
-def find_versions_apart(turns: Turns) -> dict[str, str]:
+def find_absent(needs: Mapping[str, str], packages: Path | None) -> dict[str, str]:
+    """Of contenders, those whose module is nowhere, and the module."""
+    return {name: module for name, module in needs.items() if not is_installed(module, packages)}
+
+
+def find_versions_apart(needs: Mapping[str, str], packages: Path | None) -> dict[str, str]:
     """Of the contenders' libraries that lie in folders of their own."""
-    folders = [*filter(None, (find_apart(module, turns.options.packages) for module in turns.needs.values()))]
+    folders = [*filter(None, (find_apart(module, packages) for module in needs.values()))]
     found = {each.name.lower().replace("_", "-"): each.version for each in metadata.distributions(path=folders)}
     return {name: version for name, version in found.items() if name in LIBRARIES}

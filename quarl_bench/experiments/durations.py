@@ -67,7 +67,7 @@ def read_name(name: str) -> PolicySpec:
 
 def list_seeds(trainings: Iterable[Training], spec: PolicySpec) -> tuple[int, ...]:
     """Training seeds of which policies like `spec` are there."""
-    return tuple(sorted(each.spec.seed for each in trainings if replace(each.spec, seed=spec.seed) == spec))
+    return tuple(sorted(each.spec.seed for each in trainings if each.spec.kind == spec.kind))
 
 
 def estimate_cost(trainings: tuple[Training, ...], spec: PolicySpec) -> Cost:
@@ -79,11 +79,10 @@ def estimate_cost(trainings: tuple[Training, ...], spec: PolicySpec) -> Cost:
     steps = _find_steps(trainings, spec)
     if steps is None:
         return Cost(None, None, "no recipe")
-    own = replace(spec, seed=0)
     image = find_environment(spec.environment).atari
     task = f"{spec.algo} {spec.environment}"
     circles = (
-        (RECORDED, lambda one: replace(one, seed=0) == own),
+        (RECORDED, lambda one: one.kind == spec.kind),
         (f"estimated from other trainings of {task}", lambda one: one.environment == spec.environment),
         (
             f"estimated from {spec.algo} on other tasks",
@@ -101,7 +100,7 @@ def estimate_cost(trainings: tuple[Training, ...], spec: PolicySpec) -> Cost:
 
 def _find_steps(trainings: tuple[Training, ...], spec: PolicySpec) -> int | None:
     """Of a policy like it that is there, else of its recipe; None where there is none."""
-    like = [each for each in trainings if replace(each.spec, seed=spec.seed) == spec]
+    like = [each for each in trainings if each.spec.kind == spec.kind]
     like += [each for each in trainings if replace(each.spec, seed=spec.seed, scheme=spec.scheme) == spec]
     if like:
         return like[0].steps

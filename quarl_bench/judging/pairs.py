@@ -237,7 +237,12 @@ def _read(measurement: Measurement, what: str) -> Floats:
     """Returns as a P x D array over distinct episodes."""
     width = len(measurement.environment_seeds)
     rows, names = measurement.returns, measurement.episodes
-    if not rows or not width or len(rows) != len(measurement.policies) or {len(r) for r in (*rows, names)} != {width}:
+    if (
+        not len(rows)
+        or not width
+        or len(rows) != len(measurement.policies)
+        or {len(r) for r in (*rows, names)} != {width}
+    ):
         raise SpecError(f"{what}: returns do not form {len(measurement.policies)} policies x {width} episodes")
     return stats.merge_columns(stats.check_finite(rows, f"{what}: returns"), names)
 
@@ -263,5 +268,5 @@ def align(*measurements: Measurement, cell: str = "") -> tuple[Floats, ...]:
         episodes = agree_on_episodes(first.environment_seeds, [each.episodes for each in measurements])
     except SpecError as error:
         raise SpecError(f"{where}{error}") from error
-    named = [replace(each, episodes=episodes) for each in measurements]
+    named = [each if each.episodes == episodes else replace(each, episodes=episodes) for each in measurements]
     return tuple(_read(m, f"{where}{'candidate' if index else 'reference'}") for index, m in enumerate(named))

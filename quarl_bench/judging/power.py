@@ -7,7 +7,8 @@ stored rows have, and the claim's judgement decides on them. Its power is how of
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import cast
 
 import numpy as np
@@ -90,8 +91,7 @@ def count_policies(item: Item, spreads: Spreads, fewest: int = COUNTS[0]) -> tup
     found: dict[int, Outcome | None] = {}
 
     def decides(index: int) -> bool:
-        outcome, power = find_power(item, spreads, counts[index])
-        found[index] = outcome
+        found[index], power = find_power(item, spreads, counts[index], needed=stats.POWER)
         return power >= stats.POWER
 
     low, high, last = -1, 0, len(counts) - 1
@@ -105,18 +105,31 @@ def count_policies(item: Item, spreads: Spreads, fewest: int = COUNTS[0]) -> tup
     return counts[high], cast("Outcome", found[high])
 
 
-def find_power(item: Item, spreads: Spreads, policies: int) -> tuple[Outcome | None, float]:
-    """The definite verdict that comes most often with so many policies, and how often it does."""
+def find_power(
+    item: Item, spreads: Spreads, policies: int, needed: float | None = None
+) -> tuple[Outcome | None, float]:
+    """The definite verdict that comes most often with so many policies, and how often it does.
+
+    Where `needed` is given, draws end as soon as they have settled whether that power is reached; a verdict counts as
+    not seen in those that are left.
+    """
     episodes = min(spread.episodes for arms in spreads.values() for spread in arms)
+    caps = {name: find_environment(name.split("-")[1]).cap for name in spreads}
     rng = np.random.default_rng([SEED, policies, episodes])
-    seen = Counter(_decide(item, spreads, policies, rng) for _ in range(DRAWS))
+    seen: Counter[Outcome] = Counter()
+    for left in reversed(range(DRAWS)):
+        seen[_decide(item, spreads, caps, policies, rng)] += 1
+        most = max(seen[each] for each in DEFINITE)
+        if needed is not None and (most >= needed * DRAWS or most + left < needed * DRAWS):
+            break
     outcome = max(DEFINITE, key=lambda each: seen[each])
     return (outcome, seen[outcome] / DRAWS) if seen[outcome] else (None, 0.0)
 
 
-def _decide(item: Item, spreads: Spreads, policies: int, rng: np.random.Generator) -> Outcome:
+def _decide(
+    item: Item, spreads: Spreads, caps: Mapping[str, float | None], policies: int, rng: np.random.Generator
+) -> Outcome:
     """The judgement's verdict on one draw."""
-    caps = {name: find_environment(name.split("-")[1]).cap for name in spreads}
     groups = {
         name: (arms[0].repeat(policies), *(arm.draw(policies, caps[name], rng) for arm in arms))
         for name, arms in spreads.items()
@@ -132,12 +145,18 @@ def _decide(item: Item, spreads: Spreads, policies: int, rng: np.random.Generato
 
 
 def _measure(returns: stats.Floats) -> Measurement:
-    policies, episodes = returns.shape
+    """The rows stay an array, which the judge reads as it reads tuples: most of a draw would go into making them."""
+    return replace(_frame(*returns.shape), returns=cast("tuple[tuple[float, ...], ...]", returns))
+
+
+@lru_cache(maxsize=64)
+def _frame(policies: int, episodes: int) -> Measurement:
+    """What all measurements of one shape share."""
     seeds = tuple(range(episodes))
     return Measurement(
         policies=tuple(map(str, range(policies))),
         environment_seeds=seeds,
         episodes=name_seeds(seeds),
-        returns=tuple(map(tuple, returns.tolist())),
+        returns=(),
         lengths=((1,) * episodes,) * policies,
     )

@@ -301,6 +301,8 @@ def count_policies(
 
 def merge_columns(values: Floats, names: Sequence[str]) -> Floats:
     """P x D means over the columns of P x E `values` that share a name, in order of first appearance."""
+    if len(set(names)) == values.shape[1]:
+        return values + 0.0
     order = {name: index for index, name in enumerate(dict.fromkeys(names))}
     columns = np.array([order[name] for name in names])
     merged = np.zeros((values.shape[0], len(order)))

@@ -30,6 +30,7 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.archives import edit_manifest
 from tests.support.strategies import make_policy, normal
 
 pytestmark = pytest.mark.needs("litert")
@@ -57,12 +58,6 @@ def make_image_policy() -> PolicyNet:
         Linear(normal(rng, 3, 6 * 4 * 3, spread=0.2), normal(rng, 3)),
     )
     return PolicyNet(ObservationTransform((2, 9, 7), image=True), Net((2, 9, 7), layers), ActionHead(HeadKind.ARGMAX))
-
-
-def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text())
-    change(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
 def refuse(folder: Path, match: str) -> None:

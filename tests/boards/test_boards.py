@@ -31,6 +31,7 @@ from tests.support.boards import CHECK, PI, STATE, make_block, measure_once
 from tests.support.forks import Fork
 from tests.support.places import ROOT
 from tests.support.strategies import make_linear_policy
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.needs("litert")
 
@@ -430,13 +431,6 @@ def test_killing_the_host_leaves_nothing_on_the_board(pair, tmp_path):
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
     wait_for(lambda: not list(tmp_path.iterdir()))
-
-
-def wait_for(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
 
 
 def test_work_beside_the_timing_makes_it_void(board, pair):

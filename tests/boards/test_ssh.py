@@ -20,6 +20,7 @@ from quarl_bench.boards.timing import TimingPlan
 from quarl_bench.boards.transport import open_channel
 from quarl_bench.errors import BoardError
 from tests.support.artefacts import export_pair
+from tests.support.waiting import wait_for
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.needs("sshd", "ssh", "ssh-keygen", "litert")
@@ -107,13 +108,6 @@ def find_children(pid):
             if parent == pid:
                 yield from find_children(int(entry.name))
                 yield int(entry.name)
-
-
-def wait_for(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
 
 
 def test_a_session_over_ssh_measures_and_leaves_nothing(board, pair, tmp_path):

@@ -3,18 +3,9 @@
 import pytest
 
 from quarl_bench.backends.c import microcontroller
-from quarl_bench.checking.subject import open_subject
 from quarl_bench.checking.targets import estimate_targets
 from quarl_bench.errors import QuarlError
 from quarl_bench.system.programs import Program
-from tests.support.places import POLICIES
-
-
-@pytest.fixture
-def subject():
-    if not POLICIES.is_dir():
-        pytest.skip(f"no policies in {POLICIES}")
-    return open_subject(str(POLICIES / "ppo-cartpole-seed0"))
 
 
 @pytest.mark.needs("cc")

@@ -64,6 +64,37 @@ def test_the_opposite_sentence_is_decided_by_as_many_the_other_way():
     assert (kept[0], kept[1], lost[1]) == (lost[0], Outcome.REFUTED, Outcome.SUPPORTED)
 
 
+@pytest.mark.parametrize("kept", [0.9, 0.93, 0.95, 0.97, 1.0])
+def test_draws_that_end_early_decide_as_all_of_them(kept):
+    case, spreads = make_case(Keeps(0.05)), {CELL: (replace(WIDE, kept=kept, shared=0.01),)}
+    for policies in (3, 6, 12):
+        outcome, power = find_power(case, spreads, policies)
+        early, reached = find_power(case, spreads, policies, needed=stats.POWER)
+        assert (reached >= stats.POWER) == (power >= stats.POWER)
+        assert reached <= power
+        assert early is outcome or power < stats.POWER
+
+
+@pytest.mark.parametrize("cap", [None, 205.0])
+def test_a_draw_is_judged_as_the_same_returns_in_tuples(cap):
+    case = make_case(Keeps(0.05))
+    drawn, reference = WIDE.draw(5, cap, np.random.default_rng(1)), WIDE.repeat(5)
+    told = measure_all(np.array(drawn.returns))
+    names = {"policies": drawn.policies, "environment_seeds": drawn.environment_seeds, "episodes": drawn.episodes}
+    same = replace(told, **names), replace(measure_all(np.array(reference.returns)), **names)
+    judgement = case.claim.require(Keeps)
+    assert judgement.find_p_values(case, reference, drawn) == judgement.find_p_values(case, same[1], same[0])
+
+
+def test_columns_that_share_no_name_stay():
+    values = np.array([[1.5, -0.0, 3.0], [4.0, 5.0, 6.0]])
+    merged = stats.merge_columns(values, ("a", "b", "c"))
+    assert np.array_equal(merged, values)
+    assert not np.shares_memory(merged, values)
+    assert not np.signbit(merged[0, 1])  # as a sum that begins at 0
+    assert stats.merge_columns(values, ("a", "b", "a")).tolist() == [[2.25, 0.0], [5.0, 5.0]]
+
+
 def test_more_are_asked_for_than_there_are():
     spreads = {CELL: (replace(WIDE, kept=0.5),)}
     assert count_policies(make_case(Keeps(0.05)), spreads)[0] == COUNTS[0]

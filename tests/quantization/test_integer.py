@@ -21,6 +21,7 @@ from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support import exact
+from tests.support.layers import find_largest_sum
 from tests.support.strategies import SEEDS, convolutions, inputs_of, make_net, normal, perceptrons
 
 NETS = perceptrons() | convolutions()
@@ -44,16 +45,9 @@ def wild_inputs(net: Net, seed: int, count: int = 40) -> np.ndarray:
     return x
 
 
-def largest_accumulator(layer: QuantizedLayer, source: ActivationFormat) -> int:
-    """Bound of every partial sum."""
-    widest = max(abs(source.format.minimum - source.zero_point), abs(source.format.maximum - source.zero_point))
-    rows = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(1)
-    return int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
-
-
 def largest_of(net: QuantizedNet) -> int:
-    """The same over all layers."""
-    return max(largest_accumulator(*pair) for pair in zip(net.layers, net.formats, strict=False))
+    """Bound of every partial sum of all layers."""
+    return max(find_largest_sum(*pair) for pair in zip(net.layers, net.formats, strict=False))
 
 
 def sum_by_hand(layer: QuantizedLayer, source: ActivationFormat, q: Integers) -> dict[tuple[int, ...], int]:

@@ -30,7 +30,7 @@ import os
 import sys
 from pathlib import Path
 
-from benches.peers.turns import Script, main, pick
+from turns import Script, main, pick
 
 from quarl_bench.errors import QuarlError
 from quarl_bench.judging.times.contest import Contest, Pair
@@ -40,6 +40,8 @@ def measure(name, options):
     with Path("order").open("a") as file:
         file.write(f"{name} {len(os.sched_getaffinity(0))} {os.environ['OMP_NUM_THREADS']}\\n")
     print("a library says hello")
+    if Path("stop").exists() and len(Path("order").read_text().splitlines()) >= int(Path("stop").read_text()):
+        sys.exit(7)
     if options.break_ == name:
         sys.exit(7)
     return 1.0 if name == "quarl" else 2.0, 5.0
@@ -65,7 +67,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def race(tmp_path, monkeypatch):
     """Runs a script of two contenders and an absent one."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{PEERS}")
     (tmp_path / "race.py").write_text(RACE)
     return lambda *arguments: run_python("race.py", *arguments, cwd=tmp_path)
 
@@ -138,11 +140,40 @@ def test_half_a_run_loses_nothing(race, tmp_path, broken, line):
     assert done.returncode == 2
     assert done.stderr.endswith(line)
     assert read_run(path) == RUN
-    assert [contest.name for contest in read_run(tmp_path / "race.json.part").contests] == ["first"]
+    assert (tmp_path / "race.json.part").exists()
     assert read_runs(tmp_path) == {"race": RUN}
-    assert race("--output", path, "--rounds", 1).returncode == 0
+    again = race("--output", path, "--rounds", 1)
+    assert (again.returncode, "of another command, commit or machine; measured anew" in again.stderr) == (0, True)
     assert len(read_run(path).contests) == 2
     assert not (tmp_path / "race.json.part").exists()
+
+
+def test_a_killed_run_goes_on_behind_its_last_number(race, tmp_path):
+    path, order = tmp_path / "race.json", tmp_path / "order"
+    (tmp_path / "stop").write_text("4")
+    assert race("--output", path).returncode == 2
+    assert order.read_text().splitlines() == ["quarl 1 1", "other 1 1"] * 2
+    part = tmp_path / "race.json.part"
+    with part.open("a") as file:
+        file.write('{"key": ["second')  # killed while it wrote
+    (tmp_path / "stop").unlink()
+    done = race("--output", path)
+    assert done.returncode == 0, done.stderr
+    assert "race.json.part: goes on behind 3 measurements" in done.stderr
+    assert order.read_text().splitlines()[4:] == ["other 1 1", *["quarl 1 1", "other 1 1"] * 2]
+    run = read_run(path)
+    assert [contest.rounds for contest in run.contests] == [{"quarl": (1.0, 1.0), "other": (2.0, 2.0)}, {
+        "quarl": (5.0, 5.0), "other": (5.0, 5.0)}]  # fmt: skip
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("head", ["", "[]\n", '{"schema_version": 1}\n{"key": []}\n', "no JSON"])
+def test_what_is_no_journal_of_this_run_is_measured_anew(race, tmp_path, head):
+    (tmp_path / "race.json.part").write_text(head)
+    done = race("--output", tmp_path / "race.json", "--rounds", 1)
+    assert done.returncode == 0, done.stderr
+    assert "measured anew" in done.stderr
+    assert len((tmp_path / "order").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize("wrong", [("--rounds", "0"), ("--packages", "nowhere"), ("--output", ".")])
@@ -164,6 +195,7 @@ def command(peers, tmp_path, monkeypatch, capfd):
     """Runs the command on entries of the script above: (exit code, what it said, what was kept)."""
     monkeypatch.setattr(peers, "HERE", tmp_path)
     monkeypatch.setattr(peers, "STORED", str(tmp_path / "runs"))
+    monkeypatch.setenv("PYTHONPATH", str(PEERS))  # of which scripts that lie there need nothing
     monkeypatch.chdir(tmp_path)
     (tmp_path / "race.py").write_text(RACE)
     entries = {
@@ -226,7 +258,7 @@ def test_what_there_is_is_listed(command):
 
 
 def test_every_script_has_an_entry(peers):
-    scripts = {path.stem for path in PEERS.glob("*.py")} - {"__main__", "turns"}
+    scripts = {path.stem for path in PEERS.glob("*.py")} - {"__main__", "turns", "journal"}
     assert scripts == {entry.script for entry in peers.ENTRIES.values()}
 
 

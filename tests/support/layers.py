@@ -12,6 +12,13 @@ from quarl_bench.quantization.requantize import effective_scale
 INT8 = IntegerFormat(8)
 
 
+def find_largest_sum(layer: QuantizedLayer, source: ActivationFormat) -> int:
+    """Bound of every partial sum."""
+    widest = max(abs(source.format.minimum - source.zero_point), abs(source.format.maximum - source.zero_point))
+    rows = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(1)
+    return int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
+
+
 def draw_integers(rng: np.random.Generator, count: int, net: IntegerNet) -> Integers:
     return rng.integers(-128, 128, (count, *net.input_shape))
 

@@ -17,7 +17,9 @@ def read_files(page: Path) -> dict[str, str]:
 
 
 def load_script(name: str) -> Any:
-    """The module of docs/<name>.py, which is no package."""
+    """The module of docs/<name>.py, which is no package; like the interpreter, finds its neighbours beside it."""
+    if str(DOCS) not in sys.path:
+        sys.path.append(str(DOCS))
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

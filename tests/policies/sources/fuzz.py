@@ -8,7 +8,6 @@ with an error at the first file that does anything else, and leaves that file.
 import base64
 import io
 import json
-import lzma
 import resource
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from quarl_bench.policies.sources.sb3.zip import read_zip
 from quarl_bench.policies.storage.fp32 import load_policy, save_policy
 from quarl_bench.quantization.recurrent.cells import CellKind
 from tests.support.agents import read_members, saved_members, write_members
+from tests.support.archives import unpack_sbx
 from tests.support.strategies import make_recurrent
 
 DATA = Path(__file__).parent / "libraries" / "data"
@@ -112,12 +112,6 @@ def write_folder(place: Path) -> bytes:
     policy = read_zip(unpack_sbx("ppo", place), normalization=None).policy
     save_policy(policy, place / "made", {})
     return write_members({path.name: path.read_bytes() for path in (place / "made").iterdir()})
-
-
-def unpack_sbx(name: str, place: Path) -> Path:
-    path = place / f"{name}.zip"
-    path.write_bytes(lzma.decompress((DATA / "sbx" / f"{name}.zip.xz").read_bytes()))
-    return path
 
 
 def write_statistics(place: Path) -> bytes:

@@ -1,6 +1,5 @@
 """Files that other libraries saved act as the library itself did: libraries/record.py recorded both."""
 
-import lzma
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from quarl_bench.cli import main
 from quarl_bench.experiments.policy_source import PolicySource, open_task
 from quarl_bench.policies.sources.sb3.zip import read_zip
+from tests.support.archives import unpack_sbx
 
 DATA = Path(__file__).parent / "libraries" / "data"
 OBSERVATIONS = (np.random.default_rng(0).standard_normal((10_000, 3)) * 3).astype(np.float32)
@@ -66,16 +66,9 @@ def test_a_policy_with_a_memory_acts_as_in_its_library(name: str) -> None:
 AGENTS = sorted(path.name.partition(".")[0] for path in (DATA / "sbx").glob("*.xz"))
 
 
-def unpack(name: str, folder: Path) -> Path:
-    """The zip as SBX saved it."""
-    path = folder / f"{name}.zip"
-    path.write_bytes(lzma.decompress((DATA / "sbx" / f"{name}.zip.xz").read_bytes()))
-    return path
-
-
 @pytest.mark.parametrize("name", AGENTS)
 def test_actions_of_a_zip_of_sbx_are_its_own(name: str, tmp_path: Path) -> None:
-    agent = read_zip(unpack(name, tmp_path), normalization=None)
+    agent = read_zip(unpack_sbx(name, tmp_path), normalization=None)
     assert agent.algo == name.removesuffix("_discrete")
     assert agent.store().metadata["origin"] == "SBX zip"
     expected = np.load(DATA / "sbx" / f"{name}.npy")
@@ -107,7 +100,7 @@ def test_a_zip_of_sbx_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the file to the verdicts, saying what was assumed of it."""
-    agent = unpack("ppo_discrete", tmp_path)
+    agent = unpack_sbx("ppo_discrete", tmp_path)
     (tmp_path / "narrow.py").write_text(NARROW)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import zipfile
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +17,7 @@ from quarl_bench.policies.sources.onnx.ends import adopt_chain
 from quarl_bench.policies.sources.onnx.graph import read_chain
 from quarl_bench.policies.sources.torch_export import read_program
 from quarl_bench.quantization.activations import Activation, make_module
+from tests.support.archives import exchange_member
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's own
 X = torch.randn(10_000, 3, generator=torch.Generator().manual_seed(0)) * 3
@@ -74,16 +74,6 @@ def test_actions_are_the_module_s(activation: Activation) -> None:
         np.testing.assert_allclose(policy.act(X.numpy()), module(X).numpy(), atol=1e-5)
 
 
-def change(data: bytes, name: str, edit: Callable[[bytes], bytes]) -> bytes:
-    """The archive with one member edited."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
-        for member in old.namelist():
-            content = old.read(member)
-            new.writestr(member, edit(content) if member.endswith(name) else content)
-    return out.getvalue()
-
-
 def unknown(content: bytes) -> bytes:
     program = json.loads(content)
     program["graph_module"]["graph"]["nodes"][4]["target"] = "os.system"
@@ -102,7 +92,7 @@ CHANGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_refused_in_one_line(name: str) -> None:
     member, edit, said = CHANGES[name]
-    data = change(save(Actor(Activation.ELU)), member, edit)
+    data = exchange_member(save(Actor(Activation.ELU)), member, edit)
     with pytest.raises(PolicyError, match=said) as caught:
         read(data)
     assert "\n" not in str(caught.value)

@@ -21,6 +21,7 @@ from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import MANIFEST, WEIGHTS, load_policy, save_policy
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
+from tests.support.archives import edit_manifest
 from tests.support.documents import JSON, list_paths
 from tests.support.sizes import draw_examples
 from tests.support.strategies import SEEDS, make_policy, normal
@@ -57,17 +58,10 @@ POLICIES: dict[str, Callable[[], PolicyNet]] = {
 }
 
 
-def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the manifest."""
-    manifest = json.loads((folder / MANIFEST).read_text())
-    change(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest))
-
-
 def rewrite_weights(folder: Path, data: bytes) -> None:
     """Replace the weights and make the manifest agree."""
     (folder / WEIGHTS).write_bytes(data)
-    rewrite(folder, lambda manifest: manifest.update(sha256=hashlib.sha256(data).hexdigest()))
+    edit_manifest(folder, lambda manifest: manifest.update(sha256=hashlib.sha256(data).hexdigest()))
 
 
 def change_tensors(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -209,7 +203,7 @@ def test_a_manifest_that_contradicts_the_weights_or_itself(
     folder: Path, change: Callable[[dict[str, Any]], object], said: str
 ) -> None:
     """With the right sha256, which these manifests keep."""
-    rewrite(folder, change)
+    edit_manifest(folder, change)
     refuse(folder, said)
 
 
@@ -238,7 +232,7 @@ def test_json_garbage(folder: Path, text: str) -> None:
 )
 def test_strides_no_convolution_has(tmp_path: Path, stride: object) -> None:
     save_policy(make_image_policy(), tmp_path, {})
-    rewrite(tmp_path, lambda m: m["architecture"]["layers"][0].update(stride=stride))
+    edit_manifest(tmp_path, lambda m: m["architecture"]["layers"][0].update(stride=stride))
     refuse(tmp_path, "a stride is at least 1|ill-formed|cannot follow|inputs cannot")
 
 

@@ -20,6 +20,7 @@ from quarl_bench.quantization.products.sums import (
     build_sums,
     multiplies_bytes,
 )
+from tests.support.layers import find_largest_sum
 
 needs_bytes = pytest.mark.skipif(not multiplies_bytes(), reason="torch does not multiply bytes exactly here")
 
@@ -29,12 +30,6 @@ def make_layer(weight, bias, stride=1):
     kind = Linear if weight.ndim == 2 else Conv2d
     output = ActivationFormat(IntegerFormat(8), np.float32(1), 0)
     return QuantizedLayer(kind, Activation.NONE, stride, weight, one, IntegerFormat(8), bias, output)
-
-
-def find_largest(layer, source):
-    widest = max(abs(source.format.minimum - source.zero_point), abs(source.format.maximum - source.zero_point))
-    rows = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(1)
-    return int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
 
 
 def add_by_hand(layer, q, source):
@@ -64,7 +59,7 @@ def test_bytes_and_floats_add_up_to_the_integers(shape, bias, bits, largest, see
     layer = make_layer(weight, rng.integers(-bias, bias + 1, shape[0]).astype(np.int32), stride=int(rng.integers(1, 3)))
     q = rng.integers(integers.minimum, integers.maximum + 1, (2, shape[1], *([6, 5] if len(shape) == 4 else [])))
     q[0] = integers.maximum if source.zero_point < 0 else integers.minimum
-    expected, bound = add_by_hand(layer, q, source), find_largest(layer, source)
+    expected, bound = add_by_hand(layer, q, source), find_largest_sum(layer, source)
     for kind in (ByteSums.build(layer, source, bound), FloatSums.build(layer, bound)):
         found = kind.add_up(torch.from_numpy(q - source.zero_point).to(torch.float32)).numpy()
         np.testing.assert_array_equal(found.astype(np.int64), expected)
@@ -74,7 +69,7 @@ def test_bytes_and_floats_add_up_to_the_integers(shape, bias, bits, largest, see
 def test_inputs_are_parted_where_float32_could_not_hold_the_sum():
     source = ActivationFormat(IntegerFormat(8), np.float32(1), -128)
     layer = make_layer(np.full((1, 3136), 127, np.int8), np.int32([1]))
-    sums = ByteSums.build(layer, source, find_largest(layer, source))
+    sums = ByteSums.build(layer, source, find_largest_sum(layer, source))
     assert len(sums.parts) > 3136 * 127 * 255 // EXACT_FLOAT32
     assert sums.add_up(torch.full((1, 3136), 255.0)).item() == 3136 * 127 * 255 + 1
 

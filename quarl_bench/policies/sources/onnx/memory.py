@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from quarl_bench.errors import PolicyError
 from quarl_bench.policies.sources.onnx.composed import compose_cell
 from quarl_bench.policies.sources.onnx.nodes import FLOATS, Array, Graph, Node
 from quarl_bench.policies.sources.onnx.shapes import SHAPES
@@ -57,7 +56,7 @@ class _Finder:
         known = [constants.get(name) for name in weights]
         fault = self._find_fault(node, kind, known, lengths, given[7] if kind is CellKind.LSTM else "")
         if fault or known[0] is None or known[1] is None:
-            raise self._refuse(node, fault)
+            raise self.graph.refuse(node, fault)
         self._close(node, given[5], {*ends[:2]} - {""})
         if kind is CellKind.LSTM:
             self._close(node, given[6], {ends[2]} - {""})
@@ -115,12 +114,13 @@ class _Finder:
         """Note the output that a state becomes."""
         source, taken = self._trace(state)
         if source not in self.inputs:
-            raise self._refuse(node, "begins every step anew; export its state as an input, and as an output behind it")
+            why = "begins every step anew; export its state as an input, and as an output behind it"
+            raise self.graph.refuse(node, why)
         row = max(taken, 0)
         ends = (output for output in self.outputs if self._find_row(output, row) in behind)
         found = self.pairs.get(source) or next(ends, "")
         if self._find_row(found, row) not in behind:
-            raise self._refuse(node, f"loses its state: no output is what {source[:40]!r} becomes; export it too")
+            raise self.graph.refuse(node, f"loses its state: no output is what {source[:40]!r} becomes; export it too")
         self.pairs[source] = found
 
     def _trace(self, tensor: str) -> tuple[str, int]:
@@ -169,12 +169,9 @@ class _Finder:
         """Names of constants under which a cell's numbers are now known."""
         names = [f"{next(filter(None, node.outputs), '')}:{place}" for place in range(len(arrays))]
         if any(name in self.graph.constants or name in self._makers for name in names):
-            raise self._refuse(node, "is there twice; export it again")
+            raise self.graph.refuse(node, "is there twice; export it again")
         self.graph.constants.update(zip(names, arrays, strict=True))
         return names
-
-    def _refuse(self, node: Node, why: str) -> PolicyError:
-        return PolicyError(f"{self.graph.where}: {node} {why}")
 
 
 def _only_moves(node: Node) -> bool:

@@ -47,6 +47,10 @@ class Graph:
         """The nodes that read a tensor."""
         return [node for node in self.nodes if tensor in node.inputs]
 
+    def refuse(self, node: Node, why: str) -> PolicyError:
+        """The error that names the file, the node, and what is not known of it."""
+        return PolicyError(f"{self.where}: {node} {why}")
+
 
 def choose_output(outputs: list[str], named: str | None, where: str) -> str:
     """The output that is the action; PolicyError where that has to be asked."""

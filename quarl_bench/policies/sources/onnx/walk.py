@@ -42,8 +42,8 @@ class Walk:
         return int(weight.shape[1] if self.sealed == len(self.layers) else weight.shape[0])
 
     def refuse(self, node: Node, why: str) -> PolicyError:
-        """The error that names the file, the node, and what is not known of it."""
-        return PolicyError(f"{self.graph.where}: {node} {why}")
+        """As `Graph.refuse`."""
+        return self.graph.refuse(node, why)
 
     def move(self, node: Node, scale: Doubles, shift: Doubles) -> None:
         """Multiply what the numbers are so far, and add to it."""

@@ -1,7 +1,6 @@
 """TorchScript: what is read equals what torch runs, and nothing of a file is run to read it."""
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from quarl_bench.policies.sources.torchscript.file import is_script, read_script
 from quarl_bench.policies.sources.torchscript.program import follow_script
 from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.recurrent.cells import CellKind
+from tests.support.archives import exchange_member
 from tests.support.places import ROOT
 from tests.support.sizes import choose
 
@@ -169,16 +169,6 @@ def test_what_is_no_chain_is_refused_in_a_line_that_names_it(module: nn.Module, 
     assert "\n" not in str(caught.value)
 
 
-def exchange(data: bytes, ending: str, change: Any) -> bytes:
-    """The archive with one member changed."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            new.writestr(name, change(content) if name.endswith(ending) else content)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize(
     "ending, change, message",
     [
@@ -201,7 +191,7 @@ def exchange(data: bytes, ending: str, change: Any) -> bytes:
     ],
 )
 def test_files_of_strangers_run_nothing_and_raise_one_line(ending: str, change: Any, message: str) -> None:
-    data = exchange(save(Chain(Activation.ELU)), ending, change)
+    data = exchange_member(save(Chain(Activation.ELU)), ending, change)
     with pytest.raises(PolicyError, match=message) as caught:
         read(data)
     assert "\n" not in str(caught.value)
@@ -240,7 +230,7 @@ def test_mutated_files_are_read_or_refused_in_one_line(name: str, ending: str) -
 
     for _ in range(choose(50, 5_000)):
         try:
-            read(exchange(data, ending, mutate))
+            read(exchange_member(data, ending, mutate))
         except PolicyError as error:
             assert "\n" not in str(error)  # noqa: PT017
 
@@ -250,7 +240,7 @@ def test_recursion_ends() -> None:
         return code.replace(b"    mean = self.mean\n", b"    mean = (self).forward(x, )\n")
 
     with pytest.raises(PolicyError, match="calls within calls"):
-        read(exchange(save(Chain(Activation.ELU)), ".py", loop))
+        read(exchange_member(save(Chain(Activation.ELU)), ".py", loop))
 
 
 @pytest.mark.skipif(not G1.exists(), reason="../shared/robots is not there")

@@ -6,7 +6,7 @@ import pytest
 
 from quarl_bench.judging.times.contest import Contest, Pair
 from quarl_bench.report.peers import write_run
-from quarl_bench.report.speed import list_comparison, list_contenders, list_medians, list_pairs, list_ratios
+from quarl_bench.report.tables.speed import list_comparison, list_contenders, list_medians, list_pairs, list_ratios
 from tests.report.test_peers import CONTESTS, PEERS, RUN
 from tests.support.pages import load_script
 

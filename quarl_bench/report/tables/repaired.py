@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.report.tables.markdown import write_row, write_table
+
 HEAD = (
     "| policy | fp32 | plain | repaired | of fp32 | verdict | chosen | test | seconds |",
     "|---|---:|---:|---:|---|---|---|---:|---:|",
@@ -19,7 +21,7 @@ FEW = 6, 4, 3, 2
 def list_repairs(folder: Path) -> list[str]:
     """Lines of Markdown: how many repairs kept what, then a table with a row for each but those of `list_few_bits`."""
     records = {name: record for name, record in read_records(folder).items() if not KEPT.fullmatch(name)}
-    return [count_repairs(records), "", *HEAD, *(write_row(name, record) for name, record in records.items())]
+    return [count_repairs(records), "", *HEAD, *(describe_repair(name, record) for name, record in records.items())]
 
 
 def list_few_bits(folder: Path, policies: Path) -> list[str]:
@@ -31,16 +33,15 @@ def list_few_bits(folder: Path, policies: Path) -> list[str]:
     for name, record in read_records(folder).items():
         if kept := KEPT.fullmatch(name):
             cells.setdefault(kept["cell"], {}).setdefault(int(kept["bits"]), []).append((kept["seed"], record))
-    head = [f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained")]
-    lines = [f"| cell | fp32 | {' | '.join(head)} |", "|---|" + "---:|" * (1 + len(head))]
+    rows = [["cell", "fp32", *(f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained"))]]
     for cell, found_bits in sorted(cells.items()):
         columns = [_write_mean([record["reference_return"] for _, record in next(iter(found_bits.values()))])]
         for bits in FEW:
             found = found_bits.get(bits, [])
             columns += [_write_mean([record[arm]["return"] for _, record in found]) for arm in ("plain", "test")]
             columns.append(_write_mean([_read_return(policies / f"{cell}-qat{bits}-seed{seed}") for seed, _ in found]))
-        lines.append(f"| {cell} | {' | '.join(columns)} |")
-    return lines
+        rows.append([cell, *columns])
+    return write_table(rows)
 
 
 def read_records(folder: Path) -> dict[str, dict[str, Any]]:
@@ -64,11 +65,11 @@ def count_repairs(records: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def write_row(name: str, record: Mapping[str, Any]) -> str:
+def describe_repair(name: str, record: Mapping[str, Any]) -> str:
     """One repair as a row of the table."""
     test, plain = record["test"], record["plain"]
     interval = "" if test["ratio_low"] is None else f" [{test['ratio_low']:.1%}, {test['ratio_high']:.1%}]"
-    return "| " + " | ".join((
+    return write_row((
         name,
         f"{record['reference_return']:,.4g}",
         f"{plain['return']:,.4g}",
@@ -78,7 +79,7 @@ def write_row(name: str, record: Mapping[str, Any]) -> str:
         f"`{record['chosen']}`",
         f"{record['test_number']}: {record['episodes']:,}",
         f"{record['seconds']}",
-    )) + " |"  # fmt: skip
+    ))  # fmt: skip
 
 
 def _read_return(folder: Path) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.policies.storage.integers import load_integers
-from quarl_bench.report.repaired import count_repairs, list_few_bits, list_repairs, read_records
+from quarl_bench.report.tables.repaired import count_repairs, list_few_bits, list_repairs, read_records
 from tests.support.places import POLICIES
 
 REPAIRED = POLICIES.parent / "repaired"

@@ -5,20 +5,21 @@ from itertools import chain
 
 from quarl_bench.judging.times.contest import Contest, Pair
 from quarl_bench.report.peers import PeerRun
+from quarl_bench.report.tables.markdown import write_table
 from quarl_bench.views.table import format_number
 
 Layout = Callable[[Sequence[Contest]], list[list[str]]]
 
 
-def list_comparison(name: str, run: PeerRun | None) -> list[str]:
-    """Lines of Markdown: where the numbers of `name` are from, then its table, in the layout that suits it."""
+def list_comparison(name: str, run: PeerRun | None, layout: Layout | None = None) -> list[str]:
+    """Lines of Markdown: where the numbers of `name` are from, then its table, by default as docs/speed.md has it."""
     if run is None:
         return [f"No run is stored yet: `python -m benches.peers {name}`."]
     lines = [f"`{run.command}`: {run.describe()}."]
     if run.absent:
         lines.append(f"Left out, because not installed: {', '.join(dict.fromkeys(run.absent.values()))}.")
-    head, *rows = LAYOUTS.get(name, list_contenders)(run.contests)
-    return [*lines, "", _write_row(head), "|---|" + "---:|" * (len(head) - 1), *map(_write_row, rows)]
+    rows = (layout or LAYOUTS.get(name, list_contenders))(run.contests)
+    return [*lines, "", *write_table(rows)]
 
 
 def list_contenders(contests: Sequence[Contest]) -> list[list[str]]:
@@ -68,12 +69,10 @@ LAYOUTS: dict[str, Layout] = {
     "parts": list_medians,
     "fpga": list_medians,
     "repair": list_medians,
+    "staleness": list_medians,
+    "decisions": list_medians,
 }
 
 
 def _name(pair: Pair) -> str:
     return f"{pair.ours} against {pair.theirs}"
-
-
-def _write_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
