@@ -213,6 +213,26 @@ def test_a_reader_that_stops_early_is_no_error(folder):
         assert process.wait() == 0
 
 
+@pytest.mark.needs("actorq")
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("check", "--html"), "--html"),
+        (("sweep", "--output"), "a figure"),
+        (("select", "sac", "hopperv4", "--seeds", "0..1", "--output"), "a figure"),
+        (("actorq", "dqn", "cartpole", "--output", "runs", "--curves"), "a figure"),
+    ],
+)
+def test_what_draws_the_result_is_missed_before_the_work(words, what, folder, quarl, monkeypatch):
+    for name in ("jinja2", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    command, *given = words
+    policy = [] if "--seeds" in given or "dqn" in given else ["policy"]
+    code, _, err = quarl(command, *policy, *given, "made")
+    assert (code, err) == (2, f"quarl {command}: {what} needs an extra: pip install 'quarl_bench[report]'\n")
+    assert {path.name for path in folder.iterdir()} == {"policy"}
+
+
 def run_listing(*, closes=None, **named):
     """`quarl list backends` in a process of its own, begun with a closed stream."""
     command = [sys.executable, *PROCESS, "list", "backends"]
