@@ -24,6 +24,7 @@ from quarl_bench.errors import QuarlError
 from quarl_bench.system.interruption import Interrupted
 from quarl_bench.version import __version__
 
+CUT = 130  # the exit code of ctrl-C
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of one, or a file as large as is allowed
 
 
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(reason, file=sys.stderr)
         return STOPPED
     except KeyboardInterrupt:
-        return 130
+        return CUT
     except (Exception, SystemExit) as error:  # noqa: BLE001 (0 and 1 are verdicts, of check for one)
         if isinstance(error, BrokenPipeError) and _is_unread():
             return 0
@@ -87,7 +88,10 @@ def run_process() -> int:
     _mend_streams()
     codes: list[int] = []
     atexit.register(_leave, codes)  # registered first, called last
-    codes.append(main())
+    try:
+        codes.append(main())
+    except KeyboardInterrupt:  # while the command itself is imported
+        codes.append(CUT)
     return codes[0]
 
 

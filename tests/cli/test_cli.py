@@ -292,6 +292,21 @@ main(sys.argv[1:])
         assert last.startswith(f"True quarl {command}: nosuch")
 
 
+def test_ctrl_c_is_quiet_from_the_start():
+    code = """
+import sys
+from quarl_bench import cli
+
+def cut(named):
+    raise KeyboardInterrupt
+
+cli._build_parser = cut
+sys.exit(cli.run_process())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_process_that_has_its_result_leaves_at_once_with_all_that_was_to_be_done():
     code = """
 import atexit, sys
