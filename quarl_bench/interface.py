@@ -28,6 +28,7 @@ from quarl_bench.policies.storage.integers import hash_integers
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.repairing.plan import BUDGET, Plan, Repair, repair_policy
 from quarl_bench.spec import Measurement
+from quarl_bench.system.counts import check_episodes
 from quarl_bench.system.places import default_cache
 
 
@@ -129,6 +130,7 @@ def evaluate(
     Raises:
         QuarlError: The policy does not fit the environment, or one of them is not what it has to be.
     """
+    check_episodes(episodes)
     seeds = list_test_seeds(episodes)
     if not isinstance(policy, IntegerPolicy | QuantizedPolicy):
         subject = open_subject(policy, env, env_kwargs=env_kwargs, algo=algo, normalization=normalization, arch=arch)

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -96,6 +97,15 @@ def test_the_answer_is_what_the_command_prints(tmp_path, capsys):
     assert "ppo-cartpole-seed0 on CartPole-v1: int8 inconclusive" in shown
     with pytest.raises(AttributeError):
         answer.margin = 0.5
+
+
+@pytest.mark.parametrize("episodes", [0, -1, 2.5, "20", 10_001, None])
+@pytest.mark.parametrize(
+    "call", [quarl_bench.check, quarl_bench.evaluate, quarl_bench.assert_quantizable, quarl_bench.repair]
+)
+def test_episodes_are_a_whole_number(call, episodes):
+    with pytest.raises(SpecError, match=f"^episodes {re.escape(repr(episodes))}: give a whole number from 1 to 10000$"):
+        call(BALANCER, "cartpole", episodes=episodes)
 
 
 def test_a_quantized_policy_is_played_where_it_is_told():

@@ -24,6 +24,7 @@ from quarl_bench.judging.retention import judge_retention
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement, Verdict
+from quarl_bench.system.counts import check_episodes
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
 MARGIN = 0.05
@@ -181,8 +182,9 @@ def play_schemes(
     """The lines of `schemes`, one by one; fp32 is played first.
 
     `floor` is a return that counts as nothing, a random policy's for example, for tasks whose returns lie around 0;
-    SpecError where fp32's mean return is not above it.
+    SpecError where fp32's mean return is not above it, and for numbers that are out of range.
     """
+    check_episodes(episodes)
     if not 0 < margin < 1:
         raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
     seeds = list_test_seeds(episodes)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 INT8 = "int8"
 WEIGHTS = "w8"
 PER_CHANNEL = "int8pc"
+REMEDIES = {
+    Outcome.INCONCLUSIVE: "not decided; more episodes may",
+    Outcome.UNDECIDABLE: "undecidable; what would decide is listed",
+}
 DYNAMIC = "w8symnarrowpc"  # whose weights a .tflite file holds in bytes, beside float activations
 
 
@@ -89,9 +93,10 @@ def _recommend_floats(check: "Answer", kept: "SchemeResult") -> str:
 def _list_remarks(check: "Answer", kept: "SchemeResult | None") -> Iterator[str]:
     """What is open, what is not to be trusted, and what to try."""
     outcomes = {line.scheme.name: line.verdict.outcome for line in check.lines}
-    open_ = [name for name, outcome in outcomes.items() if outcome.open]
-    if open_:
-        yield f"{', '.join(open_)}: not decided; more episodes may."
+    for open_, remedy in REMEDIES.items():
+        names = [name for name, outcome in outcomes.items() if outcome is open_]
+        if names:
+            yield f"{', '.join(names)}: {remedy}."
     for line in check.lines:
         if line.verdict.outcome is Outcome.SUPPORTED and not _holds(line, check.lines):
             yield f"{line.scheme.name} may owe it to chance: more bits are not known to do."

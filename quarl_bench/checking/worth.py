@@ -41,7 +41,7 @@ def _list_slower(costs: Sequence[ArtefactCost], scheme: str) -> Iterator[str]:
 
 
 def _weigh_microcontroller(targets: Sequence[TargetCost], scheme: str) -> Iterator[str]:
-    """Beside fp32, in the core's own unit for floats; what is missing is not compared."""
+    """Beside fp32, in the core's own unit for floats, and what takes less flash; what is missing is not compared."""
     pairs = [
         (unit, _find(targets, CORE, scheme, unit), _find(targets, CORE, FP32, unit)) for unit in (FLASH, INSTRUCTIONS)
     ]
@@ -57,6 +57,13 @@ def _weigh_microcontroller(targets: Sequence[TargetCost], scheme: str) -> Iterat
     half = min(shares) < 1 - LITTLE and not pays
     said = "it pays there" if pays else "it pays in one, not in the other" if half else "it does not pay there"
     yield f"On a Cortex-M4: {' and '.join(words)}; {said}."
+    flash = _find(targets, CORE, scheme, FLASH)
+    for name in dict.fromkeys(cost.scheme for cost in targets if cost.scheme not in (scheme, FP32)):
+        less = _find(targets, CORE, name, FLASH)
+        if flash and less and less.value < (1 - LITTLE) * flash.value:
+            taken = _find(targets, CORE, name, INSTRUCTIONS)
+            beside = f" and {taken.value:,.0f} {INSTRUCTIONS} (emulated)" if taken else ""
+            yield f"There {name} takes {less.value:,.0f} {FLASH}{beside}."
 
 
 def _weigh_circuit(targets: Sequence[TargetCost], scheme: str) -> Iterator[str]:

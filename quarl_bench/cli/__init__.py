@@ -7,7 +7,9 @@ usage errors cost nothing.
 import argparse
 import atexit
 import contextlib
+import errno
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -21,6 +23,9 @@ from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import QuarlError
 from quarl_bench.system.interruption import Interrupted
 from quarl_bench.version import __version__
+
+CUT = 130  # the exit code of ctrl-C
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of one, or a file as large as is allowed
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,10 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(reason, file=sys.stderr)
         return STOPPED
     except KeyboardInterrupt:
-        return 130
+        return CUT
     except (Exception, SystemExit) as error:  # noqa: BLE001 (0 and 1 are verdicts, of check for one)
         if isinstance(error, BrokenPipeError) and _is_unread():
             return 0
+        if isinstance(error, OSError) and error.errno in FULL:
+            _tell_full(options.command, error)
+            return 2
         import traceback
 
         traceback.print_exc()
@@ -77,10 +85,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_process() -> int:
     """`main` as a process of its own, which ends at once: to take apart what torch has set up takes 0.4 s."""
+    _mend_streams()
     codes: list[int] = []
     atexit.register(_leave, codes)  # registered first, called last
-    codes.append(main())
+    try:
+        codes.append(main())
+    except KeyboardInterrupt:  # while the command itself is imported
+        codes.append(CUT)
     return codes[0]
+
+
+def _mend_streams() -> None:
+    """A stream that was closed swallows what it is told, and no file takes its number; stdout writes every name."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 (to the end of the process)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr
+
+
+def _tell_full(command: str, error: OSError) -> None:
+    place = f" ({error.filename})" if error.filename else ""
+    advice = "make room where output goes, in the cache (QUARL_CACHE_DIR) and for temporary files (TMPDIR)"
+    print(f"quarl {command}: {error.strerror}{place}; {advice}", file=sys.stderr)
 
 
 def _leave(codes: Sequence[int]) -> None:

@@ -96,7 +96,8 @@ def _configure(known: Environment, options: dict[str, Any]) -> Environment:
         raise SpecError(f"environment {known.id}: games are played in stable-baselines3's preprocessing; no env_kwargs")
     spec = gymnasium.registry.get(known.id)
     limit = options.get("max_episode_steps") or (spec.max_episode_steps if spec else None) or known.limit
-    maker = partial(instantiate, gymnasium.make, id=known.id, disable_env_checker=True, **options)
+    plain = partial(gymnasium.make, known.id, disable_env_checker=True)
+    maker = partial(instantiate, plain, known.id, **options)
     made = _register(_name_changed(known.id), maker, limit, unique=True)
     return replace(made, extra=known.extra)
 

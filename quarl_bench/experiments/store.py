@@ -295,7 +295,7 @@ class Store:
         except OSError as error:
             raise StoreError(
                 f"cannot write the cache {self.places.cache}: {error.strerror or error}; choose another place with "
-                "--quarl-cache-dir or QUARL_CACHE_DIR"
+                "QUARL_CACHE_DIR (of pytest --quarl-cache-dir)"
             ) from error
         try:
             yield

@@ -16,6 +16,7 @@ from quarl_bench.errors import QuarlError
 from quarl_bench.plugin.options import PROFILES, TRAIN
 from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import read_episodes
+from quarl_bench.system.extras import expect
 from quarl_bench.system.places import default_cache
 
 EPISODES = 100  # per policy
@@ -103,7 +104,7 @@ def read_settings(config: pytest.Config) -> Settings:
         boards=boards,
         claims=tuple(config.getoption("quarl_claims") or ()),
         json=_choose_file(config, "json"),
-        html=_choose_file(config, "html"),
+        html=_find_page(config),
         compare=_find_results(config),
         shard=config.getoption("quarl_shard"),
         strict=bool(config.getoption("quarl_strict") or config.getini("quarl_strict")),
@@ -213,6 +214,15 @@ def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...
         if name not in known:
             raise pytest.UsageError(f"--quarl-require {name}: no extra and no board; known are {', '.join(known)}")
     return names
+
+
+def _find_page(config: pytest.Config) -> Path | None:
+    """The page of this run; what draws it has to be there now, not after an hour of work."""
+    chosen = _choose_file(config, "html")
+    if chosen is not None:
+        with _as_usage_error():
+            expect("report", "--quarl-html", "jinja2", "matplotlib")
+    return chosen
 
 
 def _find_results(config: pytest.Config) -> Path | None:

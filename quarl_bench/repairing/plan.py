@@ -26,6 +26,7 @@ from quarl_bench.repairing.search import FIRST, FP32, IMAGE_ROUNDS, Found, round
 from quarl_bench.repairing.text import describe_answer, describe_repair, print_repair
 from quarl_bench.repairing.workbench import Attempt, Tell, Workbench
 from quarl_bench.spec import Measurement
+from quarl_bench.system.counts import check_episodes
 from quarl_bench.system.machine import describe_run
 
 BUDGET = 600.0  # seconds
@@ -208,6 +209,7 @@ def list_fresh_seeds(plan: Plan) -> range:
     """
     if plan.test not in TESTS:
         raise SpecError(f"test {plan.test}: there are seeds for {len(TESTS)} tests, 1 to {TESTS[-1]}")
+    check_episodes(plan.episodes)
     if plan.episodes > LONGEST_TEST:
         raise SpecError(f"{plan.episodes} episodes: a test of a repair has at most {LONGEST_TEST:,}")
     first = TEST_SEEDS + (plan.test - 1) * LONGEST_TEST

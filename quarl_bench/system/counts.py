@@ -1,6 +1,10 @@
-"""Whole numbers as a user types them, and how large they may be. Standard library only."""
+"""Whole numbers as a user types them or passes them, and how large they may be. Standard library only."""
 
 import argparse
+from numbers import Integral
+from typing import Any
+
+from quarl_bench.errors import SpecError
 
 MOST = 10**6  # of episodes, states and whatever else is kept in memory
 MOST_EPISODES = 10_000  # environment seeds; behind them those begin that select and calibrate policies
@@ -27,3 +31,9 @@ def read_positive(text: str, most: int = MOST) -> int:
 def read_episodes(text: str) -> int:
     """The episodes that score a policy: a whole number from 1 to MOST_EPISODES."""
     return read_positive(text, MOST_EPISODES)
+
+
+def check_episodes(number: Any) -> None:
+    """SpecError unless `number`, of a caller in Python, is what `read_episodes` would read."""
+    if not isinstance(number, Integral) or not 1 <= int(number) <= MOST_EPISODES:
+        raise SpecError(f"episodes {number!r}: give a whole number from 1 to {MOST_EPISODES}")

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import MissingExtra
@@ -33,6 +34,14 @@ def needing(extra: str, what: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] == PACKAGE:
             raise  # our own mistake
         raise MissingExtra(extra, what) from error
+
+
+def expect(extra: str, what: str, *modules: str) -> None:
+    """`needing`, asked before work that takes long: the modules have to be there, and none is imported."""
+    with needing(extra, what):
+        for module in modules:
+            if find_spec(module) is None:
+                raise ModuleNotFoundError(name=module)
 
 
 def check_versions(extra: str, what: str) -> None:

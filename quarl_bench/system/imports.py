@@ -26,15 +26,18 @@ def import_attribute(name: str) -> Any:
         raise SpecError(f"{name!r}: importing {module!r} failed ({_describe(error)})") from error
 
 
-def instantiate(maker: Callable[..., Any], **arguments: Any) -> Any:
-    """What a user's class or function makes; SpecError, with the reason, when it makes nothing."""
+def instantiate(maker: Callable[..., Any], called: str | None = None, /, **arguments: Any) -> Any:
+    """What a user's class or function makes; SpecError, with the reason, when it makes nothing.
+
+    `called` is what the user calls it, if not by its own name.
+    """
     try:
         return maker(**arguments)
     except Exception as error:  # whatever the user's code raises
-        name = f"{maker.__module__}{SEPARATOR}{getattr(maker, '__qualname__', type(maker).__qualname__)}"
-        raise SpecError(
-            f"{name!r}: making one failed ({_describe(error)}); mend it, or name a subclass that gives it its arguments"
-        ) from error
+        name = called or f"{maker.__module__}{SEPARATOR}{getattr(maker, '__qualname__', type(maker).__qualname__)}"
+        given = f"what was given to it ({', '.join(arguments)})"
+        other = given if arguments else "name a subclass that gives it its arguments"
+        raise SpecError(f"{name!r}: making one failed ({_describe(error)}); mend it, or {other}") from error
 
 
 def _describe(error: Exception) -> str:

@@ -187,7 +187,11 @@ def test_the_fewest_bits_need_all_wider_ones_to_do():
         ({"w8": "supported", "int8": "refuted"}, {"fp32": 1000, "w8": 995}, ["Ship w8", "it saves 0.5% of the bytes"]),
         ({"int8": "supported"}, {"fp32": 1000, "int8": 980}, ["Ship int8", "next to nothing here: 2.0% of the bytes"]),
         ({"w8": "refuted", "int8": "refuted"}, {}, ["Keep fp32", "fc2 suffers from: try --scheme int8pc"]),
-        ({"w8": "refuted", "int8": "inconclusive"}, {}, ["Keep fp32", "int8: not decided"]),
+        ({"w8": "refuted", "int8": "inconclusive"}, {}, ["Keep fp32", "int8: not decided; more episodes may"]),
+        (
+            {"w8": "inconclusive", "int8": "undecidable"}, {},
+            ["w8: not decided; more", "int8: undecidable; what would decide is listed."],
+        ),
     ],
 )  # fmt: skip
 def test_what_is_recommended_weighs_costs(outcomes, costs, parts):

@@ -42,7 +42,13 @@ def test_what_bits_save_elsewhere_is_weighed(flash, instructions, said):
         TargetCost("xc7a15t", "int6", "cycles", 62.0, "estimated"),
         TargetCost("xc7a15t", "int8", reason="no design of int8 fits"),
     ]
-    core, circuit = list_worth([], targets, "int8")
+    targets += [
+        TargetCost("cortex-m4", "int6", unit, value, "emulated")
+        for unit, value in (("bytes of flash", 300), ("instructions", 9_000))
+    ]
+    targets.append(TargetCost("cortex-m4", "int7", "bytes of flash", 0.95 * flash, "emulated"))  # next to nothing
+    core, smaller, circuit = list_worth([], targets, "int8")
+    assert smaller == "There int6 takes 300 bytes of flash and 9,000 instructions (emulated)."
     assert said in core
     assert f"{instructions:,} instructions against 10,000 (emulated)" in core
     assert "int6 900 LUT and 62 cycles; fp32 has no design" in circuit

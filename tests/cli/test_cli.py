@@ -1,8 +1,10 @@
 """`quarl`: every command, its exit codes, and what it says when the input is wrong."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -211,6 +213,58 @@ def test_a_reader_that_stops_early_is_no_error(folder):
         assert process.wait() == 0
 
 
+@pytest.mark.needs("actorq")
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("check", "--html"), "--html"),
+        (("sweep", "--output"), "a figure"),
+        (("select", "sac", "hopperv4", "--seeds", "0..1", "--output"), "a figure"),
+        (("actorq", "dqn", "cartpole", "--output", "runs", "--curves"), "a figure"),
+    ],
+)
+def test_what_draws_the_result_is_missed_before_the_work(words, what, folder, quarl, monkeypatch):
+    for name in ("jinja2", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    command, *given = words
+    policy = [] if "--seeds" in given or "dqn" in given else ["policy"]
+    code, _, err = quarl(command, *policy, *given, "made")
+    assert (code, err) == (2, f"quarl {command}: {what} needs an extra: pip install 'quarl_bench[report]'\n")
+    assert {path.name for path in folder.iterdir()} == {"policy"}
+
+
+def run_listing(*, closes=None, **named):
+    """`quarl list backends` in a process of its own, begun with a closed stream."""
+    command = [sys.executable, *PROCESS, "list", "backends"]
+    code = f"import os; os.close({closes}); os.execv({command[0]!r}, {command!r})"
+    words = command if closes is None else [sys.executable, "-c", code]
+    return subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False, **named)
+
+
+def test_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = run_listing(stdout=full)
+    assert done.returncode == 2
+    assert done.stderr.startswith("quarl list: No space left on device; make room where output goes")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_is_closed_changes_no_exit_code(closed):
+    done = run_listing(closes=closed, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("litert") == (closed == 2)
+
+
+def test_a_name_that_the_terminal_cannot_show_is_no_error(folder):
+    (folder / "policy").rename("\u043f")
+    environment = os.environ | {"PYTHONIOENCODING": "ascii:strict", "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, *PROCESS, "weights", "\u043f"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("\\u043f: weights")
+
+
 def test_a_command_says_what_it_does_before_it_imports_what_takes_long():
     code = """
 import io, sys
@@ -236,6 +290,21 @@ main(sys.argv[1:])
         first, *_, last = done.stdout.splitlines()
         assert first.startswith(f"False {words}")
         assert last.startswith(f"True quarl {command}: nosuch")
+
+
+def test_ctrl_c_is_quiet_from_the_start():
+    code = """
+import sys
+from quarl_bench import cli
+
+def cut(named):
+    raise KeyboardInterrupt
+
+cli._build_parser = cut
+sys.exit(cli.run_process())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_process_that_has_its_result_leaves_at_once_with_all_that_was_to_be_done():

@@ -133,6 +133,8 @@ def test_the_plugin_loads_and_skips_without_any_extra(tmp_path):
     done = run_without(code, *plain, tmp_path, cwd=tmp_path, env=environment)
     assert "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert "metrics_regression needs an extra: pip install 'quarl_bench[claims]'" in done.stdout
+    done = run_without(code, *plain, "--quarl-html=page.html", tmp_path, cwd=tmp_path, env=environment)
+    assert done.stderr.strip() == "ERROR: --quarl-html needs an extra: pip install 'quarl_bench[report]'"
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])

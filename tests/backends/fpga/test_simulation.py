@@ -476,6 +476,7 @@ def test_reports_are_read_before_the_design_is_written(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (["random:ant", "--board", "nowhere"], "--board nowhere: no such port"),
         (["random:ant", "--board", "simulated", "--vectors", "0"], "need simulated cycles"),
         (["random:pong"], "unknown architecture"),
         (["random:ant", "--part", "xc7z020"], "unknown part"),

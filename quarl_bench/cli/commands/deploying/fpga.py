@@ -10,10 +10,11 @@ from quarl_bench.cli.arguments import add_integers, new_command, read_clock, rea
 from quarl_bench.cli.designs import name_lanes, write_text
 from quarl_bench.cli.opening import open_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import BoardError, SpecError
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder, write_file
 from quarl_bench.system.bars import AT_MOST, open_bar, step
 from quarl_bench.system.counts import read_natural, read_positive
+from quarl_bench.system.extras import expect
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
@@ -156,11 +157,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _require_tools(options: argparse.Namespace) -> None:
-    """Every program that this run calls, named now and not after an hour; nothing for formulas alone."""
+    """Every program that this run calls, and the port, named now and not after an hour; nothing for formulas alone."""
     from quarl_bench.backends.fpga.tools.placement import NEXTPNR
     from quarl_bench.backends.fpga.tools.simulation import require_verilator
     from quarl_bench.backends.fpga.tools.synthesis import YOSYS
 
+    if options.board not in (None, SIMULATED):
+        expect("fpga", "a serial line (pyserial)", "serial")
+        if not Path(options.board).exists():
+            raise BoardError(f"--board {options.board}: no such port; check its name and the cable, or use {SIMULATED}")
     if options.vectors or options.board == SIMULATED:
         require_verilator()
     for tool, called in ((YOSYS, options.place or not options.estimate), (NEXTPNR, options.place)):
@@ -276,7 +281,6 @@ def _ask_board(port: str, design: "Design", net: "IntegerNet", count: int, cache
 
     from quarl_bench.backends.fpga.link import open_link, simulate_board
     from quarl_bench.backends.fpga.vectors import draw_inputs
-    from quarl_bench.errors import BoardError
 
     q = draw_inputs(design.plan.stages, count)
     board = simulate_board(design, cache) if port == SIMULATED else nullcontext(port)

@@ -13,7 +13,7 @@ from quarl_bench.cli.printing import print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
 from quarl_bench.system.bars import collect, open_bar, open_note, step
 from quarl_bench.system.counts import read_episodes
-from quarl_bench.system.extras import needing
+from quarl_bench.system.extras import expect, needing
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.export is not None:
         _open_export(options.export, selection.names)
     if options.html is not None:
+        expect("report", "--html", "jinja2", "matplotlib")
         open_file(options.html)
     lines = _play(subject, [*map(Scheme.parse, selection.names)], options)
     name = options.policy.name

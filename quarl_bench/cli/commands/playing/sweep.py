@@ -14,7 +14,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.bars import collect
 from quarl_bench.system.counts import read_episodes
-from quarl_bench.system.extras import needing
+from quarl_bench.system.extras import expect, needing
 from quarl_bench.system.places import default_cache
 from quarl_bench.views.text import format_table
 
@@ -53,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
     stored, environment = open_task(options)
     subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     schemes = list_schemes(options.bits, options.family)
+    if options.output is not None:
+        expect("report", "a figure", "matplotlib")
     folder = None if options.output is None else open_folder(options.output)
     refused = subject.find_refused(schemes)
     for reason in refused.values():

@@ -14,7 +14,7 @@ from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.errors import SpecError
 from quarl_bench.system.counts import MOST_STEPS, read_natural, read_positive
-from quarl_bench.system.extras import needing
+from quarl_bench.system.extras import expect, needing
 from quarl_bench.system.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     with needing("sb3", "training"):
         import quarl_bench.training.sb3.run  # noqa: F401
 
+    if options.output is not None:
+        expect("report", "a figure", "matplotlib")
     options.environment = name_task(options.environment)
     paper = list_providers("selection")[0]
     rule = paper.open("parity").Parity(two_sided=options.two_sided, sample=not options.population)

@@ -17,7 +17,7 @@ from quarl_bench.cli.stopping import STOPPING, listen_for_stop
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import MOST_STEPS, read_episodes, read_positive
-from quarl_bench.system.extras import needing
+from quarl_bench.system.extras import expect, needing
 from quarl_bench.views.text import format_table
 
 if TYPE_CHECKING:
@@ -131,8 +131,11 @@ def run(options: argparse.Namespace) -> int:
     runs = _list_settings(options)
     if options.calibrate is not None:
         return _calibrate(options, runs)
+    pictures = [path for path in (options.plot, options.curves) if path is not None]
+    if pictures:
+        expect("report", "a figure", "matplotlib")
     open_folder(options.output)
-    for picture in filter(None, (options.plot, options.curves)):
+    for picture in pictures:
         open_file(picture)
     records = [_train(options, settings) for settings in runs]
     rows = compare_runs(records)
