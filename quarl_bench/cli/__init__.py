@@ -111,12 +111,18 @@ def _tell_full(command: str, error: OSError) -> None:
 
 
 def _leave(codes: Sequence[int]) -> None:
-    """Leave all memory to the system; without a code, be it of `--help` or of an error, the process ends as usual."""
-    with contextlib.suppress(OSError, ValueError):  # a stream that is closed is left to the interpreter
-        for code in codes:
+    """Leave all memory to the system; without a code, be it of `--help` or of an error, the process ends as usual.
+
+    So it does where success cannot be told; a failure that cannot be told stays one.
+    """
+    for code in codes:
+        try:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)
+        except (OSError, ValueError):
+            if not code:
+                return
+        os._exit(code)
 
 
 @contextlib.contextmanager

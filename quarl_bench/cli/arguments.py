@@ -46,8 +46,8 @@ def add_policy(command: argparse.ArgumentParser) -> None:
         type=Path,
         help="folder with policy.safetensors and manifest.json, name of a baseline, .zip of stable-baselines3 or a "
         "folder of one as in rl-baselines3-zoo, or one of the Hugging Face hub: "
-        "hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]; with --environment also an .onnx, .pt2 or TorchScript file, a torch "
-        "module, module:attribute, or a state dictionary with --arch",
+        "hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]; with --environment also an .onnx, .pt2 or TorchScript file, a "
+        "torch module, module:attribute, or a state dictionary with --arch",
     )
     command.add_argument("--algo", help="algorithm of a .zip, for example ppo. Default: what the file says.")
     command.add_argument(
