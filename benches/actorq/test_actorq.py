@@ -10,6 +10,7 @@ import pytest
     "actorq-time",
     "actorq-rate",
     "actorq-rate-walker",
+    "actorq-rate-finger",
     "actorq-rate-small",
     "actorq-rate-most",
     "actorq-return",

@@ -21,6 +21,7 @@ from quarl_bench.papers.actorq.judgements import (
 CARTPOLE = over("dqn", "cartpole")
 CHEETAH = over("d4pg", "cheetahrundmc")
 WALKER = over("d4pg", "walkerwalkdmc")
+FINGER = over("d4pg", "fingerspindmc")
 ALONE = Regime(widths=(2048, 2048, 2048), actors=1)
 LARGE = Regime(widths=(2048, 2048, 2048), actors=2)  # the paper's size
 SMALL = Regime(widths=(512, 512, 512), actors=2)
@@ -52,6 +53,15 @@ CLAIMS = (
         schemes=("fp16", "int8"),
         cells=WALKER,
         slug="actorratewalker",
+    ),
+    Claim(
+        "actorq-rate-finger",
+        where="README, ActorQ: 1.5x-2.5x",
+        says="the same where a finger learns to spin a body",
+        judgement=StepsSooner(0.667, regime=LARGE),
+        schemes=("fp16", "int8"),
+        cells=FINGER,
+        slug="actorratefinger",
     ),
     Claim(
         "actorq-rate-small",
