@@ -14,7 +14,8 @@ from quarl_bench.quantization.activations import Activation
 PRECISIONS = ("fp32", "fp16", "int8")  # of actors, and of what is broadcast to them
 RUNTIMES = ("c", "litert", "torch")  # what an actor infers with
 LEARNER_PRECISIONS = ("fp32", "bf16")
-DEVICES = ("cpu", "cuda")  # of the learner
+GPU = "cuda"
+DEVICES = ("cpu", GPU)  # of the learner
 COUNTS = ("actors", "steps", "batch", "n_step", "replay", "points", "update_period", "publish_period", "chunk")
 # What weights depend on.
 NETWORK = ("algo", "environment", "widths", "activation", "critic", "atoms", "support", "scaled")

@@ -16,11 +16,11 @@ from quarl_bench.actorq.breakdown import ACTING, Breakdown, sum_breakdowns
 from quarl_bench.actorq.evaluator import TEST_EPISODES, VALIDATION_EPISODES, discard_curve, score_run
 from quarl_bench.actorq.learning.checkpoint import FOLDER as CHECKPOINT
 from quarl_bench.actorq.learning.checkpoint import has_checkpoint, read_state
-from quarl_bench.actorq.learning.device import GPU, open_device
+from quarl_bench.actorq.learning.device import open_device
 from quarl_bench.actorq.learning.learner import SAVE_SECONDS
 from quarl_bench.actorq.learning.ledger import count_lost
 from quarl_bench.actorq.record import RECORD, describe_libraries
-from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.actorq.settings import GPU, RunSettings
 from quarl_bench.distributed.engine import open_engine, unwrap_remote_error
 from quarl_bench.distributed.nodes import (
     avoid,

@@ -2,9 +2,8 @@
 
 import torch
 
+from quarl_bench.actorq.settings import GPU
 from quarl_bench.errors import EngineError
-
-GPU = "cuda"
 
 
 def open_device(name: str) -> torch.device:

@@ -3,7 +3,7 @@
 Thresholds are shares of what the fp32 run takes, so that 1.5 times as fast is at most 1/1.5 of its time.
 """
 
-from quarl_bench.judging.claim import Claim, over
+from quarl_bench.judging.claim import Cell, Claim, over
 from quarl_bench.papers.actorq.judgements import (
     LOAD,
     PULL,
@@ -20,11 +20,22 @@ from quarl_bench.papers.actorq.judgements import (
 
 CARTPOLE = over("dqn", "cartpole")
 CHEETAH = over("d4pg", "cheetahrundmc")
-WALKER = over("d4pg", "walkerwalkdmc")
-FINGER = over("d4pg", "fingerspindmc")
 ALONE = Regime(widths=(2048, 2048, 2048), actors=1)
 LARGE = Regime(widths=(2048, 2048, 2048), actors=2)  # the paper's size
-SMALL = Regime(widths=(512, 512, 512), actors=2)
+
+
+def _compare_rates(id_: str, says: str, cells: tuple[Cell, ...], regime: Regime = LARGE) -> Claim:
+    """A claim about how fast a run gets on, whatever it learns."""
+    return Claim(
+        id_,
+        where="README, ActorQ: 1.5x-2.5x",
+        says=says,
+        judgement=StepsSooner(0.667, regime=regime),
+        schemes=("fp16", "int8"),
+        cells=cells,
+        slug=id_.replace("actorq", "actor").replace("-", ""),
+    )
+
 
 CLAIMS = (
     Claim(
@@ -36,41 +47,20 @@ CLAIMS = (
         cells=CARTPOLE,
         slug="actortime",
     ),
-    Claim(
+    _compare_rates(
         "actorq-rate",
-        where="README, ActorQ: 1.5x-2.5x",
-        says="two actors of 2048,2048,2048 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
-        judgement=StepsSooner(0.667, regime=LARGE),
-        schemes=("fp16", "int8"),
-        cells=CHEETAH,
-        slug="actorrate",
+        "two actors of 2048,2048,2048 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
+        CHEETAH,
     ),
-    Claim(
-        "actorq-rate-walker",
-        where="README, ActorQ: 1.5x-2.5x",
-        says="the same where a walker learns to walk",
-        judgement=StepsSooner(0.667, regime=LARGE),
-        schemes=("fp16", "int8"),
-        cells=WALKER,
-        slug="actorratewalker",
+    _compare_rates("actorq-rate-walker", "the same where a walker learns to walk", over("d4pg", "walkerwalkdmc")),
+    _compare_rates(
+        "actorq-rate-finger", "the same where a finger learns to spin a body", over("d4pg", "fingerspindmc")
     ),
-    Claim(
-        "actorq-rate-finger",
-        where="README, ActorQ: 1.5x-2.5x",
-        says="the same where a finger learns to spin a body",
-        judgement=StepsSooner(0.667, regime=LARGE),
-        schemes=("fp16", "int8"),
-        cells=FINGER,
-        slug="actorratefinger",
-    ),
-    Claim(
+    _compare_rates(
         "actorq-rate-small",
-        where="README, ActorQ: 1.5x-2.5x",
-        says="two actors of 512,512,512 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
-        judgement=StepsSooner(0.667, regime=SMALL),
-        schemes=("fp16", "int8"),
-        cells=CHEETAH,
-        slug="actorratesmall",
+        "two actors of 512,512,512 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
+        CHEETAH,
+        Regime(widths=(512, 512, 512), actors=2),
     ),
     Claim(
         "actorq-rate-most",
