@@ -3,8 +3,9 @@
 Counted as Yosys 0.70 packs them (`Resources.luts`); the tests hold the estimate to within a quarter of its result.
 """
 
-from quarl_bench.backends.fpga.explore.folding import FoldingPlan, Unit
+from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.explore.part import Resources
+from quarl_bench.backends.fpga.explore.unit import Unit
 
 TABLE_INPUTS = 6  # of a look-up table
 PACKED = 0.85  # of the cells remain when small look-up tables share a site

@@ -6,8 +6,9 @@ from itertools import groupby, product
 from math import prod
 
 from quarl_bench.backends.fpga.explore.estimate import estimate, estimate_least
-from quarl_bench.backends.fpga.explore.folding import Folding, FoldingPlan, Unit, choose_steps
+from quarl_bench.backends.fpga.explore.folding import Folding, FoldingPlan, choose_steps
 from quarl_bench.backends.fpga.explore.part import PARTS, Part, Resources
+from quarl_bench.backends.fpga.explore.unit import Unit
 from quarl_bench.backends.fpga.rtl.stage import Stage
 from quarl_bench.errors import DeploymentError
 

@@ -8,8 +8,9 @@ so its word is there in the cycle in which the count would be: it takes no cycle
 
 from collections.abc import Iterator
 
-from quarl_bench.backends.fpga.explore.folding import FoldingPlan, SearchStage, Unit
+from quarl_bench.backends.fpga.explore.folding import FoldingPlan
 from quarl_bench.backends.fpga.explore.rom import Rom
+from quarl_bench.backends.fpga.explore.unit import SearchStage, Unit
 from quarl_bench.backends.template import fill, fill_part
 
 
