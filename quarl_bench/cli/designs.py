@@ -1,5 +1,6 @@
-"""What `quarl fpga` says of a design."""
+"""What `quarl fpga` says of a design, as values and as text."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.views.text import format_table
@@ -8,8 +9,64 @@ if TYPE_CHECKING:
     from quarl_bench.backends.fpga.explore.explorer import Candidate
     from quarl_bench.backends.fpga.explore.folding import FoldingPlan
     from quarl_bench.backends.fpga.explore.part import Part, Resources
+    from quarl_bench.backends.fpga.tools.simulation import SimulatedRun
+    from quarl_bench.backends.fpga.tools.vivado import Implementation
 
 SHOWN = 12  # foldings of the front
+
+
+def describe_space(candidates: "list[Candidate]", part: "Part", cycles: int, spare: float) -> dict[str, Any]:
+    """How many foldings were looked at, how many fit, and why none takes `cycles` at most; None where one does."""
+    from quarl_bench.backends.fpga.explore.explorer import find_shortage, fits
+
+    shortage = find_shortage(candidates, part, cycles, spare)
+    return {
+        "foldings": len(candidates),
+        "fitting": sum(fits(candidate.resources, part, spare) for candidate in candidates),
+        "shortage": None if shortage is None else shortage.describe(spare),
+    }
+
+
+def describe_candidate(candidate: "Candidate", part: "Part") -> dict[str, Any]:
+    """A folding, its cycles, and its estimated size with what bounds it on `part`."""
+    bound, share = candidate.resources.bottleneck(part)
+    folding = candidate.plan.folding
+    return {
+        "lanes": list(folding.lanes),
+        "steps": list(folding.steps),
+        "levels": folding.levels,
+        "cycles": candidate.cycles,
+        "estimated": asdict(candidate.resources),
+        "bound": bound,
+        "share": round(share, 4),
+    }
+
+
+def describe_run(run: "SimulatedRun") -> dict[str, Any]:
+    """A simulation in which every output was the golden model's: a mismatch has ended it before."""
+    return {
+        "source": "simulated",
+        "observations": len(run.outputs),
+        "mismatches": 0,
+        "cycles": run.latency[0],
+        "interval": run.interval,
+    }
+
+
+def describe_vivado(found: "Implementation", simulated: "SimulatedRun") -> dict[str, Any]:
+    """A row of LQCC's Table 3, from Vivado's reports and the simulated cycles."""
+    interval = simulated.interval or simulated.latency[0]
+    return {
+        "source": "estimated",
+        "meets_timing": found.meets_timing,
+        "slack_ns": found.slack,
+        "clock_mhz": found.megahertz,
+        "latency_us": found.latency(simulated.latency[0]) * 1e6,
+        "actions_per_second": found.actions_per_second(interval),
+        "watts": found.watts,
+        "joules_per_action": found.joules_per_action(interval),
+        "resources": asdict(found.resources),
+    }
 
 
 def write_text(result: dict[str, Any], front: "list[Candidate]", part: "Part") -> list[str]:

@@ -240,8 +240,8 @@ QUARL_INLINE void quarl_sum_window(const quarl_byte *restrict x, const int8_t *r
                                    int span, int outputs)
 {
     const long inputs = (long)size * span;
-    int o = 0;
-    for (; o + 4 <= outputs; o += 4) {
+    const int fours = outputs - outputs % 4;
+    for (int o = 0; o < fours; o += 4) {
         const int8_t *part = weight + o * inputs;
         int32_t a = bias[o], b = bias[o + 1], c = bias[o + 2], d = bias[o + 3];
         for (int k = 0; k < size; k++, part += span)
@@ -254,7 +254,7 @@ QUARL_INLINE void quarl_sum_window(const quarl_byte *restrict x, const int8_t *r
             }
         accumulator[o] = a, accumulator[o + 1] = b, accumulator[o + 2] = c, accumulator[o + 3] = d;
     }
-    for (; o < outputs; o++) {
+    for (int o = fours; o < outputs; o++) {
         int32_t sum = bias[o];
         for (int k = 0; k < size; k++)
             sum += quarl_dot(x + k * row, weight + o * inputs + (long)k * span, span);

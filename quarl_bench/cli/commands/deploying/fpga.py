@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_share
-from quarl_bench.cli.designs import name_lanes, write_text
+from quarl_bench.cli.designs import (
+    describe_candidate,
+    describe_run,
+    describe_space,
+    describe_vivado,
+    name_lanes,
+    write_text,
+)
 from quarl_bench.cli.opening import open_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 from quarl_bench.errors import BoardError, SpecError
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from quarl_bench.backends.fpga.rtl.table import ActionTable
     from quarl_bench.backends.fpga.tools.simulation import SimulatedRun
     from quarl_bench.backends.fpga.tools.synthesis import Synthesis
-    from quarl_bench.backends.fpga.tools.vivado import Implementation
     from quarl_bench.policies.policy import IntegerPolicy
     from quarl_bench.quantization.integer import IntegerNet
 
@@ -142,15 +148,15 @@ def run(options: argparse.Namespace) -> int:
         "part": part.name,
         "clock_mhz": options.clock,
         "zeros": {stage.name: round(stage.zeros, 4) for stage in stages},
-        **_describe_space(candidates, part, options.cycles or chosen.cycles - 1, options.spare),
-        "front": [_describe(candidate, part) for candidate in front],
-        "chosen": _describe(chosen, part) | {"design_sha256": chosen.plan.digest.hex()},
+        **describe_space(candidates, part, options.cycles or chosen.cycles - 1, options.spare),
+        "front": [describe_candidate(candidate, part) for candidate in front],
+        "chosen": describe_candidate(chosen, part) | {"design_sha256": chosen.plan.digest.hex()},
         "synthesis": None if synthesis is None else asdict(synthesis) | {"source": "estimated"},
-        "simulation": None if simulated is None else _describe_run(simulated),
+        "simulation": None if simulated is None else describe_run(simulated),
         "tanh": tanh,
         "placement": placement,
         "board": board,
-        "vivado": None if implementation is None or simulated is None else _describe_vivado(implementation, simulated),
+        "vivado": None if implementation is None or simulated is None else describe_vivado(implementation, simulated),
     }
     print_result(options, result, "\n".join(write_text(result, front, part)))
     return 0
@@ -260,18 +266,8 @@ def _measure_table(
     )
     synthesis = None if options.estimate else synthesize_table(design, cache)
     return {
-        "simulation": None if run is None else _describe_run(run) | {"cycles": run.whole[0]},
+        "simulation": None if run is None else describe_run(run) | {"cycles": run.whole[0]},
         "synthesis": None if synthesis is None else asdict(synthesis) | {"source": "estimated"},
-    }
-
-
-def _describe_run(run: "SimulatedRun") -> dict[str, Any]:
-    return {
-        "source": "simulated",
-        "observations": len(run.outputs),
-        "mismatches": 0,
-        "cycles": run.latency[0],
-        "interval": run.interval,
     }
 
 
@@ -293,45 +289,3 @@ def _ask_board(port: str, design: "Design", net: "IntegerNet", count: int, cache
         )
     source = "simulated" if port == SIMULATED else "measured"
     return {"source": source, "observations": count, "mismatches": 0, "cycles": int(cycles.max())}
-
-
-def _describe_vivado(found: "Implementation", simulated: "SimulatedRun") -> dict[str, Any]:
-    """A row of LQCC's Table 3, from Vivado's reports and the simulated cycles."""
-    interval = simulated.interval or simulated.latency[0]
-    return {
-        "source": "estimated",
-        "meets_timing": found.meets_timing,
-        "slack_ns": found.slack,
-        "clock_mhz": found.megahertz,
-        "latency_us": found.latency(simulated.latency[0]) * 1e6,
-        "actions_per_second": found.actions_per_second(interval),
-        "watts": found.watts,
-        "joules_per_action": found.joules_per_action(interval),
-        "resources": asdict(found.resources),
-    }
-
-
-def _describe_space(candidates: "list[Candidate]", part: "Part", cycles: int, spare: float) -> dict[str, Any]:
-    """How many foldings were looked at, how many fit, and why none takes `cycles` at most; None where one does."""
-    from quarl_bench.backends.fpga.explore.explorer import find_shortage, fits
-
-    shortage = find_shortage(candidates, part, cycles, spare)
-    return {
-        "foldings": len(candidates),
-        "fitting": sum(fits(candidate.resources, part, spare) for candidate in candidates),
-        "shortage": None if shortage is None else shortage.describe(spare),
-    }
-
-
-def _describe(candidate: "Candidate", part: "Part") -> dict[str, Any]:
-    bound, share = candidate.resources.bottleneck(part)
-    folding = candidate.plan.folding
-    return {
-        "lanes": list(folding.lanes),
-        "steps": list(folding.steps),
-        "levels": folding.levels,
-        "cycles": candidate.cycles,
-        "estimated": asdict(candidate.resources),
-        "bound": bound,
-        "share": round(share, 4),
-    }
