@@ -16,6 +16,8 @@ from typing import Any
 from quarl_bench.checking.subject import Subject
 from quarl_bench.quantization.scheme import Scheme
 
+PATIENCE = 0.5  # seconds that a helper is given to end, before it is told again
+
 
 @contextmanager
 def play_ahead(subject: Subject, schemes: Sequence[Scheme], seeds: Sequence[int]) -> Iterator[None]:
@@ -37,8 +39,9 @@ def play_ahead(subject: Subject, schemes: Sequence[Scheme], seeds: Sequence[int]
         yield
     finally:
         for helper in started:
-            helper.terminate()
-            helper.join()
+            while helper.is_alive():  # an exception in a destructor is swallowed, that of being ended too
+                helper.terminate()
+                helper.join(PATIENCE)
 
 
 def _count_helpers(schemes: int) -> int:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 
 import pytest
 
@@ -84,6 +85,24 @@ def test_an_interrupt_ends_the_helpers_and_leaves_no_file(cores, tmp_path):
         raise KeyboardInterrupt
     assert not multiprocessing.active_children()
     assert not [*tmp_path.rglob("*.tmp")]
+
+
+def test_a_helper_that_swallows_its_end_is_told_again(cores, tmp_path, monkeypatch):
+    def swallow(*_):
+        (tmp_path / "playing").touch()
+        try:
+            time.sleep(60)
+        except SystemExit:  # as the interpreter does, of what is raised in a destructor
+            time.sleep(60)
+
+    monkeypatch.setattr(Subject, "play", swallow)
+    cores(2)
+    began = time.monotonic()
+    with play_ahead(make_subject(tmp_path), SCHEMES, [0]):
+        while not (tmp_path / "playing").exists():
+            time.sleep(0.01)
+    assert time.monotonic() - began < 30
+    assert not multiprocessing.active_children()
 
 
 def test_nobody_helps_where_nothing_is_stored_or_xdist_has_the_cores(cores, tmp_path, monkeypatch):
