@@ -77,6 +77,7 @@ def _find_items(names: Iterable[str]) -> "list[Item]":
         if not mine:
             near = difflib.get_close_matches(name, {n for item in items for n in (item.id, item.claim.id)}, 1)
             meant = f"did you mean {near[0]!r}? " if near else ""
+            meant = "a results file stands behind --results; " if Path(name).is_file() else meant
             raise SpecError(f"{name!r} is no claim, case or item; {meant}`quarl list claims` names them")
         found.update({(item.claim.id, item.id): item for item in mine})
     return list(found.values())

@@ -114,6 +114,10 @@ def test_stored_verdicts_are_read_as_results_are(results, quarl_json):
             "'table2-cel' is no claim, case or item; did you mean 'table2-cell'? `quarl list claims` names",
         ),
         (
+            ("results.json",),
+            "'results.json' is no claim, case or item; a results file stands behind --results; `quarl list claims`",
+        ),
+        (
             ("table2-cell", "--results", "none.json"),
             "none.json: No such file or directory; name a file of --quarl-json",
         ),
