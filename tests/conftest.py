@@ -111,11 +111,12 @@ def baseline() -> Callable[[str], Any]:
 def plain_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """C that is compiled plainly, which takes half of the time: for tests of what stands around the kernels."""
     from quarl_bench.backends.c import backend
+    from quarl_bench.system import compiler
 
     if EXHAUSTIVE:
         yield
         return
-    monkeypatch.setattr(backend, "OPTIMIZE", ("-O0",))
+    monkeypatch.setattr(compiler, "OPTIMIZE", ("-O0",))
     backend._compile_once.cache_clear()  # nobody else gets these libraries, nor has this test those of others
     yield
     backend._compile_once.cache_clear()

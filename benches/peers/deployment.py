@@ -24,7 +24,7 @@ import numpy as np
 from turns import Script, Turns, main, pick
 
 from quarl_bench.backends.artefact import Artefact
-from quarl_bench.backends.c.backend import CRunner, find_compiler
+from quarl_bench.backends.c.backend import CRunner
 from quarl_bench.backends.deployed import DeployedPolicy, start
 from quarl_bench.backends.export import export_policy
 from quarl_bench.judging.times.contest import Contest, Pair
@@ -34,6 +34,7 @@ from quarl_bench.policies.policy import PolicyNet, deployable
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Layer, Linear, Net
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.system.compiler import find_compiler
 
 HIDDEN = {"I": (64, 64, 64), "II": (256, 256, 256), "III": (4096, 512, 1024)}
 NATURE = "nature"

@@ -12,7 +12,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from quarl_bench.environments.screens import SIDE, Frames, Screens
+from quarl_bench.environments.bands import SIDE, Bytes
+from quarl_bench.environments.screens import Screens
 from quarl_bench.errors import SpecError
 from quarl_bench.system.extras import require
 
@@ -53,12 +54,12 @@ class Game:
         self.over = True
         self.truncated = False  # at the limit of frames, and not by a lost life
 
-    def begin_game(self, noops: int) -> tuple[Frames, float, bool]:
+    def begin_game(self, noops: int) -> tuple[Bytes, float, bool]:
         """A new game behind `noops` no-ops; see `begin_life`."""
         self.over = True
         return self.begin_life(noops)
 
-    def begin_life(self, noops: int) -> tuple[Frames, float, bool]:
+    def begin_life(self, noops: int) -> tuple[Bytes, float, bool]:
         """The first observation of a life, the reward on the way there, and whether that ended a game.
 
         A game that is over starts again behind `noops` no-ops; a life that was lost is left by one no-op. Where FIRE
@@ -76,7 +77,7 @@ class Game:
         self._stack[-1] = self._screens.frame
         return self._stack.copy(), reward, ended
 
-    def step(self, action: int) -> tuple[Frames, float, bool]:
+    def step(self, action: int) -> tuple[Bytes, float, bool]:
         """Four frames of `action`: the stack behind them, their reward, and whether the life has ended."""
         reward, done = self._skip(action)
         self._stack[:-1] = self._stack[1:]
@@ -84,7 +85,7 @@ class Game:
         return self._stack.copy(), reward, done
 
     @property
-    def screen(self) -> Frames:
+    def screen(self) -> Bytes:
         """What a player sees now: (210, 160, 3), RGB."""
         return self._screens.last
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.environments.atari import STACK, load_emulator
-from quarl_bench.environments.screens import SIDE
+from quarl_bench.environments.bands import SIDE
 from quarl_bench.errors import SpecError
 
 LONGEST = 20_000  # steps of an episode of an environment that has no step limit

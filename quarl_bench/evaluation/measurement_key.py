@@ -45,6 +45,8 @@ EVALUATION_CODE = (
 )
 EVALUATION_LOOP = (
     "environments/atari.py",
+    "environments/bands.c",
+    "environments/bands.py",
     "environments/bullet.py",
     "environments/catch.py",
     "environments/classic_control.py",

@@ -5,6 +5,8 @@ import importlib.resources
 from functools import cache
 from pathlib import Path
 
+CODE = (".py", ".toml", ".in", ".c", ".h")  # suffixes; .in are templates
+
 
 @cache
 def hash_code(*parts: str) -> str:
@@ -19,6 +21,6 @@ def hash_code(*parts: str) -> str:
         if not path.exists():
             raise FileNotFoundError(f"{path}: named as code that decides stored numbers, and not there")
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.suffix in (".py", ".toml", ".in"):
+            if file.suffix in CODE:
                 digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -12,14 +12,14 @@ PROCESS = ("-m", "quarl_bench.cli")
 # A policy's returns and costs are of little: for tests that look at neither.
 BRIEF = """
 import os, sys
-from quarl_bench.backends.c import backend
 from quarl_bench.checking import costs
 from quarl_bench.cli import main
+from quarl_bench.system import compiler
 from quarl_bench.training.sb3 import checkpoints, run
 
 run.VALIDATION_EPISODES, run.SCORE_EPISODES, checkpoints.CURVE_POINTS = 4, 6, 4
 costs.CALLS, costs.SECONDS = 50, 1e-3
-backend.OPTIMIZE, os.environ["CFLAGS"] = ("-O0",), "-O1"
+compiler.OPTIMIZE, os.environ["CFLAGS"] = ("-O0",), "-O1"
 sys.exit(main())
 """
 JUDGED = (0, 1, 3)  # exit codes of `quarl check`

@@ -1,19 +1,15 @@
 """The C kernels of actors: compiled once per machine, fed with pointers at every broadcast."""
 
 import ctypes
-import hashlib
-import tempfile
 from functools import cache
 from importlib.resources import files as resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from quarl_bench.actorq.message import Broadcast, FloatNet
-from quarl_bench.backends.c.backend import OPTIMIZE, REORDER, X86, compile_library, identify_compiler
+from quarl_bench.backends.c.backend import REORDER, X86
 from quarl_bench.backends.c.source import HEADERS as INTEGER_HEADERS
 from quarl_bench.backends.c.source import read_resource
 from quarl_bench.errors import DeploymentError
@@ -22,9 +18,7 @@ from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats
 from quarl_bench.quantization.parameters import ActivationFormat
 from quarl_bench.quantization.requantize import Requantization, effective_scale
-from quarl_bench.system.atomic import write_file
-from quarl_bench.system.places import default_cache
-from quarl_bench.system.processor import read_processor
+from quarl_bench.system.compiler import load_library
 
 HEADERS = {"integer.c": INTEGER_HEADERS, "float.c": ("kernels_float.h",)}
 FLAGS = {"integer.c": ("-DQUARL_FLOAT", "-DQUARL_U8" if X86 else "-DQUARL_S8"), "float.c": REORDER}
@@ -135,21 +129,5 @@ def _offset(format: ActivationFormat) -> int:
 
 @cache
 def _load_library(source: str) -> ctypes.CDLL:
-    """The library of a kernel, from the cache or compiled into it, once per compiler, processor and source."""
     code = {source: (resources(__package__) / source).read_bytes()}
-    code |= {header: read_resource(header) for header in HEADERS[source]}
-    facts = [
-        *identify_compiler(),
-        *OPTIMIZE,
-        *FLAGS[source],
-        read_processor("flags", "Features"),  # which -march=native means
-        *(text.decode() for text in code.values()),
-    ]
-    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:24]
-    path = default_cache() / "kernels" / f"{name}.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.exists():
-            with tempfile.TemporaryDirectory(prefix="quarl-actor-") as folder:
-                write_file(path, compile_library(code, FLAGS[source], Path(folder)).read_bytes())
-    return ctypes.CDLL(str(path))
+    return load_library(code | {header: read_resource(header) for header in HEADERS[source]}, FLAGS[source])

@@ -6,7 +6,6 @@ An artefact holds source, not machine code: `make test` proves it again wherever
 import ctypes
 import functools
 import json
-import os
 import platform
 import re
 import shutil
@@ -25,11 +24,10 @@ from quarl_bench.backends.base import Backend, CompiledCode, Files, Port, check_
 from quarl_bench.backends.c.source import read_resource, write_float_source, write_integer_source
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
-from quarl_bench.system.programs import Program
+from quarl_bench.system import compiler
+from quarl_bench.system.compiler import SECONDS, STANDARD, compile_library, find_compiler, identify_compiler
 
 MODEL = "policy.c"
-OPTIMIZE = ("-O3", "-march=native")
-STANDARD = "-std=c99"  # which keeps a product and its sum apart, in what plays and in what is timed
 X86 = platform.machine() in {"x86_64", "AMD64", "i386", "i686"}
 UNSIGNED = {"u8xs8-float": ("-DQUARL_U8", "-DQUARL_FLOAT"), "u8xs8": ("-DQUARL_U8",)}
 SIGNED = {"s8xs8-float": ("-DQUARL_S8", "-DQUARL_FLOAT"), "s8xs8": ("-DQUARL_S8",)}
@@ -39,7 +37,6 @@ REORDER = ("-fassociative-math", "-freciprocal-math", "-fno-signed-zeros", "-fno
            "-ffinite-math-only")  # fmt: skip
 FLOAT_KERNELS: dict[str, tuple[str, ...]] = {"strict": (), "fast-math": REORDER}
 KERNELS = INTEGER_KERNELS | FLOAT_KERNELS
-SECONDS = 600  # for a compiler
 RUNS = 3  # of a harness, of which the fastest counts: whatever else the machine does makes one slower
 
 
@@ -107,46 +104,7 @@ def _compile_once(files: tuple[tuple[str, bytes], ...], flags: tuple[str, ...], 
     """The library of `files`, which is asked for as an artefact is measured, exported and read again."""
     del compiler  # another one makes another library
     with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
-        return compile_library(dict(files), flags, Path(folder)).read_bytes()
-
-
-def compile_library(files: Files, flags: tuple[str, ...], folder: Path) -> Path:
-    """Write `files` into `folder` and make a shared library of them, without warnings."""
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    sources = [name for name in files if name.endswith((".c", ".S")) and name != "harness.c"]
-    library = folder / "libpolicy.so"
-    options = [STANDARD, "-Wall", "-Wextra", "-Werror", *OPTIMIZE, *flags, "-fPIC", "-shared", "-o", library.name]
-    command = [find_compiler(), *options, *sources, "-lm"]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DeploymentError(f"c: {command[0]} did not run ({error}); name another compiler in CC") from error
-    if done.returncode != 0:
-        complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-        raise DeploymentError(f"c: {command[0]} refuses {MODEL} ({complaint[:200]}); export again")
-    return library
-
-
-def find_compiler() -> str:
-    """The C compiler: CC, else cc or gcc; DeploymentError when there is none, or it is broken."""
-    for name in (os.environ.get("CC"), "cc", "gcc"):
-        if name and shutil.which(name):
-            Program(name, "gcc").find("c")
-            return name
-    raise DeploymentError("c: no C compiler (cc, gcc); install one, or name it in CC")
-
-
-def identify_compiler() -> tuple[str, str]:
-    """Name and version of the compiler."""
-    name = find_compiler()
-    return f"{name} {' '.join(OPTIMIZE)}", _ask_version(shutil.which(name))
-
-
-@functools.cache
-def _ask_version(path: str | None) -> str:
-    done = subprocess.run([path or "", "-dumpfullversion"], capture_output=True, text=True, check=False)  # noqa: S603
-    return done.stdout.strip() or "unknown"
+        return compile_library(dict(files), flags, Path(folder), "export again").read_bytes()
 
 
 def compile_code(artefact: Path, kernel: str) -> CompiledCode:
@@ -155,7 +113,7 @@ def compile_code(artefact: Path, kernel: str) -> CompiledCode:
     An inference is timed as `make test` does, by the fastest of `RUNS` runs: neither Python nor the observation
     transform are in it.
     """
-    command = [find_compiler(), STANDARD, *OPTIMIZE, *KERNELS[kernel]]
+    command = [find_compiler(), STANDARD, *compiler.OPTIMIZE, *KERNELS[kernel]]
     with tempfile.TemporaryDirectory() as folder:
         objects = _compile_objects(command, artefact, folder)
         _run([*command, "-o", "harness", *_list_sources(artefact, "harness.c"), *objects, "-lm"], folder)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.environments.atari import GAMES, STACK, draw_noops
+from quarl_bench.environments.bands import SIDE, Bytes
 from quarl_bench.environments.registry import Environment
-from quarl_bench.environments.screens import SIDE, Frames
 
 Shared = ctypes.Array[Any]  # bytes that processes share: a RawArray
 Outcome = tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]  # rewards, dones, infos
@@ -33,13 +33,13 @@ class Games:
         self._returns, self._lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._began = time.time()
 
-    def reset(self, observations: Frames) -> None:
+    def reset(self, observations: Bytes) -> None:
         """Write the start of a new game of each into `observations` (n, 4, 84, 84)."""
         for index, (game, generator) in enumerate(zip(self._games, self._generators, strict=True)):
             observations[index], self._returns[index], _ = game.begin_game(draw_noops(generator))
         self._lengths[:] = 0
 
-    def step(self, actions: NDArray[Any], observations: Frames) -> Outcome:
+    def step(self, actions: NDArray[Any], observations: Bytes) -> Outcome:
         """Play `actions` (n,) and write what is seen then; where a life ended that is the first of the next."""
         results = [self._advance(index, int(action), observations[index]) for index, action in enumerate(actions)]
         rewards, dones, infos = zip(*results, strict=True)
@@ -50,7 +50,7 @@ class Games:
         GAMES.give_back(self._id, self._games)
         self._games = []
 
-    def _advance(self, index: int, action: int, seen: Frames) -> tuple[float, bool, dict[str, Any]]:
+    def _advance(self, index: int, action: int, seen: Bytes) -> tuple[float, bool, dict[str, Any]]:
         game, info = self._games[index], {"TimeLimit.truncated": False}
         observation, reward, ended = game.step(action)
         self._returns[index] += reward
@@ -73,7 +73,7 @@ class Games:
         self._returns[index], self._lengths[index] = 0.0, 0
 
 
-def view_frames(shared: Shared) -> Frames:
+def view_frames(shared: Shared) -> Bytes:
     """Shared bytes as observations (n, 4, 84, 84) of all games of a run."""
     return np.frombuffer(shared, dtype=np.uint8).reshape(-1, STACK, SIDE, SIDE)  # type: ignore[call-overload, no-any-return]
 

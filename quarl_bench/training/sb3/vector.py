@@ -12,8 +12,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 from quarl_bench.environments.atari import STACK
+from quarl_bench.environments.bands import SIDE, Bytes
 from quarl_bench.environments.registry import LIBRARIES, Environment, make_environment
-from quarl_bench.environments.screens import SIDE, Frames
 from quarl_bench.training.sb3.games import Games
 
 IMAGES = gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8)  # what training sees of a game
@@ -90,5 +90,5 @@ class GameVector(BareVector):
         """Hand the games to whoever plays next."""
         self._games.close()
 
-    def _make_room(self) -> Frames:
+    def _make_room(self) -> Bytes:
         return np.empty((self.num_envs, *IMAGES.shape), dtype=np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.backends.base import to_channel_last
-from quarl_bench.backends.c.backend import INTEGER_KERNELS, X86, compile_library, write_model
+from quarl_bench.backends.c.backend import INTEGER_KERNELS, X86, write_model
 from quarl_bench.backends.export import run_integers
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
@@ -16,6 +16,7 @@ from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, require_intege
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.system.compiler import compile_library
 from tests.support.strategies import inputs_of, make_net, normal
 
 pytestmark = pytest.mark.needs("cc")
