@@ -132,12 +132,7 @@ class Drone:
             mixed.append(_clip(kp * error + integral + derivative, -limit, limit))
         mixed.append(_clip(command[3], 0.0, 1.0))
         shares: list[float] = self._mix.dot(np.array(mixed)).tolist()
-        high, low = max(shares), min(shares)
-        if high != low:  # lowest and highest stay within bounds, and the others between them
-            top, bottom = min(high, FASTEST), max(low, SLOWEST)
-            lift, sink = (bottom - low) / (top - low), (high - top) / (high - bottom)
-            shares = [share + (lift * (top - share) - sink * (share - bottom)) for share in shares]
-        return [_clip(share, SLOWEST, FASTEST) for share in shares]
+        return bound(shares)
 
     def _push(self, told: list[float], noise: float) -> None:
         """Every force and torque of a step of physics."""
@@ -164,6 +159,20 @@ class Drone:
         self._matrix[:] = self._bullet.getMatrixFromQuaternion(self.orientation, self._world)
         self.rates = self._turn.dot(spin).tolist()
         self._slip = self._turn.dot(self._ask_hull()[6]).tolist()
+
+
+def bound(shares: list[float]) -> list[float]:
+    """Lowest and highest of the motors' shares within [SLOWEST, FASTEST], and the others between them, as PyFlyt.
+
+    Where all are at a bound or beyond it, PyFlyt divides 0 by 0; they stay at the bound.
+    """
+    high, low = max(shares), min(shares)
+    if high != low:
+        top, bottom = min(high, FASTEST), max(low, SLOWEST)
+        lift = (bottom - low) / (top - low) if low < bottom else 0.0
+        sink = (high - top) / (high - bottom) if top < high else 0.0
+        shares = [share + (lift * (top - share) - sink * (share - bottom)) for share in shares]
+    return [_clip(share, SLOWEST, FASTEST) for share in shares]
 
 
 def _oppose(speed: float, coefficient: float) -> float:

@@ -154,7 +154,7 @@ def _resolve_home(stored: StoredPolicy, named: PolicySource) -> Environment:
     """The environment named, else the policy's own, made once to see that the policy fits."""
     where, own = str(named.policy), stored.metadata.get("environment")
     if named.environment is None and own is None:
-        raise SpecError(f"{where}: the policy names no environment; pass --environment")
+        raise SpecError(f"{where}: the policy names no environment; pass --environment (in Python: env=)")
     if named.environment is not None:
         environment = named.resolve_environment()
     else:  # a name from a file: nothing is imported

@@ -67,7 +67,7 @@ def _open_module(named: PolicySource) -> Opened:
 def _open_weights(named: PolicySource) -> Opened:
     where = str(named.policy)
     if named.environment is None:
-        raise SpecError(f"{where}: {ALONE}; pass --environment")
+        raise SpecError(f"{where}: {ALONE}; pass --environment (in Python: env=)")
     if named.arch in foreign.NORMALIZED and named.normalization is None:
         raise SpecError(
             f"{where}: {named.arch} is trained on normalized observations, and the file has no statistics; pass "
@@ -95,7 +95,7 @@ def _is_graph(suffix: str) -> Callable[[PolicySource], bool]:
 def _open_graph(named: PolicySource, read: Callable[[bytes, str, str | None], Graph]) -> Opened:
     where = str(named.policy)
     if named.environment is None:
-        raise SpecError(f"{where}: {ALONE}; pass --environment")
+        raise SpecError(f"{where}: {ALONE}; pass --environment (in Python: env=)")
     output = None if named.arch == MEANS else named.arch
     chain = read_chain(read(read_file(named.policy, FILE_LIMIT, follow=True), where, output))
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
@@ -114,7 +114,7 @@ def _is_script(named: PolicySource) -> bool:
 def _open_script(named: PolicySource) -> Opened:
     where = str(named.policy)
     if named.environment is None:
-        raise SpecError(f"{where}: {ALONE}; pass --environment")
+        raise SpecError(f"{where}: {ALONE}; pass --environment (in Python: env=)")
     script = read_script(read_file(named.policy, FILE_LIMIT, follow=True), where)
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
     observations, actions, masked = _find_ends(environment)

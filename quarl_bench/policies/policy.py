@@ -76,7 +76,7 @@ class Stateful(Forward, Protocol):
         """Outputs (n, outputs) and the next state, for inputs (n, *input_shape) and the state."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Policy:
     """Observation transform, net and action head; frozen, and free of the framework that trained it.
 
@@ -93,6 +93,11 @@ class Policy:
         self.head.check_outputs(self.net.outputs)
         if self.head.masked and self.recurrent:
             raise PolicyError("masks of actions are not for policies with a state; play it without masks")
+
+    def __repr__(self) -> str:
+        """What it reads, gives and is, without its weights."""
+        inputs = " x ".join(map(str, self.transform.input_shape))
+        return f"{type(self).__name__}({inputs} -> {self.net.outputs}, {self.head.kind})"
 
     @cached_property
     def recurrent(self) -> bool:
@@ -136,7 +141,7 @@ class Policy:
         return cast("Stateful", self.net)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PolicyNet(Policy):
     """The portable form: the observation transform, a net of fp32 weights, and the action head."""
 
@@ -180,7 +185,7 @@ class PolicyNet(Policy):
         return PolicyNet(self.transform.divide(ranges), scale_inputs(self.net, ranges), self.head)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantizedPolicy(Policy):
     """Integer parameters, fake-quantized forward in float32."""
 
@@ -191,7 +196,7 @@ class QuantizedPolicy(Policy):
         return IntegerPolicy(self.transform, IntegerNet.from_quantized(self.net, requantization), self.head)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IntegerPolicy(Policy):
     """Integers only between the quantization of the input and the action: what is deployed."""
 

@@ -355,7 +355,7 @@ def test_a_bare_zip_is_asked_for_what_it_lacks(tmp_path, monkeypatch, capsys):
     command = ["evaluate", "agent.zip", "--episodes", "2"]
     assert main(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.endswith("agent.zip: the policy names no environment; pass --environment")
+    assert line.endswith("agent.zip: the policy names no environment; pass --environment (in Python: env=)")
     assert main([*command, "--environment", "CartPole-v1"]) == 0
     assert "--normalization" not in capsys.readouterr().err
     # Algorithms that learn from a replay buffer keep an observation with or without statistics.

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quarl_bench.environments import flights
+from quarl_bench.environments.drone import bound
 from quarl_bench.environments.flights import Flight
 from quarl_bench.environments.registry import NAVIGATION_OPTIONS, find_environment, make_environment
 from quarl_bench.errors import PolicyError
@@ -52,6 +53,22 @@ class Own:
 
 
 Pair = tuple[gymnasium.Env[Any, Any], Own]
+
+
+@pytest.mark.parametrize(
+    "shares, bounded",
+    [
+        ([0.2, 0.4, 0.6, 0.8], [0.2, 0.4, 0.6, 0.8]),
+        ([0.3] * 4, [0.3] * 4),
+        ([0.0, 0.2, 0.4, 1.0], [0.05, 0.24, 0.43, 1.0]),
+        ([0.05, 0.5, 0.5, 1.05], [0.05, 0.4775, 0.4775, 1.0]),
+        ([1.0, 1.0, 1.0, 1.5], [1.0] * 4),
+        ([0.05, 0.05, 0.02, 0.01], [0.05] * 4),
+        ([1.25, 1.5, 2.0, 3.0], [1.0] * 4),
+    ],
+)
+def test_shares_of_motors_stay_within_bounds(shares: list[float], bounded: list[float]) -> None:
+    assert bound(shares) == pytest.approx(bounded)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["shaped", "scored"])

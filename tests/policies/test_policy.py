@@ -194,6 +194,12 @@ def test_quantized_forms_act_almost_alike(kind: HeadKind, scheme: str) -> None:
         assert np.abs(found - expected).mean() < 0.01 * (HIGH - LOW).max()
 
 
+@pytest.mark.parametrize("scheme, form", [("fp32", "PolicyNet"), ("w8", "PolicyNet"), ("int8", "QuantizedPolicy")])
+def test_a_policy_is_named_in_one_line(scheme: str, form: str) -> None:
+    policy = make_policy(HeadKind.ARGMAX).quantize(Scheme.parse(scheme), normal(np.random.default_rng(1), 30, 4))
+    assert repr(policy) == f"{form}(4 -> {policy.net.outputs}, argmax)"
+
+
 def test_calibration_sees_normalized_observations() -> None:
     policy = make_policy(normalized=True)
     x = 1000 + normal(np.random.default_rng(0), 100, 4)

@@ -156,7 +156,10 @@ def test_evaluate_plays_the_artefact_and_says_so(folder, quarl, quarl_json):
 def test_a_policy_without_an_environment_says_how_to_name_one(folder, quarl):
     save_policy(BALANCER, folder / "policy", {})
     code, _, err = quarl("evaluate", "policy", "--episodes", 2)
-    assert (code, err) == (2, "quarl evaluate: policy: the policy names no environment; pass --environment\n")
+    assert (code, err) == (
+        2,
+        "quarl evaluate: policy: the policy names no environment; pass --environment (in Python: env=)\n",
+    )
     assert quarl("evaluate", "policy", "--episodes", 2, "--environment", "cartpole")[0] == 0
     assert quarl("evaluate", "policy", "--episodes", 2, "--environment", "Cart")[0] == 2
     code, _, err = quarl("evaluate", "policy", "--episodes", 2, "--environment", "Acrobot-v1")
