@@ -131,7 +131,8 @@ class Measurement:
         episodes: Names of the starts, one for each column.
         returns: Undiscounted returns (policies, episodes).
         lengths: Of the same episodes, in environment steps.
-        agreement: Of each policy, the share of visited states in which it acts as fp32 does; None for fp32 itself.
+        agreement: Of each policy, the share of visited states in which it acts as fp32 does, on Atari an estimate;
+            None for fp32 itself.
         deterministic: Whether actions are argmax or the mean; False where they are sampled.
         source: Whether the returns were measured, simulated, emulated, estimated or published.
         starts: How many starts the task has, where nothing but the start makes two episodes differ; else None.

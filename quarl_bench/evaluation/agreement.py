@@ -11,35 +11,62 @@ from quarl_bench.policies.policy import Policy
 
 ACTION_TOLERANCE = 0.01  # continuous actions agree when they differ by at most this share of the action range
 BLOCK = 32  # states that are asked about at once: a convolutional net is fastest there
+NEVER = np.iinfo(np.int64).max
 
 
 class Witness:
-    """A policy that is asked about states that somebody else visits, a block of them at a time."""
+    """A policy that is asked about states that somebody else visits, a block of them at a time.
 
-    def __init__(self, policy: Policy, acting: Acting, episodes: int) -> None:
-        self._policy, self._acting = policy, acting
-        self._waiting: list[tuple[NDArray[np.intp], NDArray[Any], NDArray[Any], Any]] = []
-        self._agreed = np.zeros(episodes, np.int64)
+    Of an episode it is asked about every state up to the first in which it does something else, and from there on
+    about every `every`-th, which then stands for as many.
+    """
+
+    def __init__(self, policy: Policy, acting: Acting, episodes: int, every: int = 1) -> None:
+        self._policy, self._acting, self._every = policy, acting, every
+        self._waiting: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[Any], NDArray[Any], Any]] = []
+        # Of each episode: its states, those in which the policy does something else, and the first of these.
+        self._states, self._apart = np.zeros((2, episodes), np.int64)
+        self._first = np.full(episodes, NEVER)
 
     def see(self, active: NDArray[np.intp], observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
         """What was done (n, ...) in the states (n, ...) of the episodes `active` (n,), and what was drawn for it."""
-        self._waiting.append((active, observations, actions, drawn))
+        steps = self._states[active]
+        self._states[active] += 1
+        asked = self._counts(active, steps)
+        if not asked.all():
+            active, steps, observations, actions = active[asked], steps[asked], observations[asked], actions[asked]
+            drawn = None if drawn is None else drawn[asked]
+        self._waiting.append((active, steps, observations, actions, drawn))
         if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
             self._ask()
 
     def tell(self) -> NDArray[np.int64]:
         """In how many of the states seen so far, of each episode, it does the same."""
-        if self._waiting:
-            self._ask()
-        return self._agreed
+        self._ask()
+        return np.maximum(self._states - self._apart, 0)
+
+    def _counts(self, episodes: NDArray[np.intp], steps: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which states count: every one up to the first difference, and every `every`-th behind it."""
+        behind = steps - self._first[episodes]
+        return np.asarray((behind <= 0) | (behind % self._every == 0))
 
     def _ask(self) -> None:
-        active, observations, actions, drawn = zip(*self._waiting, strict=True)
-        noise = None if drawn[0] is None else np.concatenate(drawn)
-        expected = self._acting.choose(self._policy, np.concatenate(observations), noise)
-        agreed = compare(np.concatenate(actions), expected, self._policy.head)
-        np.add.at(self._agreed, np.concatenate(active), agreed)
+        if not self._waiting:
+            return
+        episodes, steps, observations, actions, drawn = map(_join, zip(*self._waiting, strict=True))
         self._waiting.clear()
+        if not len(episodes):
+            return
+        expected = self._acting.choose(self._policy, observations, drawn)
+        apart = ~compare(actions, expected, self._policy.head)
+        np.minimum.at(self._first, episodes[apart], steps[apart])
+        apart &= self._counts(episodes, steps)
+        stands_for = np.where(steps > self._first[episodes], self._every, 1)
+        np.add.at(self._apart, episodes[apart], stands_for[apart])
+
+
+def _join(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def count_agreement(actions: NDArray[Any], expected: NDArray[Any], head: ActionHead) -> int:

