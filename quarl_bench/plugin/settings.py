@@ -119,16 +119,23 @@ def list_extras() -> tuple[str, ...]:
 
 
 def _refuse_misread_paths(config: pytest.Config) -> None:
-    """`--option PATH` with a blank: pytest looks for its rootdir before it knows plugins' options, and may go there."""
+    """`--option PATH` with a blank: pytest looks for its rootdir before it knows plugins' options, and may go there.
+
+    It goes where something is: also where nothing is yet, in the processes of xdist and in the next run.
+    """
     here = config.invocation_params.dir
     configured = any((folder / name).exists() for folder in (here, *here.parents) for name in CONFIG_FILES)
-    if config.inipath is not None or not configured:
+    if config.getoption("inifilename") or not configured:
         return
     written = [str(argument) for argument in config.invocation_params.args]
     for option, path in itertools.pairwise(written):
         place = Path(here, path)
-        if option in PATH_OPTIONS and config.rootpath in (place, *place.parents):
-            raise pytest.UsageError(f"pytest took {path} for its rootdir; write {option}={path}, with an equals sign")
+        if config.inipath is None:
+            taken = config.rootpath in (place, *place.parents)
+        else:
+            taken = not place.exists() and config.inipath.parent not in place.parents
+        if option in PATH_OPTIONS and taken:
+            raise pytest.UsageError(f"pytest takes {path} for its rootdir; write {option}={path}, with an equals sign")
 
 
 @contextlib.contextmanager

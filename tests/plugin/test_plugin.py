@@ -385,8 +385,10 @@ def test_bad_options_end_the_run_before_it_starts(project, arguments, message, w
     assert not list(project.path.glob("no*"))
 
 
-def test_a_path_that_became_the_rootdir_is_explained(project, tmp_path_factory):
+@pytest.mark.parametrize("there", [True, False], ids=["it-is-there", "it-will-be"])
+def test_a_path_that_becomes_the_rootdir_is_explained(project, tmp_path_factory, there):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
+    elsewhere = elsewhere if there else elsewhere / "new"
     project.makepyprojecttoml("[tool.pytest]\n")
     blank = run_apart(project, "--quarl-cache-dir", str(elsewhere))
     assert blank.ret == pytest.ExitCode.USAGE_ERROR

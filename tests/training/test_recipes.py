@@ -193,3 +193,12 @@ def test_an_array_becomes_a_tuple() -> None:
 def test_a_linear_schedule_falls_to_zero() -> None:
     falling = schedule("lin_0.002")
     assert [falling(progress) for progress in (1.0, 0.5, 0.0)] == [0.002, 0.001, 0.0]
+
+
+def test_a_quantizer_may_be_trained_in_another_way() -> None:
+    plain, aware = find_recipe("ppo", "pong"), find_recipe("ppo", "pong", scheme="qat8")
+    assert (plain.precision, plain.timesteps) == ("bf16", 2_000_000)
+    assert (aware.precision, aware.timesteps, aware.quant_delay) == ("fp32", 1_000_000, 500_000)
+    assert aware.hyperparameters == plain.hyperparameters
+    other = find_recipe("ppo", "breakout", scheme="qat8")  # which is like Pong's, and has no other way
+    assert other.precision == "bf16"

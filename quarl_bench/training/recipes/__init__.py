@@ -2,7 +2,8 @@
 
 A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of
 the algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not
-say, the published score excepted, from the table of that name. The origins "fp32", "bf16" and "fp16" need no table:
+say, the published score excepted, from the table of that name. What ends in "-aware" is how the same is trained with a
+quantizer in place, where that is another way. The origins "fp32", "bf16" and "fp16" need no table:
 they are the environment's own recipe in another precision.
 """
 
@@ -111,6 +112,8 @@ def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "")
             raise SpecError(f"{algo} {environment}: a scheme is trained in the recipe's own precision, not in {origin}")
         return find_recipe(algo, environment).train_in(origin)
     name = f"{environment}-{origin}" if origin else environment
+    aware = f"{name}-aware"
+    name = aware if scheme and aware in recipes else name
     if name not in recipes:
         known = ", ".join(sorted(recipes)) or "none yet"
         raise SpecError(f"no {algo} recipe for environment {name!r}; known are {known}")
