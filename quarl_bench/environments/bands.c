@@ -18,10 +18,10 @@ struct buffers {
 };
 
 /* Keep what is shown now; how many of its changed pixels are of an unknown color. */
-int64_t quarl_take(const struct buffers *b, int64_t place)
+int quarl_take(const struct buffers *b, int place)
 {
     enum { SIZE = ROWS * WIDTH };
-    int64_t strange = 0;
+    int strange = 0;
     const uint8_t *now = b->now;
     uint8_t *kept = b->kept[place];
     for (int64_t band = 0; band < b->bands; band++, now += SIZE, kept += SIZE) {
