@@ -43,7 +43,8 @@ class Witness:
     def tell(self) -> NDArray[np.int64]:
         """In how many of the states seen so far, of each episode, it does the same."""
         self._ask()
-        return np.maximum(self._states - self._apart, 0)
+        agreed: NDArray[np.int64] = np.maximum(self._states - self._apart, 0)
+        return agreed
 
     def _counts(self, episodes: NDArray[np.intp], steps: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which states count: every one up to the first difference, and every `every`-th behind it."""
