@@ -200,5 +200,8 @@ def test_a_quantizer_may_be_trained_in_another_way() -> None:
     assert (plain.precision, plain.timesteps) == ("bf16", 2_000_000)
     assert (aware.precision, aware.timesteps, aware.quant_delay) == ("fp32", 1_000_000, 500_000)
     assert aware.hyperparameters == plain.hyperparameters
+    shorter = find_recipe("ppo", "pong", scheme="qat8", timesteps=10_000, quant_delay=4_000)
+    assert (shorter.precision, shorter.timesteps, shorter.quant_delay) == ("fp32", 10_000, 4_000)
+    assert find_recipe("ppo", "pong", scheme="qat8", timesteps=10_000).quant_delay == 5_000
     other = find_recipe("ppo", "breakout", scheme="qat8")  # which is like Pong's, and has no other way
     assert other.precision == "bf16"

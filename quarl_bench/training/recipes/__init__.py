@@ -101,8 +101,18 @@ class Recipe:
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
-def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "") -> Recipe:
+def find_recipe(
+    algo: str,
+    environment: str,
+    origin: str = "",
+    scheme: str = "",
+    *,
+    timesteps: int | None = None,
+    quant_delay: int | None = None,
+) -> Recipe:
     """The recipe of a pair; for an origin ("control", "bf16") that arm's, for a scheme its trained form.
+
+    Other environment steps, and others before the quantizer rounds, take the place of the recipe's own.
 
     SpecError with what exists when there is none.
     """
@@ -110,7 +120,7 @@ def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "")
     if origin in PRECISIONS:
         if scheme:
             raise SpecError(f"{algo} {environment}: a scheme is trained in the recipe's own precision, not in {origin}")
-        return find_recipe(algo, environment).train_in(origin)
+        return find_recipe(algo, environment, timesteps=timesteps).train_in(origin)
     name = f"{environment}-{origin}" if origin else environment
     aware = f"{name}-aware"
     name = aware if scheme and aware in recipes else name
@@ -128,7 +138,8 @@ def find_recipe(algo: str, environment: str, origin: str = "", scheme: str = "")
         _check_keys(published, {f.name: _is_required(f) for f in fields(Published)}, f"{where}, published")
         entry["published"] = Published(**published)
     recipe = Recipe(algo, environment, **entry)
-    return recipe.train_aware(scheme) if scheme else recipe
+    recipe = recipe if timesteps is None else recipe.train_for(timesteps)
+    return recipe.train_aware(scheme, quant_delay) if scheme else recipe
 
 
 def schedule(value: Any) -> Any:

@@ -187,9 +187,8 @@ def choose_recipe(options: argparse.Namespace, spec: "PolicySpec") -> "Recipe":
         raise SpecError(f"{error}; to train many seeds in one process pass --seeds, as --seeds 0..9") from error
     if not options.steps and options.quant_delay is None:
         return own
-    plain = find_recipe(spec.algo, spec.environment, spec.origin)
-    plain = plain.train_for(options.steps) if options.steps else plain
-    return plain.train_aware(spec.scheme, options.quant_delay) if spec.scheme else plain
+    numbers = {"timesteps": options.steps, "quant_delay": options.quant_delay}
+    return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme, **numbers)
 
 
 def find_origin(options: argparse.Namespace) -> str:
