@@ -26,8 +26,8 @@ from quarl_bench.policies.policy import Policy, States, Visited
 from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 
 SIDE_BY_SIDE = 256  # episodes played at once; more no longer pays
-# Of so many states of an Atari game the reference is asked about one, once it has acted otherwise: half of the time of
-# an evaluation would be its own. A prime, because argmax goes round in circles.
+# Of so many states of an Atari game the reference is asked about one, once it has acted otherwise: in all of them it
+# would compute as much as the policy that plays. A prime, because argmax goes round in circles.
 RARELY = 7
 
 
