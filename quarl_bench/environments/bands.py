@@ -1,7 +1,7 @@
 """Which rows of an emulator's screen have changed, and the part of a frame that they become: compiled, or in NumPy.
 
-Five rows of a screen become two of a frame, and no others do: a band. Compiled code takes a tenth to a third of the time;
-it is used where there is a compiler and it makes of drawn screens, bit for bit, what NumPy and OpenCV do.
+Five rows of a screen become two of a frame, and no others do: a band. Compiled code takes a tenth to a third of the
+time, and is used where there is a compiler and it makes of drawn screens, bit for bit, what NumPy and OpenCV do.
 """
 
 import ctypes
