@@ -54,7 +54,7 @@ class TimedEmulator:
 
 def time_simulator(environment: Any, clock: Clock) -> Any:
     """A patch that lets `clock` time what moves the world of `environment`."""
-    from quarl_bench.environments import atari
+    from quarl_bench.environments.atari import games as atari
 
     if environment.atari:
         load = atari.load_emulator

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from quarl_bench.environments.atari import FRAME_LIMIT, NOOPS, SKIP
+from quarl_bench.environments.atari.games import FRAME_LIMIT, NOOPS, SKIP, GameSpaces
 from quarl_bench.environments.bullet import FastBullet
 from quarl_bench.environments.encoding import encode
 from quarl_bench.environments.flights import Flight
@@ -22,7 +22,6 @@ from quarl_bench.environments.wrappers import (
     LONGEST,
     STDERR,
     STDOUT,
-    GameSpaces,
     TimeFeature,
     Unlimited,
     silence,

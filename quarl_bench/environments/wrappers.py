@@ -11,8 +11,6 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import STACK, load_emulator
-from quarl_bench.environments.bands import SIDE
 from quarl_bench.errors import SpecError
 
 LONGEST = 20_000  # steps of an episode of an environment that has no step limit
@@ -69,14 +67,6 @@ class Unlimited(gymnasium.Wrapper[Any, Any, Any, Any]):
                 "with max_episode_steps, or give its class an attribute of that name"
             )
         return self.env.step(action)
-
-
-class GameSpaces(gymnasium.Env[Any, Any]):
-    """What an agent of an Atari game sees and may do."""
-
-    def __init__(self, id_: str) -> None:
-        self.observation_space = gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8)
-        self.action_space = gymnasium.spaces.Discrete(len(load_emulator(id_).getMinimalActionSet()))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import numpy as np
 
-from quarl_bench.environments.atari import STACK
+from quarl_bench.environments.atari.games import STACK
 from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.episodes import find_distinct, name_starts
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from quarl_bench.environments.atari import STACK
+from quarl_bench.environments.atari.games import STACK
 from quarl_bench.environments.registry import ENVIRONMENTS, Environment
 from quarl_bench.evaluation.calibration import collect_states, count_calibration, quantize_calibrated
 from quarl_bench.evaluation.episodes import find_distinct, name_starts

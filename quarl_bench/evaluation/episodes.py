@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import GAMES, count_noops
+from quarl_bench.environments.atari.games import GAMES, count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (

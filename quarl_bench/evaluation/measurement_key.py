@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quarl_bench.backends.registry import find_backend
-from quarl_bench.environments.atari import PRESET
+from quarl_bench.environments.atari.games import PRESET
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.evaluation.calibration import count_calibration
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
@@ -44,9 +44,10 @@ EVALUATION_CODE = (
     "environments/environments.toml",
 )
 EVALUATION_LOOP = (
-    "environments/atari.py",
-    "environments/bands.c",
-    "environments/bands.py",
+    "environments/atari/bands.c",
+    "environments/atari/bands.py",
+    "environments/atari/games.py",
+    "environments/atari/screens.py",
     "environments/bullet.py",
     "environments/catch.py",
     "environments/classic_control.py",
@@ -57,8 +58,8 @@ EVALUATION_LOOP = (
     "environments/images.py",
     "environments/locomotion.py",
     "environments/masking.py",
-    "environments/screens.py",
     "environments/stopwatch.py",
+    "environments/wrappers.py",
     "evaluation/acting.py",
     "evaluation/agreement.py",
     "evaluation/calibration.py",
@@ -68,7 +69,6 @@ EVALUATION_LOOP = (
     "evaluation/protocol.py",
     "evaluation/rollouts.py",
     "evaluation/walks.py",
-    "environments/wrappers.py",
 )
 LIBRARIES = {  # that decide what an environment does, by the extra that brings it
     "atari": ("ale-py", "opencv-python-headless"),

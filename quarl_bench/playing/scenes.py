@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import SKIP
+from quarl_bench.environments.atari.games import SKIP
 from quarl_bench.environments.registry import DMC, MUJOCO, Environment, Made, make_environment
 from quarl_bench.errors import QuarlError, SpecError, first_line
 from quarl_bench.evaluation.episodes import Episodes, GameEpisodes, SteppedEpisodes

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from quarl_bench.environments import atari
-from quarl_bench.environments.atari import GamePool
+from quarl_bench.environments.atari import games as atari
+from quarl_bench.environments.atari.games import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation import episodes, rollouts

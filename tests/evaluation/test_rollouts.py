@@ -12,7 +12,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from quarl_bench.environments.atari import STACK, count_noops
+from quarl_bench.environments.atari.games import STACK, count_noops
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation import rollouts as evaluate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.cli import main
-from quarl_bench.environments.atari import NOOPS, count_noops
+from quarl_bench.environments.atari.games import NOOPS, count_noops
 from quarl_bench.errors import StoreError
 from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.plugin.settings import WHOLE

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments.atari import GAMES, STACK, draw_noops
-from quarl_bench.environments.bands import SIDE, Bytes
+from quarl_bench.environments.atari.bands import SIDE, Bytes
+from quarl_bench.environments.atari.games import GAMES, STACK, draw_noops
 from quarl_bench.environments.registry import Environment
 
 Shared = ctypes.Array[Any]  # bytes that processes share: a RawArray

@@ -11,8 +11,8 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
-from quarl_bench.environments.atari import STACK
-from quarl_bench.environments.bands import SIDE, Bytes
+from quarl_bench.environments.atari.bands import SIDE, Bytes
+from quarl_bench.environments.atari.games import STACK
 from quarl_bench.environments.registry import LIBRARIES, Environment, make_environment
 from quarl_bench.training.sb3.games import Games
 

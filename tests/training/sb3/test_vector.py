@@ -18,8 +18,8 @@ from stable_baselines3.common.vec_env import (
     is_vecenv_wrapped,
 )
 
-from quarl_bench.environments import atari
-from quarl_bench.environments.atari import GamePool
+from quarl_bench.environments.atari import games as atari
+from quarl_bench.environments.atari.games import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.training.sb3 import games as module
 from quarl_bench.training.sb3.vector import make_vector

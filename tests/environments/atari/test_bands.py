@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quarl_bench.environments import bands
-from quarl_bench.environments.bands import COLORS, HEIGHT, SIDE, WIDTH, ArrayBands, Buffers, CompiledBands, begin_bands
+from quarl_bench.environments.atari import bands
+from quarl_bench.environments.atari.bands import (
+    COLORS,
+    HEIGHT,
+    SIDE,
+    WIDTH,
+    ArrayBands,
+    Buffers,
+    CompiledBands,
+    begin_bands,
+)
 from quarl_bench.system import compiler
 from tests.support.sizes import draw_examples
 

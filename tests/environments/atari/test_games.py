@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 
-from quarl_bench.environments import atari
-from quarl_bench.environments.atari import FRAME_LIMIT, SKIP, SUFFIX, Game, GamePool, count_noops
+from quarl_bench.environments.atari import games as atari
+from quarl_bench.environments.atari.games import FRAME_LIMIT, SKIP, SUFFIX, Game, GamePool, count_noops
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingExtra
 from quarl_bench.evaluation import episodes
@@ -166,7 +166,7 @@ def test_idle_games_are_gone_before_the_process_ends() -> None:
     # ale-py reports on stderr what is left then; pytest is one of those that keep modules alive.
     script = """
 import ctypes
-from quarl_bench.environments.atari import GAMES
+from quarl_bench.environments.atari.games import GAMES
 GAMES.give_back("PongNoFrameskip-v4", GAMES.borrow("PongNoFrameskip-v4", 1))
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(GAMES))
 """

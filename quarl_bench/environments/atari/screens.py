@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quarl_bench.environments.bands import COLORS, Buffers, Bytes, begin_bands
+from quarl_bench.environments.atari.bands import COLORS, Buffers, Bytes, begin_bands
 
 
 class Screens:

@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from quarl_bench.environments.bands import SIDE, Bytes
-from quarl_bench.environments.screens import Screens
+from quarl_bench.environments.atari.bands import SIDE, Bytes
+from quarl_bench.environments.atari.screens import Screens
 from quarl_bench.errors import SpecError
 from quarl_bench.system.extras import require
 
@@ -130,6 +130,14 @@ class Game:
         self._lives = lives
         self.truncated = self._ale.game_truncated() and not lost
         return float(reward), self.over or lost
+
+
+class GameSpaces(gymnasium.Env[Any, Any]):
+    """What an agent of an Atari game sees and may do."""
+
+    def __init__(self, id_: str) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8)
+        self.action_space = gymnasium.spaces.Discrete(len(load_emulator(id_).getMinimalActionSet()))
 
 
 class GamePool:
