@@ -63,7 +63,7 @@ def move_to_ties(net: IntegerNet, q: Integers) -> IntegerNet:
 
 
 @every_exact
-@pytest.mark.parametrize("scheme", choose(["int8pc", "int4"], ["int8", "int8pc", "int4", "int8acc", "int8pow2"]))
+@pytest.mark.parametrize("scheme", choose(["int4"], ["int8", "int8pc", "int4", "int8acc", "int8pow2"]))
 def test_it_is_the_golden_model_bit_for_bit(scheme: str, backend: str, kernel: str) -> None:
     net = quantize(scheme).net
     q = draw_all(net, COUNT)

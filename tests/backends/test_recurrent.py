@@ -67,7 +67,7 @@ def run_backend(policy: IntegerPolicy, q: Any, state: State, name: str, kernel: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scheme", ["int8pc", "int4"])
+@pytest.mark.parametrize("scheme", choose(["int4"], ["int8pc", "int4"]))
 @pytest.mark.parametrize(
     "backend, kernel",
     [

@@ -17,6 +17,7 @@ from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.storage.folder import load_stored
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.places import POLICIES
+from tests.support.sizes import choose
 
 EPISODES = 10
 SCHEMES = [*map(Scheme.parse, ("fp16", "w8", "int8", "int4"))]
@@ -53,7 +54,7 @@ def test_as_many_helpers_as_there_are_say_the_same_and_play_each_scheme_once(cor
 
     monkeypatch.setattr(member, "measure_all", note)
     found = []
-    for number in (1, 2, 4):
+    for number in choose((1, 2), (1, 2, 4)):
         cores(number)
         played.write_text("")
         found.append(play(make_subject(tmp_path / str(number))))
@@ -61,7 +62,7 @@ def test_as_many_helpers_as_there_are_say_the_same_and_play_each_scheme_once(cor
         assert len(who) == len(SCHEMES) + 1
         assert (len(set(who)) > 1) == (number > 1)
         assert not multiprocessing.active_children()
-    assert found[0] == found[1] == found[2]
+    assert all(answers == found[0] for answers in found)
 
 
 def test_a_helper_that_fails_leaves_the_error_to_whoever_asks(cores, tmp_path, monkeypatch, capfd):

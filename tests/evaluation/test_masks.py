@@ -23,6 +23,7 @@ from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import Policy, PolicyNet, deployable
 from quarl_bench.quantization.scheme import Scheme
 from tests.support.choices import ACTIONS, OBSERVED, ByInfo, ByMethod, Chooser, Masked, count_entries
+from tests.support.sizes import choose
 from tests.support.strategies import make_net
 
 HEADS = {"index": HeadKind.ARGMAX, "indices": HeadKind.PARTS, "bits": HeadKind.BITS}
@@ -42,7 +43,7 @@ def quantize(policy: PolicyNet, scheme: str, task: Environment) -> Policy:
 
 @pytest.mark.parametrize("kind", [ByMethod, ByInfo])
 @pytest.mark.parametrize("name", ACTIONS)
-@pytest.mark.parametrize("scheme", ["fp32", "w4", "int8", "int4acc"])
+@pytest.mark.parametrize("scheme", choose(["fp32", "int4acc"], ["fp32", "w4", "int8", "int4acc"]))
 def test_what_is_forbidden_is_never_done(scheme: str, name: str, kind: Any) -> None:
     """The environment refuses it; nine episodes side by side, every one with masks of its own."""
     policy, task = make(name), resolve_environment(lambda: kind(ACTIONS[name]))

@@ -19,7 +19,7 @@ from tests.support.places import POLICIES, ROOT
 from tests.support.sizes import EXHAUSTIVE, choose, pick_policies
 
 FOLDERS = sorted(POLICIES.glob("*-seed*")) if POLICIES.is_dir() else []
-LONG = ("beamrider", "breakout", "seaquest", "a2c-pong")  # a game of SpaceInvaders stands for the others
+LONG = ("beamrider", "breakout", "mspacman", "a2c-pong", "qbert", "seaquest")  # SpaceInvaders stands for them
 PLAYED = [
     name
     for name in pick_policies([folder.name for folder in FOLDERS], per_environment=True)

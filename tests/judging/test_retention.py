@@ -21,7 +21,7 @@ from tests.support import judge_simulation as grid
 from tests.support.judge_simulation import Floats, Scenario
 from tests.support.sizes import choose, draw_examples
 
-DRAWS = choose(100, 400)
+DRAWS = choose(60, 400)
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = st.sampled_from(grid.SAMPLED)
 

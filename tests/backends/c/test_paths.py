@@ -17,10 +17,15 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Conv2d, Linear, Net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.system.compiler import compile_library
+from quarl_bench.system.processor import list_fast_instructions
+from tests.support.sizes import choose, pick_kernels
 from tests.support.strategies import inputs_of, make_net, normal
 
 pytestmark = pytest.mark.needs("cc")
-PATHS = ["-DQUARL_SCALAR", "-O1", *(["-march=x86-64", "-mno-avx512vnni", "-mno-avx512f"] if X86 else [])]
+SPARED = {"avx512_vnni": "-mno-avx512vnni", "avx512f": "-mno-avx512f"}  # nothing changes where the processor has none
+OTHERS = ["-march=x86-64", *(flag for name, flag in SPARED.items() if name in list_fast_instructions())]
+PATHS = ["-DQUARL_SCALAR", "-O1", *(OTHERS if X86 else [])]
+FLOAT_PATHS = choose(["-DQUARL_STRICT", "-DQUARL_SCALAR"], ["-DQUARL_STRICT", *PATHS])
 WHOLE = {"perceptron": (64, 128, 256, 16), "narrow": (24, 128, 16), "images": (32, 64)}  # widths that tiles divide
 # And that none does; rows of a whole page, and an odd number of columns.
 RAGGED = {"perceptron": (100, 150, 4096, 37, 4), "narrow": (7, 101, 3), "images": (37, 20)}
@@ -58,7 +63,7 @@ def run(files: dict[str, bytes], flags: tuple[str, ...], x: Any, outputs: int, f
     return y
 
 
-@pytest.mark.parametrize("kernel", INTEGER_KERNELS)
+@pytest.mark.parametrize("kernel", pick_kernels(INTEGER_KERNELS))
 @pytest.mark.parametrize("widths", [WHOLE, RAGGED], ids=["whole", "ragged"])
 @pytest.mark.parametrize("kind", WHOLE)
 def test_tiles_of_every_size_are_bit_exact(kind: str, widths: dict[str, Any], kernel: str) -> None:
@@ -81,7 +86,7 @@ def test_every_path_gives_the_same_integers(kind: str, flag: str, tmp_path: Path
         np.testing.assert_array_equal(got, net.run(q))
 
 
-@pytest.mark.parametrize("flag", ["-DQUARL_STRICT", *PATHS])
+@pytest.mark.parametrize("flag", FLOAT_PATHS)
 @pytest.mark.parametrize("widths", [WHOLE, RAGGED], ids=["whole", "ragged"])
 @pytest.mark.parametrize("kind", WHOLE)
 def test_every_path_gives_close_floats(kind: str, widths: dict[str, Any], flag: str, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ FOLDINGS = {
 
 
 @verilator
-@pytest.mark.parametrize("name", choose([*list(FOLDINGS)[:3], "int8eqcleacc"], list(FOLDINGS)))
+@pytest.mark.parametrize("name", choose([*list(FOLDINGS)[:2], "int8eqcleacc"], list(FOLDINGS)))
 def test_designs_equal_the_golden_model(name: str, designs: Path, tmp_path: Path) -> None:
     net, lanes, options = FOLDINGS[name]
     design = make_design(net, lanes, tmp_path / "design", **options)

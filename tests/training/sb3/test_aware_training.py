@@ -20,6 +20,7 @@ from quarl_bench.system.interruption import Interrupted
 from quarl_bench.training.recipes import find_recipe
 from quarl_bench.training.sb3.run import TrainingOptions
 from quarl_bench.training.schemes import train_schemes
+from tests.support.sizes import choose
 from tests.support.stores import make_policy
 from tests.support.training import Run, few_episodes, make_recipe  # noqa: F401 (a fixture)
 
@@ -108,7 +109,7 @@ class TestSchemes:
         with pytest.raises(StoreError, match="was trained by another recipe or seed; choose another folder"):
             next(train_schemes(spec, longer, tmp_path, TrainingOptions(resume=True)))
 
-    @pytest.mark.parametrize("after", range(1, 13, 2))
+    @pytest.mark.parametrize("after", choose((1, 7), range(1, 13, 2)))
     def test_they_go_on_wherever_they_were_stopped(self, tmp_path, after):
         asked = iter(range(1, 1000))
         with pytest.raises(Interrupted):
