@@ -44,7 +44,7 @@ def start_quarl(recipe: Any, folder: Path) -> Training:
         for _ in range(steps):
             loop.advance()
 
-    return Training(advance, lambda: loop.steps, loop._save)  # noqa: SLF001
+    return Training(advance, lambda: loop.steps, loop.save)
 
 
 def start_sb3(learning_starts: int, folder: Path) -> Training:

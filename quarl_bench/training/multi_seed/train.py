@@ -151,7 +151,7 @@ class TrainingLoop:
                     options.should_stop() or time.monotonic() - saved > SAVE_SECONDS
                 ):
                     continue
-                self._save()
+                self.save()
                 saved = time.monotonic()
                 if self.steps < recipe.timesteps and options.should_stop():
                     raise Interrupted(f"stopped at {self.steps:,} of {recipe.timesteps:,} steps; --resume goes on")
@@ -243,7 +243,8 @@ class TrainingLoop:
         }
         return save_stored(policy, self.run.folder / spec.name, about)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the checkpoint from which a run of the same identity goes on."""
         self.replay.flush()
         generators = [generator.bit_generator.state for generator in (*self.drawing, *self.sampling)]
         facts: dict[str, Any] = {"identity": self.run.identity, "curves": self.curves, "generators": generators}

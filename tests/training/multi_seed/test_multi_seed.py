@@ -238,8 +238,8 @@ def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch
     monkeypatch.setattr(train, "STEPS_BETWEEN_CHECKS", 35)
     recipe = make_recipe(scheme="i8c3o8", timesteps=160, learning_starts=40)
     seen = []
-    save = train.TrainingLoop._save
-    monkeypatch.setattr(train.TrainingLoop, "_save", lambda loop: (save(loop), seen.append(loop)))
+    save = train.TrainingLoop.save
+    monkeypatch.setattr(train.TrainingLoop, "save", lambda loop: (save(loop), seen.append(loop)))
     with pytest.raises(Interrupted, match="70 of 160"):
         start(tmp_path, recipe, should_stop=lambda: bool(seen) and seen[-1].steps > 64)
     with pytest.raises(StoreError, match="--resume"):
@@ -339,7 +339,7 @@ def test_checkpoints_come_by_the_clock_too(tmp_path, few_episodes, monkeypatch):
     monkeypatch.setattr(train, "STEPS_BETWEEN_CHECKS", 10)
     monkeypatch.setattr(train, "CURVE_POINTS", 1)
     seen = []
-    monkeypatch.setattr(train.TrainingLoop, "_save", lambda loop: seen.append(loop.steps))
+    monkeypatch.setattr(train.TrainingLoop, "save", lambda loop: seen.append(loop.steps))
     for seconds, saves in ((0.0, [*range(10, 81, 10)]), (3600.0, [80])):
         monkeypatch.setattr(train, "SAVE_SECONDS", seconds)
         start(tmp_path / str(seconds), make_recipe(timesteps=80, learning_starts=70, width=8))
