@@ -87,7 +87,7 @@ def test_a_quantizer_watches_in_training_only_and_then_rounds():
 
 
 @pytest.mark.parametrize("algo", CASES)
-@pytest.mark.parametrize("scheme", choose(["qat8", "qat2"], ["qat8", "qat4", "qat2"]))
+@pytest.mark.parametrize("scheme", choose(["qat2"], ["qat8", "qat4", "qat2"]))
 def test_what_was_trained_is_what_the_integers_compute(algo, scheme):
     model = train(algo, scheme)
     policy = extract_quantized(model)

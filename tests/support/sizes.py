@@ -19,7 +19,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | its weights have 2^n levels | one policy of a cell, two schemes | all, seven |
 | mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |
 | Atari games are those of the wrappers | three games, of five lives, three and none; shorter | seven |
-| training with a quantizer is what integers compute | 8 and 2 bits, 60 steps | 8, 4 and 2, 200 |
+| training with a quantizer is what integers compute | 2 bits, 60 steps | 8, 4 and 2, 200 |
 | a seed learns in a batch what it learns alone | two kinds, 60 updates | five, 200 |
 | a seed of a whole run is what it is alone | not run | run |
 | a run of many seeds has a curve, and exports what it learned | 4 points, 1,000 states | 20, 10,000 |
@@ -54,7 +54,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | the frame limit ends a game | at two frames | at five |
 | a run of several widths goes on where it was stopped | at two places | at six |
 | an agent of actors learns a bandit | in bf16 | in fp32 too |
-| an added algorithm trains | 300 steps, scored on 6 episodes | 600, 100 |
+| an added algorithm trains | with a quantizer, 300 steps, scored on 6 episodes | in fp32 too, 600, 100 |
 | costs in tests of what stands around them | of 50 calls, of code compiled plainly | 500, optimized |
 | C for another processor gives the golden outputs | Cortex-A53 | Cortex-A76 too |
 | streams, and tables of actions, are simulated | one net, two heads | five and three |

@@ -481,7 +481,7 @@ def test_reports_are_read_before_the_design_is_written(tmp_path: Path, capsys: p
         (["random:pong"], "unknown architecture"),
         (["random:ant", "--part", "xc7z020"], "unknown part"),
         (["random:ant", "--stream", "28"], "an observation has 27 values"),
-        (["random:eightbit", "--estimate"], "does not hold this policy"),
+        *choose([], [(["random:eightbit", "--estimate"], "does not hold this policy")]),  # explored for seconds
         (["nowhere", "--scheme", "w8"], "float layers have no design"),
     ],
 )
