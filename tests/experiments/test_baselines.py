@@ -47,7 +47,8 @@ BELOW = {
     "ppo-qbert",  # 4947.5 after a quarter of the published steps: a third of the paper's return and of the zoo's
     "ppo-seaquest",  # 1737.8 with sampled actions: 11.7 under the bar, 98% of the paper's return (1760.2 by argmax)
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
-    "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003 after three tenths of the published steps, as the four below
+    "sac-antv4-lqcc",  # 2777 after three tenths of the published steps, as the five below
+    "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003
     "sac-halfcheetahv4-lqcc",  # 8500
     "sac-hopperv4-lqcc",  # 1457
     "sac-humanoidv4-i4c3o8h16-lqcc",  # 3282: one of three has reached the published return, two still learn
