@@ -40,15 +40,17 @@ def tell_runs(verdicts: dict[str, Any]) -> str:
     settings = dict.fromkeys(
         f"profile {run['settings']['profile']}, {run['settings']['episodes']} episodes per policy" for run in runs
     )
-    machines = dict.fromkeys(
-        f"{run['machine']['processor']} ({run['machine']['cores']} cores), Python {run['machine']['python']}"
-        for run in runs
-    )
+    machines = dict.fromkeys(_tell_machine(run["machine"]) for run in runs)
     return (
         f"{_tell_dates(verdicts)}, {' or '.join(settings)}, on {' or on '.join(machines)}. Commits: {commits}. "
         "docs/results/nightly.json.xz names the run of each verdict. "
         "What was not run had no policy, no board or no runtime there; each skip says why."
     )
+
+
+def _tell_machine(machine: dict[str, Any]) -> str:
+    instructions = "".join(f", {name}" for name in machine.get("instructions", ()))  # which older runs do not say
+    return f"{machine['processor']} ({machine['cores']} cores{instructions}), Python {machine['python']}"
 
 
 def _describe(claim: Claim, verdicts: dict[str, Any]) -> list[str]:

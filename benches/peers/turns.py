@@ -28,7 +28,6 @@ from quarl_bench.report.peers import PeerRun, write_run
 from quarl_bench.system.atomic import open_file
 from quarl_bench.system.counts import read_positive
 from quarl_bench.system.machine import describe_machine, describe_versions, read_own_commit
-from quarl_bench.system.processor import list_fast_instructions
 from quarl_bench.views.table import format_number
 
 STORED = "benches/peers/runs"  # changes there are no changes of the code
@@ -211,7 +210,7 @@ def describe_start(script: Script, options: Any) -> PeerRun:
         quick=options.quick,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         load=tuple(round(each, 2) for each in os.getloadavg()),
-        machine=describe_machine() | {"instructions": list_fast_instructions()},
+        machine=describe_machine(),
         versions=describe_versions(*LIBRARIES) | find_versions_apart(script.needs, options.packages),
         commit=read_own_commit(STORED),
         absent=find_absent(script.needs, options.packages),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.system.extras import read_version
-from quarl_bench.system.processor import read_processor
+from quarl_bench.system.processor import list_fast_instructions, read_processor
 
 CHECKOUT = Path(__file__).parents[2]  # that the package lies in, if it is not installed elsewhere
 
@@ -18,6 +18,7 @@ def describe_machine() -> dict[str, Any]:
         "system": platform.system(),
         "architecture": platform.machine(),
         "processor": read_processor("model name") or platform.processor(),
+        "instructions": list_fast_instructions(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }

@@ -74,7 +74,7 @@ def test_the_page_holds_every_row_and_where_it_is_from():
         "two bits are too few", "moved", "87.50%", "500 → 488", "0.99 [0.95, 1.03] against 0.95", "Table 2", "measured",
         "3 policies x 100 episodes (99 distinct), deterministic", "about 5 policies", "missing: ppo-pong-w8",
         "barring any rare collapse", "no baseline for y", "training z", "a chip", "abc123", "nightly", "torch 2.13.0",
-        "mine on CartPole-v1", "mine under w4", "layers.0.weight",
+        "instructions avx2, fma", "mine on CartPole-v1", "mine under w4", "layers.0.weight",
     ):  # fmt: skip
         assert part in text, part
 

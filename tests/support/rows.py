@@ -72,7 +72,7 @@ ROWS = [
 def make_document(rows=ROWS, **changes):
     data = {
         "schema_version": 1,
-        "machine": {"processor": "a chip"},
+        "machine": {"processor": "a chip", "instructions": ["avx2", "fma"]},
         "commit": "abc123",
         "settings": {"profile": "nightly"},
         "rows": rows,

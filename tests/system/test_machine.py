@@ -1,12 +1,19 @@
 """A training's account of itself: from a checkout with its commit, from anywhere else without."""
 
+import json
 import subprocess
 
 import pytest
 
 from quarl_bench.system import machine
-from quarl_bench.system.machine import describe_run, read_commit
+from quarl_bench.system.machine import describe_machine, describe_run, read_commit
+from quarl_bench.system.processor import list_fast_instructions
 from tests.support.places import ROOT
+
+
+def test_a_machine_says_what_last_digits_depend_on():
+    assert describe_machine()["instructions"] == list_fast_instructions()
+    assert json.loads(json.dumps(describe_machine())) == describe_machine()
 
 
 @pytest.mark.needs("git")

@@ -149,7 +149,8 @@ def _describe_run(document: Document) -> list[tuple[str, str]]:
 
 
 def _join(values: Any) -> str:
-    return "; ".join(f"{key} {value}" for key, value in dict(values or {}).items())
+    told = ((key, ", ".join(value) if isinstance(value, list) else value) for key, value in dict(values or {}).items())
+    return "; ".join(f"{key} {value}" for key, value in told)
 
 
 def _environment() -> jinja2.Environment:
