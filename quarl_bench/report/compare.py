@@ -66,7 +66,8 @@ def list_conditions(before: dict[str, Any], after: dict[str, Any]) -> Iterator[s
     """What a results file says of its run that the other says differently: numbers may have moved because of it."""
     for key in ("settings", "machine"):
         old, new = (dict(results.get(key) or {}) for results in (before, after))
-        differing = [f"{name} {old.get(name)} -> {new[name]}" for name in new if old.get(name) != new[name]]
+        told = [name for name in new if name in old]  # an older version's file does not say all
+        differing = [f"{name} {old[name]} -> {new[name]}" for name in told if old[name] != new[name]]
         if differing:
             yield f"note: {key} of the last run were others: {', '.join(differing)}"
 

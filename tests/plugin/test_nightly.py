@@ -15,7 +15,7 @@ from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.plugin.settings import WHOLE
 from quarl_bench.plugin.shard import group_durations, pick_shard, split
 from quarl_bench.plugin.state import CASE
-from quarl_bench.report.compare import compare_rows, list_changes
+from quarl_bench.report.compare import compare_rows, list_changes, list_conditions
 from quarl_bench.report.documents import Document
 from quarl_bench.report.merge import merge_results
 from tests.support.inner import run_apart, run_inside
@@ -199,6 +199,13 @@ def test_what_is_no_longer_judged_is_listed(project):
     note = "note: settings of the last run were others: episodes 20 -> 7, games 4 -> 7, cheap 100 -> 7"
     result.stdout.fnmatch_lines([note])
     result.stdout.fnmatch_lines(["not judged in this run: 7: case0, case2, *"])
+
+
+def test_what_an_older_file_does_not_say_is_no_other_machine():
+    older, now = {"machine": {"cores": 2}}, {"machine": {"cores": 2, "instructions": ["avx2"]}}
+    assert not [*list_conditions(older, now)]
+    (note,) = list_conditions({"machine": {"cores": 2, "instructions": []}}, now)
+    assert note == "note: machine of the last run were others: instructions [] -> ['avx2']"
 
 
 def test_junit_xml_has_verdicts_and_no_bulk(project):
