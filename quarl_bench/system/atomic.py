@@ -45,10 +45,15 @@ def check_replaceable(target: Path, *holds: str) -> None:
     """StoreError unless `target` is absent, empty, or has a file called as one of `holds`, which tell its kind."""
     with _one_line_for("folder", target):
         known = not target.exists() or any((target / name).exists() for name in holds)
-        if not known and (target.is_file() or any(target.iterdir())):
+        if not known and not is_empty(target):
             raise StoreError(
                 f"{target} exists and holds no {' or '.join(holds)}; it is left alone: choose another folder"
             )
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether it is a folder that holds nothing."""
+    return folder.is_dir() and not any(folder.iterdir())
 
 
 def write_file(target: Path, content: str | bytes) -> None:

@@ -14,7 +14,7 @@ from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
-from quarl_bench.system.atomic import check_replaceable
+from quarl_bench.system.atomic import check_replaceable, is_empty
 from quarl_bench.system.counts import MOST_SEED, MOST_STEPS, read_natural, read_positive
 from quarl_bench.system.extras import needing
 from quarl_bench.system.places import default_cache
@@ -161,11 +161,11 @@ def train_arms(options: argparse.Namespace, settings: "TrainingOptions") -> int:
 
 
 def _check_taken(options: argparse.Namespace, folders: Iterable[Path]) -> list[Path]:
-    """The folders that exist; StoreError where they may not be replaced, or hold something else than a policy."""
+    """The folders that hold something; StoreError where they may not be replaced, or hold no policy."""
     from quarl_bench.errors import StoreError
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
 
-    taken = [folder for folder in folders if folder.exists()]
+    taken = [folder for folder in folders if folder.exists() and not is_empty(folder)]
     if taken and not (options.force or options.resume):
         raise StoreError(f"{taken[0]} exists; pass --force to replace it, or another --output")
     for folder in taken:

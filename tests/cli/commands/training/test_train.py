@@ -21,7 +21,8 @@ class TestTrain:
         original = recipes.find_recipe
         monkeypatch.setattr(recipes, "find_recipe", lambda *names: replace(original(*names), timesteps=256))
         before = signal.getsignal(signal.SIGTERM)
-        result = quarl_json("train", "ppo", "cartpole", "--output", "trained")
+        (folder / "trained").mkdir()
+        result = quarl_json("train", "ppo", "cartpole", "--output", "trained", "--resume")
         signal.signal(signal.SIGTERM, before)
         assert load_policy(folder / "trained").sha256 == result["sha256"]
         assert result["return"]["episodes"] > 0
