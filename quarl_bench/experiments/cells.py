@@ -63,10 +63,17 @@ class Cells:
         self.store, self.protocol, self.artefacts = store, protocol, artefacts
         self._calibrations: dict[str, Observations] = {}
 
-    def find_policies(self, case: Case) -> PolicySet:
-        """The fp32 policies of the cell, trained if missing and allowed."""
+    def find_policies(self, case: Case, against: str = "") -> PolicySet:
+        """The fp32 policies of the cell, trained if missing and allowed.
+
+        Where its scheme is to be compared with another, `against`, those whose training seeds both have.
+        """
+        seeds = self._find_seeds(case)
+        if against:
+            others = self._find_seeds(replace(case, scheme=against))
+            seeds = tuple(seed for seed in seeds if seed in others) or seeds
         members = []
-        for seed in self._find_seeds(case):
+        for seed in seeds:
             stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, case.origin))
             members.append(LazyPolicy(stored, _returning(stored.policy)))
         return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))

@@ -83,7 +83,7 @@ def collect_returns(cells: Cells, item: JudgedClaim, statistic: str = "") -> Evi
     missing: list[str] = []
     schemes = (FP32, item.scheme, *((item.against,) if item.against else ()))
     for case in item.cases:
-        policies = _find(cells, case, missing)
+        policies = _find(cells, case, missing, item.against)
         if policies is None:
             continue
         try:
@@ -238,9 +238,9 @@ def _find_arm(cells: Cells, case: Case, missing: list[str], most: int = MOST) ->
         return None
 
 
-def _find(cells: Cells, case: Case, missing: list[str]) -> PolicySet | None:
+def _find(cells: Cells, case: Case, missing: list[str], against: str = "") -> PolicySet | None:
     try:
-        return cells.find_policies(case)
+        return cells.find_policies(case, against)
     except ABSENT:
         missing.append(case.id)
         return None

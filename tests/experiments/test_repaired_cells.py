@@ -61,6 +61,18 @@ def test_of_few_bits_the_repaired_ones_count(cells, repaired, tmp_path):
     assert cells.quantize(policies, "int4repaired").members[0].stored.sha256 == repaired.sha256
 
 
+def test_seeds_that_both_schemes_have_are_compared(cells, repaired, tmp_path):
+    kept = tmp_path / "baselines"
+    for seed in range(2):
+        shutil.copytree(
+            kept / "repaired" / "ppo-cartpole-seed1-int8", kept / "repaired" / f"ppo-cartpole-seed{seed}-int4"
+        )
+    case = Case("ppo", "cartpole", "int4repaired")
+    save_integers(repaired.policy, kept / "policies" / "ppo-cartpole-qat4-seed1", {"seed": 1})
+    assert [member.stored.metadata["seed"] for member in cells.find_policies(case, "qat4").members] == [1]
+    assert len(cells.find_policies(case).members) == 2
+
+
 @pytest.mark.usefixtures("repaired")
 def test_fewer_bits_need_a_form_of_their_own(cells):
     policies = cells.find_policies(Case("ppo", "cartpole", "int4repaired"))
