@@ -27,19 +27,22 @@ def list_repairs(folder: Path) -> list[str]:
 def list_few_bits(folder: Path, policies: Path) -> list[str]:
     """Lines of Markdown: by cell the mean return in fp32, and in few bits plain, repaired, and trained with them.
 
-    What was trained stands below `policies`, what was repaired below `folder`; means are over the same training seeds.
+    What was trained stands below `policies`, what was repaired below `folder`; means are over the seeds that are in both.
     """
-    cells: dict[str, dict[int, list[tuple[str, Mapping[str, Any]]]]] = {}
+    cells: dict[str, dict[int, list[tuple[float, Mapping[str, Any]]]]] = {}
     for name, record in read_records(folder).items():
         if kept := KEPT.fullmatch(name):
-            cells.setdefault(kept["cell"], {}).setdefault(int(kept["bits"]), []).append((kept["seed"], record))
+            trained = policies / f"{kept['cell']}-qat{kept['bits']}-seed{kept['seed']}"
+            if trained.is_dir():
+                pair = _read_return(trained), record
+                cells.setdefault(kept["cell"], {}).setdefault(int(kept["bits"]), []).append(pair)
     rows = [["cell", "fp32", *(f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained"))]]
     for cell, found_bits in sorted(cells.items()):
         columns = [_write_mean([record["reference_return"] for _, record in next(iter(found_bits.values()))])]
         for bits in FEW:
             found = found_bits.get(bits, [])
             columns += [_write_mean([record[arm]["return"] for _, record in found]) for arm in ("plain", "test")]
-            columns.append(_write_mean([_read_return(policies / f"{cell}-qat{bits}-seed{seed}") for seed, _ in found]))
+            columns.append(_write_mean([trained for trained, _ in found]))
         rows.append([cell, *columns])
     return write_table(rows)
 

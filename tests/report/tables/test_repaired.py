@@ -27,7 +27,7 @@ def test_a_row_says_what_was_tested(tmp_path):
 
 
 def test_few_bits_stand_beside_training(tmp_path):
-    forms = {f"ppo-pong-seed{seed}-int4": RECORD | {"reference_return": 100.0 + seed} for seed in (0, 1)}
+    forms = {f"ppo-pong-seed{seed}-int4": RECORD | {"reference_return": 100.0 + seed} for seed in (0, 1, 2)}
     (tmp_path / "records.json").write_text(json.dumps(forms | {"dqn-pong-seed0-int8": RECORD}))
     for seed, mean in enumerate((20.0, 40.0)):
         trained = tmp_path / "policies" / f"ppo-pong-qat4-seed{seed}"
