@@ -48,7 +48,7 @@ def test_two_bit_weights_cost_lunarlander_return(baseline):
     assert coarse.agreement < 0.7
 
 
-@pytest.mark.parametrize("name", choose(["w2floor", "w4pc"], ["w8", "w4", "w3", "w2", "w2floor", "w4sym", "w4pc"]))
+@pytest.mark.parametrize("name", choose(["w4pc"], ["w8", "w4", "w3", "w2", "w2floor", "w4sym", "w4pc"]))
 def test_committed_policies_have_at_most_two_to_the_n_levels(name):
     names = pick_policies([file.parent.name for file in POLICIES.glob("*/policy.safetensors")])
     if not names:

@@ -16,7 +16,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | a policy of images among vectors is checked | calibrated on 500 states | 10,000 |
 | mutated programs of TorchScript are refused | 50 of each part | 5,000 |
 | its float file agrees, and it saturates | one policy of an environment | all |
-| its weights have 2^n levels | one policy of a cell, two schemes | all, seven |
+| its weights have 2^n levels | one policy of a cell, at w4pc | all, seven schemes |
 | mutated files, drawn nets and numbers | a quarter of hypothesis's examples | all |
 | Atari games are those of the wrappers | three games, of five lives, three and none; shorter | seven |
 | training with a quantizer is what integers compute | 2 bits, 60 steps | 8, 4 and 2, 200 |
@@ -45,12 +45,15 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | the training of docs/example_project runs | not run | run |
 | the pages of docs/extending run word for word | an environment's; tests/extending runs the others' files | all |
 | Yosys sizes a design, and its clock | not run: it compiles for a minute at first | run |
-| designs are simulated | three foldings | fourteen |
+| designs are simulated | two foldings | fourteen |
 | C around the kernels: heads, masks, observations | compiled plainly | optimized |
 | sums of every path through the C kernels | two kernels; floats of two paths | all |
 | sums as outputs are the golden model's in every backend | one scheme | two |
 | masked actions are never done | in fp32 and int4acc | in w4 and int8 too |
 | flights of committed policies are PyFlyt's | two | six |
+| random flights are | five | twenty |
+| games that schemes share are those that are played | with sampled actions, of Breakout | by argmax too, of three |
+| widths share their first half of a training | of one algorithm | of three |
 | the frame limit ends a game | at two frames | at five |
 | a run of several widths goes on where it was stopped | at two places | at six |
 | an agent of actors learns a bandit | in bf16 | in fp32 too |
@@ -58,7 +61,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | costs in tests of what stands around them | of 50 calls, of code compiled plainly | 500, optimized |
 | C for another processor gives the golden outputs | Cortex-A53 | Cortex-A76 too |
 | streams, and tables of actions, are simulated | one net, two heads | five and three |
-| tables that fall are simulated | three foldings, 2,000 inputs | nine, 100,000 |
+| tables that fall are simulated | two foldings, 2,000 inputs | nine, 100,000 |
 | drawn nets of wide outputs are designs | two | fifteen |
 | drawn nets return their sums in every backend | four | fifteen |
 | one policy has one hash in every backend | at 2 bits, but in the simulated design | at 8 too, and there |

@@ -88,7 +88,7 @@ FOLDINGS = {
 
 
 @verilator
-@pytest.mark.parametrize("name", choose([*list(FOLDINGS)[:2], "int8eqcleacc"], list(FOLDINGS)))
+@pytest.mark.parametrize("name", choose([*list(FOLDINGS)[:1], "int8eqcleacc"], list(FOLDINGS)))
 def test_designs_equal_the_golden_model(name: str, designs: Path, tmp_path: Path) -> None:
     net, lanes, options = FOLDINGS[name]
     design = make_design(net, lanes, tmp_path / "design", **options)
@@ -115,7 +115,7 @@ ALL_FALLS = tuple((activation, name) for activation, _ in FALLS for name in FALL
 
 
 @verilator
-@pytest.mark.parametrize("activation, name", choose(FALLS, ALL_FALLS))
+@pytest.mark.parametrize("activation, name", choose(FALLS[::2], ALL_FALLS))
 def test_tables_that_fall_equal_the_golden_model(activation, name: str, designs: Path, tmp_path: Path) -> None:
     net = quantize(make_falling(activation, at_end=name == "rows"), "int8")
     lanes, options = FALLING_FOLDINGS[name]
