@@ -112,6 +112,7 @@ def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
         REPAIR: {
             "repairs": list_repairs(REPAIRED),
             "few bits": list_few_bits(REPAIRED, BASELINES),
+            "other tools": list_comparison("repair", runs.get("repair")),
             "decisions": list_comparison("decisions", runs.get("decisions"), list_contenders_once),
         },
         PLUGIN: {"options": list_options(), "markers": list_markers()},

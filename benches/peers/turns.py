@@ -167,8 +167,8 @@ def main(script: Script) -> None:
     script.add_options(parser)
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else script.rounds)
-    if script.measure is None:
-        options.packages = None  # all is measured in this process, which has its own
+    if script.measure is None:  # all is measured in this process, whose own libraries come first
+        sys.path += filter(None, (find_apart(module, options.packages) for module in script.needs.values()))
     try:
         if options.only and script.measure:
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

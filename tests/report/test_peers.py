@@ -63,6 +63,23 @@ if __name__ == "__main__":
     main(Script(__file__, __doc__, compare, 2, measure, {"far": "faraway"}, add_options))
 """
 
+ALONE = """
+from turns import Script, main
+
+from quarl_bench.judging.times.contest import Contest
+
+
+def compare(turns):
+    if not turns.absent:
+        import faraway
+
+        yield Contest("first", "s", {"far": (faraway.SECONDS,)})
+
+
+if __name__ == "__main__":
+    main(Script(__file__, __doc__, compare, 1, needs={"far": "faraway"}))
+"""
+
 
 @pytest.fixture
 def race(tmp_path, monkeypatch):
@@ -188,6 +205,16 @@ def test_a_library_of_its_own_is_found_in_its_folder(race, tmp_path):
     done = race("--packages", tmp_path / "apart", "--rounds", 1)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "order").read_text().startswith("quarl 1 1\nother 1 1\nfar 1 1\n")
+
+
+def test_it_is_found_too_where_all_is_measured_in_one_process(race, tmp_path):
+    (tmp_path / "apart" / "faraway").mkdir(parents=True)
+    (tmp_path / "apart" / "faraway" / "faraway.py").write_text("SECONDS = 4.0")
+    (tmp_path / "race.py").write_text(ALONE)
+    assert "far is left out: faraway is not installed" in race().stderr
+    done = race("--packages", tmp_path / "apart")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  far           4  (4 to 4)" in done.stdout
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def list_repairs(folder: Path) -> list[str]:
 def list_few_bits(folder: Path, policies: Path) -> list[str]:
     """Lines of Markdown: by cell the mean return in fp32, and in few bits plain, repaired, and trained with them.
 
-    What was trained stands below `policies`, what was repaired below `folder`; means are over the seeds that are in both.
+    What was trained stands below `policies`, what was repaired below `folder`; means are over seeds that are in both.
     """
     cells: dict[str, dict[int, list[tuple[float, Mapping[str, Any]]]]] = {}
     for name, record in read_records(folder).items():
