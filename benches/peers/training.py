@@ -1,8 +1,8 @@
 """Training PPO and A2C on Pong or LunarLander: this package against stable-baselines3 as its users have it.
 
 The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. On Pong the peer trains
-in fp32 on `make_atari_env` in a VecFrameStack; we train on our own games with bfloat16 convolutions, but in fp32 where
-the processor would emulate them. On LunarLander both train in fp32 on Gymnasium's environment; the peer's, by
+in fp32 on `make_atari_env` in a VecFrameStack; we train on our own games, whose images stay bytes in channels-last
+order, with bfloat16 convolutions, but in fp32 where the processor would emulate them. On LunarLander both train in fp32 on Gymnasium's environment; the peer's, by
 `make_vec_env`, keeps the particles of its engines too. Environment steps per second of CPU time, which other load
 disturbs less than wall clock. Imports, model building and a first update are not timed, nothing is evaluated.
 """
@@ -50,12 +50,13 @@ def build_sb3(algo: str, task: str) -> Any:
 
     environment, recipe = find_environment(task), replace(find_recipe(algo, task), precision=FP32)
     if not environment.atari:
-        return make_model(recipe, make_vec_env(environment.id, recipe.environments, seed=SEED), SEED)
+        return make_model(recipe, make_vec_env(environment.id, recipe.environments, seed=SEED), SEED, stock=True)
     import ale_py
 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     warnings.filterwarnings("ignore", ".*is out of date", DeprecationWarning)  # v4 is meant
-    return make_model(recipe, VecFrameStack(make_atari_env(environment.id, recipe.environments, seed=SEED), 4), SEED)
+    vector = VecFrameStack(make_atari_env(environment.id, recipe.environments, seed=SEED), 4)
+    return make_model(recipe, vector, SEED, stock=True)
 
 
 def measure(name: str, options: Any) -> tuple[float]:

@@ -3,6 +3,9 @@
 Hidden layers compute in bfloat16 or float16 under torch's autocast; weights, gradients, optimizer, heads, values and
 distributions are fp32. A policy trained this way is an ordinary one: extraction, evaluation and quantization never see
 these classes.
+
+Policies on images are of these classes in fp32, too: they take pixels as they are, in channels-last order, in which
+convolutions are faster.
 """
 
 from collections.abc import Callable
@@ -14,17 +17,17 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, MlpExtr
 from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy, QNetwork
 from torch import nn
 
-from quarl_bench.training.recipes import BF16, FP16
+from quarl_bench.training.recipes import BF16, FP16, FP32
 from quarl_bench.training.sb3.loss_scaling import LossScale, scale_optimizer
 from quarl_bench.training.sb3.scaled_cnn import SizedCNN
 
 WHITE = 255
 NAME = "mixed"  # of the policies on images below, where stable-baselines3's is called CnnPolicy
-TYPES = {BF16: torch.bfloat16, FP16: torch.float16}
+TYPES = {FP32: torch.float32, BF16: torch.bfloat16, FP16: torch.float16}
 
 
 class HalfRegion(nn.Module):
-    """Layers that compute in half precision and hand on fp32."""
+    """Layers that compute in the policy's precision and hand on fp32."""
 
     dtype = torch.bfloat16
     scale: LossScale | None = None
@@ -34,7 +37,7 @@ class HalfRegion(nn.Module):
         return [*self.parameters()]
 
     def run(self, layers: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """Run `layers` in the low precision on `inputs`, and return their result as fp32."""
+        """Run `layers` in that precision on `inputs`, and return their result as fp32."""
         if self.scale is not None:
             inputs = self.scale.enter(inputs)
         with torch.autocast(inputs.device.type, self.dtype, enabled=self.dtype != torch.float32):
@@ -44,7 +47,7 @@ class HalfRegion(nn.Module):
 
 
 class MixedNatureCNN(HalfRegion, NatureCNN):
-    """NatureCNN on raw images: pixels up to 255 are exact in both types, and a quarter of the memory is moved."""
+    """NatureCNN on raw images: pixels up to 255 are exact in all types, and a quarter of the memory is moved."""
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Features (n, features), fp32, of uint8 images (n, channels, height, width)."""

@@ -129,19 +129,14 @@ def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], No
 
 def make_timed_model(size: str, contender: str, divisor: int, vector: VecEnv, device: str) -> DQN:
     """DQN by Pong's recipe with the network of Policy `size`."""
-    recipe = replace(find_recipe("dqn", TASK), precision=FP32 if contender == FP32 else _find_precision(contender))
-    model: Any = make_model(_scale_recipe(recipe, size, divisor), vector, seed=0, device=device)
-    if contender == LEAN:
+    precision = FP32 if contender == LEAN else contender
+    recipe = _scale_recipe(replace(find_recipe("dqn", TASK), precision=precision), size, divisor)
+    model: Any = make_model(recipe, vector, seed=0, device=device, stock=contender == FP32)
+    if contender == LEAN and device == CPU:
         for region in (module for module in model.policy.modules() if isinstance(module, HalfRegion)):
-            region.dtype = torch.float32
-            if device == CPU:
-                linear: Any = region.linear
-                linear[0].__class__ = LeanLinear
+            linear: Any = region.linear
+            linear[0].__class__ = LeanLinear
     return model  # type: ignore[no-any-return]
-
-
-def _find_precision(contender: str) -> str:
-    return BF16 if contender == LEAN else contender
 
 
 def _scale_recipe(recipe: Recipe, size: str, divisor: int) -> Recipe:

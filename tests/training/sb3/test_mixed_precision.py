@@ -23,14 +23,14 @@ EPS = 2.0**-7  # of bfloat16: the distance from 1 to the next number
 everywhere = pytest.mark.parametrize("algo", SETTINGS)
 
 
-def make(algo: str, precision: str) -> Any:
+def make(algo: str, precision: str, *, stock: bool = False) -> Any:
     recipe = Recipe(algo, "pong", "a test", 64, 1, SETTINGS[algo], policy="CnnPolicy", precision=precision)
-    return make_model(recipe, make_images(), seed=1)
+    return make_model(recipe, make_images(), seed=1, stock=stock)
 
 
-def make_twins(algo: str) -> tuple[Any, Any]:
-    """A mixed model and an fp32 one with its weights, far enough from their start that actions depend on images."""
-    mixed, plain = make(algo, "bf16"), make(algo, "fp32")
+def make_twins(algo: str, precision: str = "bf16") -> tuple[Any, Any]:
+    """A mixed model and a stock one with its weights, far enough from their start that actions depend on images."""
+    mixed, plain = make(algo, precision), make(algo, "fp32", stock=True)
     with torch.no_grad():
         for name, parameter in mixed.policy.named_parameters():
             if "extractor" not in name:
@@ -60,9 +60,10 @@ def read_features(model: BaseAlgorithm, images: torch.Tensor) -> torch.Tensor:
     return network.extract_features(images, network.features_extractor)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @everywhere
-def test_the_network_is_that_of_stable_baselines(algo: str) -> None:
-    mixed, plain = make(algo, "bf16"), make(algo, "fp32")
+def test_the_network_is_that_of_stable_baselines(algo: str, precision: str) -> None:
+    mixed, plain = make(algo, precision), make(algo, "fp32", stock=True)
     assert type(mixed.policy) is load(find_algorithm(algo).half["mixed"])
     assert type(find_network(mixed).features_extractor) is MixedNatureCNN
     assert type(find_network(plain).features_extractor) is NatureCNN
@@ -80,6 +81,17 @@ def test_features_are_those_of_fp32_but_for_rounding(algo: str) -> None:
     error = (found - expected).norm() / expected.norm()
     assert EPS / 16 < error < EPS  # measured: 0.6 EPS; fp32 by accident would be next to nothing
     assert (found - expected).abs().max() < 2 * EPS * expected.abs().max()
+
+
+@everywhere
+def test_in_fp32_it_computes_what_stable_baselines_does(algo: str) -> None:
+    found: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for model in make_twins(algo, "fp32"):
+        features = read_features(model, draw_images(16))
+        features.square().mean().backward()
+        found.append((features.detach(), find_network(model).features_extractor.cnn[0].weight.grad))
+    for ours, stock in zip(*found, strict=True):
+        torch.testing.assert_close(ours, stock, rtol=1e-4, atol=1e-5 * stock.abs().max().item())
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
