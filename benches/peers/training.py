@@ -3,9 +3,9 @@
 The same recipe on both sides: hyperparameters, number of environments, and what an agent sees. On Pong the peer trains
 in fp32 on `make_atari_env` in a VecFrameStack. We train on our own games, with images that stay bytes in channels-last
 order, and with bfloat16 convolutions, but in fp32 where the processor would emulate them. On LunarLander both train in
-fp32 on Gymnasium's environment; the peer's, by `make_vec_env`, keeps the particles of its engines too. Environment steps
-per second of CPU time, which other load disturbs less than wall clock. Imports, model building and a first update are
-not timed, nothing is evaluated.
+fp32 on Gymnasium's environment, and the peer's, by `make_vec_env`, keeps the particles of its engines too. Environment
+steps per second of CPU time, which other load disturbs less than wall clock. Imports, model building and a first update
+are not timed, nothing is evaluated.
 """
 
 import argparse
