@@ -34,7 +34,6 @@ BELOW = {
     "a2c-beamrider",  # 632.9 with sampled actions: after a tenth of the published steps, a fifth of the paper's return
     "a2c-qbert",  # 446.5 with sampled actions: after 7% of the published steps, a tenth of the paper's return
     "a2c-seaquest",  # 827.8 with sampled actions: after a sixth of the published steps, 106% of the paper's return
-    "a2c-bipedalwalker",  # 260.5: 16.3 under the bar; it falls in some episodes (SD 96)
     "a2c-halfcheetahbullet",  # 2179 and 1944, mean 2061.5: 9.9 under the bar
     "ddpg-bipedalwalker",  # 23.1: 32.8 under the bar; it learns and forgets (63.7 at best, -130 at the end)
     "ddpg-walker2dbullet",  # 356.6 (SD 456) after a quarter of the published steps: a fifth of the paper's return
