@@ -69,10 +69,9 @@ class Quantizer(nn.Module):
 
     @torch.no_grad()
     def _observe(self, x: torch.Tensor) -> None:
-        plain = (
-            x if x.is_contiguous() or x.ndim != 4 else x.permute(0, 2, 3, 1)
-        )  # aminmax would copy channels-last images
-        extremes = torch.stack(plain.aminmax()).float()
+        if x.ndim == 4 and not x.is_contiguous():
+            x = x.permute(0, 2, 3, 1)  # of images in channels-last order aminmax would make a copy
+        extremes = torch.stack(x.aminmax()).float()
         self.running_range.lerp_(extremes, MOMENTUM if self.running_seen else 1.0)
         self.running_seen += 1
 
