@@ -38,7 +38,7 @@ class Algorithm:
     """One algorithm on stable-baselines3's base classes.
 
     `network` reads the acting network of a model's policy: modules, head and limit, as `sb3.model.ActingNetwork` says.
-    `aware` and `half` are policy classes by the policy that a recipe names, "mixed" being images in half precision.
+    `aware` and `half` are policy classes by the policy that a recipe names, "mixed" being images, in any precision.
     """
 
     name: str

@@ -36,7 +36,6 @@ A2C = Algorithm(
     actor_critic=True,
     aware={
         "MlpPolicy": f"{AWARE}:AwareActorCriticPolicy",
-        "CnnPolicy": f"{AWARE}:AwareActorCriticCnnPolicy",
         "mixed": f"{AWARE}:AwareMixedActorCriticPolicy",
     },
     half={"MlpPolicy": f"{MIXED}:MixedMlpActorCriticPolicy", "mixed": f"{MIXED}:MixedActorCriticPolicy"},
@@ -75,7 +74,6 @@ DQN = Algorithm(
     continuous=False,
     aware={
         "MlpPolicy": f"{AWARE}:AwareQPolicy",
-        "CnnPolicy": f"{AWARE}:AwareCnnQPolicy",
         "mixed": f"{AWARE}:AwareMixedQPolicy",
     },
     half={"MlpPolicy": f"{MIXED}:MixedMlpQPolicy", "mixed": f"{MIXED}:MixedQPolicy"},

@@ -223,10 +223,8 @@ def test_images_have_a_scale_per_channel(precision):
         def step(self, action):
             return self.draw(), float(action), bool(self.np_random.random() < 0.1), False, {}
 
-    kwargs = {"scheme": "qat8"}
-    if precision == "bf16":
-        kwargs |= {"features_extractor_class": MixedNatureCNN, "net_arch": []}
-    policy = find_policy_class("ppo", NAME if precision == "bf16" else "CnnPolicy")
+    kwargs = {"scheme": "qat8", "features_extractor_class": MixedNatureCNN, "net_arch": [], "precision": precision}
+    policy = find_policy_class("ppo", NAME)
     model = sb3.PPO(policy, Images(), n_steps=16, batch_size=16, n_epochs=1, seed=0, device="cpu", policy_kwargs=kwargs)
     model.learn(16)
     freeze(model)

@@ -7,8 +7,8 @@ value head that shares a convolutional trunk sees its quantized features. Algori
 from typing import Any
 
 import torch
-from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy, BasePolicy
-from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.dqn.policies import DQNPolicy
 from stable_baselines3.td3.policies import TD3Policy
 
 from quarl_bench.errors import SpecError
@@ -51,14 +51,8 @@ class AwareActorCriticPolicy(AwarePolicy, ActorCriticPolicy):
     algorithm = "a2c"
 
 
-class AwareActorCriticCnnPolicy(AwarePolicy, ActorCriticCnnPolicy):
-    """The actor-critic policy of A2C and PPO on images, with fake-quantized layers."""
-
-    algorithm = "a2c"
-
-
 class AwareMixedActorCriticPolicy(AwarePolicy, MixedActorCriticPolicy):  # type: ignore[misc]  # as its base
-    """Of A2C and PPO, on images in mixed precision."""
+    """Of A2C and PPO, on images, in the recipe's precision."""
 
     algorithm = "a2c"
 
@@ -69,14 +63,8 @@ class AwareQPolicy(AwarePolicy, DQNPolicy):
     algorithm, follow = "dqn", True
 
 
-class AwareCnnQPolicy(AwarePolicy, CnnPolicy):
-    """The policy class of DQN on images with quantizers in its Q-network."""
-
-    algorithm, follow = "dqn", True
-
-
 class AwareMixedQPolicy(AwarePolicy, MixedQPolicy):
-    """Of DQN, on images in mixed precision."""
+    """Of DQN, on images, in the recipe's precision."""
 
     algorithm, follow = "dqn", True
 
@@ -88,7 +76,7 @@ class AwareActorPolicy(AwarePolicy, TD3Policy):
 
 
 def find_policy_class(algo: str, policy: str) -> type[AwarePolicy]:
-    """The aware class of an algorithm's policy ("MlpPolicy", "CnnPolicy" or "mixed"); SpecError where there is none."""
+    """The aware class of an algorithm's policy ("MlpPolicy", or "mixed" on images); SpecError where there is none."""
     aware = find_algorithm(algo).aware
     if policy not in aware:
         known = ", ".join(each.name for each in ALGORITHMS.values() if policy in each.aware)
