@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.evaluation.acting import Acting
+from quarl_bench.evaluation.crossings import Crossings
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
 
@@ -24,9 +25,10 @@ class Witness:
     def __init__(self, policy: Policy, acting: Acting, episodes: int, every: int = 1) -> None:
         self._policy, self._acting, self._every = policy, acting, every
         self._waiting: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[Any], NDArray[Any], Any]] = []
-        # Of each episode: its states, those in which the policy does something else, and the first of these.
-        self._states, self._apart = np.zeros((2, episodes), np.int64)
-        self._first = np.full(episodes, NEVER)
+        # Of each episode: its states, and the first of them in which the policy does something else.
+        self._states, self._first = np.zeros(episodes, np.int64), np.full(episodes, NEVER)
+        # All of those, blocks of (episode, step, how many states it stands for).
+        self._apart: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]] = []
 
     def see(self, active: NDArray[np.intp], observations: NDArray[Any], actions: NDArray[Any], drawn: Any) -> None:
         """What was done (n, ...) in the states (n, ...) of the episodes `active` (n,), and what was drawn for it."""
@@ -40,11 +42,22 @@ class Witness:
         if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
             self._ask()
 
-    def tell(self) -> NDArray[np.int64]:
-        """In how many of the states seen so far, of each episode, it does the same."""
+    def tell(self, crossings: Crossings) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """In how many of the states seen so far, of each episode, it does the same, and whether it does in all.
+
+        The rest of an episode that another tells is its own, too.
+        """
         self._ask()
-        agreed: NDArray[np.int64] = np.maximum(self._states - self._apart, 0)
-        return agreed
+        nothing = (np.zeros(0, np.intp), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        episodes, steps, counts = map(np.concatenate, zip(nothing, *self._apart, strict=True))
+        agreed = self._states - np.bincount(episodes, counts, len(self._states)).astype(np.int64)
+        alike = self._first == NEVER
+        for episode, legs in crossings.list_rests():
+            for leg in legs:
+                rest = (episodes == leg.episode) & (steps >= leg.since)
+                agreed[episode] += self._states[leg.episode] - leg.since - counts[rest].sum()
+                alike[episode] &= self._first[leg.episode] == NEVER
+        return np.maximum(agreed, 0), alike
 
     def _counts(self, episodes: NDArray[np.intp], steps: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which states count: every one up to the first difference, and every `every`-th behind it."""
@@ -63,7 +76,7 @@ class Witness:
         np.minimum.at(self._first, episodes[apart], steps[apart])
         apart &= self._counts(episodes, steps)
         stands_for = np.where(steps > self._first[episodes], self._every, 1)
-        np.add.at(self._apart, episodes[apart], stands_for[apart])
+        self._apart.append((episodes[apart], steps[apart], stands_for[apart]))
 
 
 def _join(parts: tuple[Any, ...]) -> Any:

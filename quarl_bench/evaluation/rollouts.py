@@ -21,7 +21,9 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.acting import Acting, Recurrent, Way, begin_acting
 from quarl_bench.evaluation.agreement import Witness
+from quarl_bench.evaluation.crossings import Crossings
 from quarl_bench.evaluation.episodes import Episodes, find_distinct, name_episodes, name_starts, start_episodes
+from quarl_bench.evaluation.games import GameEpisodes
 from quarl_bench.policies.policy import Policy, States, Visited
 from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 
@@ -39,6 +41,7 @@ class End:
     value: float  # its return
     length: int
     agreed: int = field(default=0, compare=False)  # states in which the reference acts alike; on Atari an estimate
+    alike: bool = field(default=False, compare=False)  # whether it does so in every state
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +142,7 @@ class _Plan:
     def add(self, seed: int, end: End, reference: Policy | None) -> None:
         """What the episode of `seed` came to; it is shared where `reference` would have played it itself."""
         self._found[seed] = end
-        alike = reference is not None and reference.head.discrete and end.agreed == end.length
+        alike = reference is not None and reference.head.discrete and end.alike
         if alike and self.request.shared is not None:
             self.request.shared[seed] = end
 
@@ -218,17 +221,16 @@ def _join(
 
 def visit(policy: Policy, environment: Environment, seeds: Sequence[int]) -> Generator[States]:
     """The states (running, ...) that `policy` visits, a batch per step; `Visited` where it is recurrent."""
+    acting = begin_acting(policy, environment, seeds, [Way()])
     episodes = start_episodes(environment, seeds, masked=policy.head.masked)
-    memory = Recurrent(len(seeds)) if policy.recurrent else None
     try:
         observations, active = episodes.reset(), np.arange(len(seeds))
         while len(active):
-            if memory is None:
-                yield observations
-                actions = policy.act(observations)
+            if isinstance(acting, Recurrent):
+                yield Visited(observations, acting.recall(policy, active))
             else:
-                yield Visited(observations, memory.recall(policy, active))
-                actions = memory.choose(policy, observations, active)
+                yield observations
+            actions = acting.choose(policy, observations, acting.draw(active, observations))
             observations, _, done = episodes.step(active, actions)
             active, observations = active[~done], observations[~done]
     finally:
@@ -248,14 +250,23 @@ def _play(
     every = RARELY if environment.atari else 1
     witness = None if reference is None else Witness(reference, acting, len(seeds), every)
     episodes = start_episodes(environment, seeds, masked=policy.head.masked)
+    crossings = Crossings()
+    if isinstance(episodes, GameEpisodes) and not keep_every:  # who wants the states wants those of all games
+        crossings = Crossings(episodes.name_state, sum(not way.noisy for way in ways))
     try:
-        return _play_out(policy, acting, episodes, len(seeds), keep_every, witness)
+        return _play_out(policy, acting, episodes, len(seeds), keep_every, witness, crossings)
     finally:
         episodes.close()
 
 
 def _play_out(
-    policy: Policy, acting: Acting, episodes: Episodes, count: int, keep_every: int, witness: Witness | None
+    policy: Policy,
+    acting: Acting,
+    episodes: Episodes,
+    count: int,
+    keep_every: int,
+    witness: Witness | None,
+    crossings: Crossings,
 ) -> tuple[list[End], list[NDArray[Any]]]:
     observations = episodes.reset()
     starts = [hashlib.sha256(np.ascontiguousarray(o).tobytes()).hexdigest()[:16] for o in observations]
@@ -274,8 +285,10 @@ def _play_out(
         observations, rewards, done = episodes.step(active, actions)
         totals += rewards
         steps += 1
+        done = crossings.end(active, done, steps, totals)
         if done.any():
             returns[active[done]], lengths[active[done]] = totals[done], steps
             active, observations, totals = active[~done], observations[~done], totals[~done]
-    agreed = np.zeros(count, dtype=np.int64) if witness is None else witness.tell()
-    return [*map(End, starts, returns.tolist(), lengths.tolist(), agreed.tolist())], visited
+    agreed, alike = (np.zeros(count, np.int64),) * 2 if witness is None else witness.tell(crossings)
+    returns, lengths = crossings.complete(returns, lengths)
+    return [*map(End, starts, returns.tolist(), lengths.tolist(), agreed.tolist(), alike.tolist())], visited

@@ -5,6 +5,7 @@ import pytest
 
 from quarl_bench.evaluation.acting import Deterministic, Sampled
 from quarl_bench.evaluation.agreement import BLOCK, Witness, compare
+from quarl_bench.evaluation.crossings import Crossings, Leg
 from quarl_bench.evaluation.noise import GumbelNoise
 from tests.support.fragile import make_fragile
 
@@ -35,7 +36,7 @@ def test_blocks_count_what_single_states_count(steps, sampled):
         expected = single.choose(policy, observations, single.draw(everyone, observations))
         agreed += compare(actions, expected, policy.head)
     assert 0 < agreed.sum() < steps * len(SEEDS) or steps == 1
-    assert witness.tell().tolist() == agreed.tolist()
+    assert witness.tell(Crossings())[0].tolist() == agreed.tolist()
 
 
 @pytest.mark.parametrize("every", [1, 2, 7])
@@ -63,7 +64,7 @@ def test_behind_the_first_difference_one_state_stands_for_several(every, share):
         first = int(differs.argmax()) if differs.any() else length
         behind = every * int(differs[first + every :: every].sum())
         expected.append(max(length - (first < length) - behind, 0))
-    assert witness.tell().tolist() == expected
+    assert witness.tell(Crossings())[0].tolist() == expected
     assert asked <= sum(lengths)
     if share == 1.0:
         assert asked <= sum(lengths) / every + len(lengths) + BLOCK
@@ -77,4 +78,29 @@ def test_an_episode_with_a_difference_is_never_one_without():
         actions = policy.act(observations)
         actions[1] += step == 40
         witness.see(everyone, observations, actions, None)
-    assert witness.tell().tolist() == [100, 99, 100]
+    assert witness.tell(Crossings())[0].tolist() == [100, 99, 100]
+
+
+@pytest.mark.parametrize(
+    "differs, agreed, alike",
+    [
+        (set(), [9, 6], [True, True]),
+        ({(0, 1)}, [8, 6], [False, True]),
+        ({(1, 3)}, [8, 5], [False, False]),
+        ({(1, 0)}, [9, 5], [False, False]),  # behind a first difference fewer states are asked about
+    ],
+)
+def test_the_rest_that_another_episode_tells_counts(differs, agreed, alike):
+    """The first of two, of four states of its own, goes on as the second did behind one state."""
+    policy, everyone = make_fragile(), np.arange(2)
+    witness = Witness(policy, Deterministic(), 2)
+    for step, observations in zip(range(6), visit(6), strict=True):
+        active = everyone if step < 4 else everyone[1:]
+        actions = policy.act(observations[active])
+        actions += np.array([(episode, step) in differs for episode in active])
+        witness.see(active, observations[active], actions, None)
+    crossings = Crossings()
+    crossings._joined[0] = Leg(1, 1, 0.0)
+    counts, same = witness.tell(crossings)
+    assert counts.tolist() == agreed
+    assert same.tolist() == alike

@@ -7,7 +7,7 @@ from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import PolicyError
-from quarl_bench.evaluation import episodes, rollouts
+from quarl_bench.evaluation import games, rollouts
 from quarl_bench.evaluation.acting import Mixed, Remembered, Sampled, Way
 from quarl_bench.evaluation.noise import GumbelNoise
 from quarl_bench.evaluation.rollouts import Request, roll_out, roll_out_all
@@ -34,7 +34,7 @@ def compare(found, expected):
 @pytest.mark.parametrize("name", choose(("ppo-breakout",), ("ppo-breakout", "ppo-pong", "a2c-breakout")))
 def test_games_are_the_same_beside_games_of_the_other_way(name, monkeypatch):
     monkeypatch.setattr(atari, "FRAME_LIMIT", choose(400, 1600))
-    monkeypatch.setattr(episodes, "GAMES", GamePool())
+    monkeypatch.setattr(games, "GAMES", GamePool())
     policy = load_stored(POLICIES / f"{name}-seed0").policy
     assert isinstance(policy, PolicyNet)
     task, coarse = find_environment(name.partition("-")[2]), policy.quantize(Scheme.parse("w4"))

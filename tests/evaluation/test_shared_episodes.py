@@ -7,7 +7,7 @@ import pytest
 from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.evaluation import episodes, rollouts
+from quarl_bench.evaluation import games, rollouts
 from quarl_bench.evaluation.rollouts import End, measure, roll_out
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.folder import load_stored
@@ -24,7 +24,7 @@ SEEDS = (10_000, 10_001, 10_002, 10_003)
 def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
     """Games of a hundred steps, or of four hundred, in which coarse schemes part from fp32 and fine ones do not."""
     monkeypatch.setattr(atari, "FRAME_LIMIT", choose(400, 1600))
-    monkeypatch.setattr(episodes, "GAMES", GamePool())
+    monkeypatch.setattr(games, "GAMES", GamePool())
 
 
 @pytest.mark.needs("atari")

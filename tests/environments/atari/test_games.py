@@ -13,8 +13,8 @@ from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import FRAME_LIMIT, SKIP, SUFFIX, Game, GamePool, count_noops
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingExtra
-from quarl_bench.evaluation import episodes
-from quarl_bench.evaluation.episodes import GameEpisodes
+from quarl_bench.evaluation import games as evaluated
+from quarl_bench.evaluation.games import GameEpisodes
 from quarl_bench.training.sb3 import games
 from quarl_bench.training.sb3.vector import make_vector
 from tests.support.forks import run_python
@@ -192,7 +192,7 @@ class Paying:
 def paying(monkeypatch: pytest.MonkeyPatch) -> None:
     load = atari.load_emulator
     monkeypatch.setattr(atari, "load_emulator", lambda id_: Paying(load(id_)))
-    for borrower in (episodes, games):
+    for borrower in (evaluated, games):
         monkeypatch.setattr(borrower, "GAMES", GamePool())
 
 
@@ -226,7 +226,7 @@ def test_training_reports_the_rewards_between_lives(paying: None) -> None:
 
 
 def test_an_episode_ends_where_leaving_a_life_ends_the_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episodes, "GAMES", GamePool())
+    monkeypatch.setattr(evaluated, "GAMES", GamePool())
     played = GameEpisodes(find_environment("breakout"), [SEED])
     actions = draw_actions(played._games[0], 300)
 
