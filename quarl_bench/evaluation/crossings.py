@@ -60,9 +60,9 @@ class Crossings:
 
     def list_rests(self) -> Iterator[tuple[int, list[Leg]]]:
         """Each episode that another tells the rest of, with that rest, in parts: the other may have met a third."""
-        for episode, leg in self._joined.items():
-            legs = [leg]
-            while (leg := self._joined.get(leg.episode)) is not None:
+        for episode in self._joined:
+            legs: list[Leg] = []
+            while (leg := self._joined.get(legs[-1].episode if legs else episode)) is not None:
                 legs.append(leg)
             yield episode, legs
 
