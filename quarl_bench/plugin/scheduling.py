@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from quarl_bench.environments.registry import ATARI, list_environments
+from quarl_bench.environments.registry import ATARI, NAVIGATION, list_environments
 
 DEAR, SHARED, USUAL, CHEAP = range(4)  # the order in which they begin
 PRICES = {ATARI: DEAR, "": CHEAP}  # by the extra that brings the environment; any other is in between
@@ -28,10 +28,14 @@ class CellScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no
         self._environments = {environment.slug: environment for environment in list_environments()}
 
     def _split_scope(self, nodeid: str) -> str:
-        """`x.py::test_y[ppo-cartpole-int8]` -> ppo-cartpole; a sentence's or a plain test's file."""
+        """`x.py::test_y[ppo-cartpole-int8]` -> ppo-cartpole; a sentence's or a plain test's file, and a flight's.
+
+        A board times one flight at a time, and sentences on how times grow want what the others have timed.
+        """
         file, _, test = nodeid.partition("::")
         algo, *rest = test.partition("[")[2].split("-")
-        return f"{algo}-{rest[0]}" if rest and rest[0] in self._environments else file
+        environment = self._environments.get(rest[0]) if rest else None
+        return file if environment is None or environment.extra == NAVIGATION else f"{algo}-{environment.slug}"
 
     def _assign_work_unit(self, node: Any) -> None:
         """The next scope in order; what came back from a process that died is sorted in."""
