@@ -11,8 +11,18 @@ import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 from numpy.typing import NDArray
 
+from quarl_bench.environments.classic_control import Dynamics, Floats, State, advance_cartpole, observe_state
+
 SEEN = np.array([1, 0, 1, 0], dtype=np.float32)  # position, velocity, angle, angular velocity
 STEPS = 500  # of an episode, as of CartPole-v1
+
+
+def observe_places(state: State) -> Floats:
+    """Observations (n, 4) of states (4, n)."""
+    return observe_state(state) * SEEN
+
+
+DYNAMICS = Dynamics(advance_cartpole, observe_places)
 
 
 class HiddenVelocities(gymnasium.ObservationWrapper[NDArray[np.float32], Any, NDArray[np.float32]]):
@@ -28,4 +38,5 @@ def make(**options: Any) -> gymnasium.Env[Any, Any]:
     return HiddenVelocities(CartPoleEnv(**options))
 
 
+ID = f"{__name__}:CartPoleNoVel-v1"
 gymnasium.register("CartPoleNoVel-v1", entry_point=f"{__name__}:{make.__name__}", max_episode_steps=STEPS)

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from quarl_bench.evaluation.noise import GumbelNoise, InputNoise
 from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.policy import Policy
 from quarl_bench.quantization.recurrent.cells import State, take
+
+KNOWN: WeakKeyDictionary[Policy, dict[bytes, Any]] = WeakKeyDictionary()  # what policies do, by the hash of the image
 
 
 class Acting(Protocol):
@@ -93,11 +96,10 @@ class Deterministic:
 class Remembered(Deterministic):
     """The same, looked up by the hash of the image and of its mask, if there is one.
 
-    Argmax on Breakout ends in a circle of some twenty images, until the game is cut off after 27,000 steps: no policy
-    looks at an image twice.
+    Argmax on Breakout ends in a circle of some twenty images, until the game is cut off after 27,000 steps; an fp32
+    policy is calibrated and played, and asked where its schemes play, in the same games: no policy looks at one image
+    twice, as long as it lives.
     """
-
-    known: dict[tuple[int, bytes], Any] = field(default_factory=dict)
 
     def draw(self, active: NDArray[np.intp], observations: NDArray[Any]) -> NDArray[np.object_]:  # noqa: ARG002
         """The images' hashes, once for all policies."""
@@ -112,16 +114,18 @@ class Remembered(Deterministic):
 
     def find_fresh(self, policy: Policy, drawn: Iterable[Any]) -> dict[bytes, int]:
         """The hashes among what was drawn that are new, each with the place of one image that has it."""
+        known = KNOWN.setdefault(policy, {})
         hashes = ((name, place) for place, name in enumerate(drawn) if isinstance(name, bytes))
-        return {name: place for name, place in hashes if (id(policy), name) not in self.known}
+        return {name: place for name, place in hashes if name not in known}
 
     def learn(self, policy: Policy, fresh: Iterable[bytes], actions: NDArray[Any]) -> None:
         """Keep what the policy does."""
-        self.known.update(((id(policy), name), action) for name, action in zip(fresh, actions, strict=True))
+        KNOWN[policy].update(zip(fresh, actions, strict=True))
 
     def recall(self, policy: Policy, drawn: Iterable[bytes]) -> NDArray[Any]:
         """What the policy does in states that are known."""
-        return np.array([self.known[id(policy), name] for name in drawn])
+        known = KNOWN[policy]
+        return np.array([known[name] for name in drawn])
 
 
 @dataclass(frozen=True)

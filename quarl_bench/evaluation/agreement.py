@@ -11,7 +11,8 @@ from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
 
 ACTION_TOLERANCE = 0.01  # continuous actions agree when they differ by at most this share of the action range
-BLOCK = 32  # states that are asked about at once: a convolutional net is fastest there
+# States that are asked about at once. With so many a convolutional net is fastest; a small one is asked seldom.
+IMAGES, VECTORS = 32, 512
 NEVER = np.iinfo(np.int64).max
 
 
@@ -24,6 +25,7 @@ class Witness:
 
     def __init__(self, policy: Policy, acting: Acting, episodes: int, every: int = 1) -> None:
         self._policy, self._acting, self._every = policy, acting, every
+        self._block = IMAGES if policy.transform.image else VECTORS
         self._waiting: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[Any], NDArray[Any], Any]] = []
         # Of each episode: its states, and the first of them in which the policy does something else.
         self._states, self._first = np.zeros(episodes, np.int64), np.full(episodes, NEVER)
@@ -39,7 +41,7 @@ class Witness:
             active, steps, observations, actions = active[asked], steps[asked], observations[asked], actions[asked]
             drawn = None if drawn is None else drawn[asked]
         self._waiting.append((active, steps, observations, actions, drawn))
-        if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= BLOCK:
+        if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= self._block:
             self._ask()
 
     def tell(self, crossings: Crossings) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

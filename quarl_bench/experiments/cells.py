@@ -61,7 +61,7 @@ class Cells:
 
     def __init__(self, store: Store, protocol: Protocol, artefacts: Path) -> None:
         self.store, self.protocol, self.artefacts = store, protocol, artefacts
-        self._calibrations: dict[str, Observations] = {}
+        self._calibrations: dict[str, States] = {}
 
     def find_policies(self, case: Case, against: str = "") -> PolicySet:
         """The fp32 policies of the cell, trained if missing and allowed.
@@ -161,14 +161,15 @@ class Cells:
     def calibrate(self, stored: Stored, environment: Environment) -> States:
         """The states (n, ...) on which the policy's integer forms are calibrated; visited once, then kept.
 
-        Those of a recurrent policy are visited again by every process.
+        Those of a recurrent policy are visited once by every process.
         """
-        if stored.policy.recurrent:
-            return calibrate(stored.policy, environment)
         if stored.sha256 not in self._calibrations:
             key = build_calibration_key(stored.sha256, environment)
-            states = self.store.states(key, lambda: cast("Observations", calibrate(stored.policy, environment)))
-            self._calibrations[stored.sha256] = states
+            self._calibrations[stored.sha256] = (
+                calibrate(stored.policy, environment)
+                if stored.policy.recurrent
+                else self.store.states(key, lambda: cast("Observations", calibrate(stored.policy, environment)))
+            )
         return self._calibrations[stored.sha256]
 
     def explain(self, policies: PolicySet, scheme: Scheme | str) -> list[str]:

@@ -88,8 +88,8 @@ def measure_ways(
     references = [member.stored.policy] if own else None if reference is None else [reference.policy]
 
     sha256 = member.stored.sha256
-    # A game takes seconds. At 16 bits a policy plays most games of its fp32 one, which then need not be played again.
-    among_own = environment.atari and isinstance(member.stored, StoredPolicy) and not (board or noise)
+    # At 16 bits a policy plays most episodes of its fp32 one, which then need not be played again.
+    among_own = not environment.custom and isinstance(member.stored, StoredPolicy) and not (board or noise)
     requests = [
         Request(seeds, way, store.share_episodes(sha256, environment, sampled=way.sampled) if among_own else None)
         for seeds, way in asked

@@ -115,7 +115,7 @@ class ObservationTransform:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of the net's input without the batch axis."""
-        return self.shape if self.image else (int(np.prod(self.shape)),)
+        return self.shape if self.image else (math.prod(self.shape),)
 
     def apply(self, observations: NDArray[Any]) -> Floats:
         """Transform a batch, without masks; PolicyError for a wrong shape or dtype."""

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from quarl_bench.evaluation.acting import Deterministic, Sampled
-from quarl_bench.evaluation.agreement import BLOCK, Witness, compare
+from quarl_bench.evaluation.agreement import VECTORS as BLOCK
+from quarl_bench.evaluation.agreement import Witness, compare
 from quarl_bench.evaluation.crossings import Crossings, Leg
 from quarl_bench.evaluation.noise import GumbelNoise
 from tests.support.fragile import make_fragile

@@ -11,7 +11,7 @@ from quarl_bench import evaluate
 from quarl_bench.checking.random_play import play_randomly
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.acting import Remembered
+from quarl_bench.evaluation.acting import KNOWN, Remembered
 from quarl_bench.evaluation.calibration import collect_states
 from quarl_bench.evaluation.episodes import SteppedEpisodes
 from quarl_bench.evaluation.rollouts import measure, roll_out
@@ -102,7 +102,7 @@ def test_states_that_differ_in_their_masks_alone_are_two() -> None:
     masks[5] = True
     asked, states = Remembered(), add_masks(observations, masks)
     np.testing.assert_array_equal(asked.choose(policy, states, asked.draw(np.arange(6), states)), policy.act(states))
-    assert len(asked.known) == 6
+    assert len(KNOWN[policy]) == 6
 
 
 def test_a_wrapper_of_sb3_contrib_gives_masks_too() -> None:
