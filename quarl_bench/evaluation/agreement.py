@@ -25,7 +25,6 @@ class Witness:
 
     def __init__(self, policy: Policy, acting: Acting, episodes: int, every: int = 1) -> None:
         self._policy, self._acting, self._every = policy, acting, every
-        self._block = IMAGES if policy.transform.image else VECTORS
         self._waiting: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[Any], NDArray[Any], Any]] = []
         # Of each episode: its states, and the first of them in which the policy does something else.
         self._states, self._first = np.zeros(episodes, np.int64), np.full(episodes, NEVER)
@@ -41,7 +40,8 @@ class Witness:
             active, steps, observations, actions = active[asked], steps[asked], observations[asked], actions[asked]
             drawn = None if drawn is None else drawn[asked]
         self._waiting.append((active, steps, observations, actions, drawn))
-        if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= self._block:
+        enough = IMAGES if observations.ndim > 2 else VECTORS
+        if self._acting.stepwise or sum(len(waiting[0]) for waiting in self._waiting) >= enough:
             self._ask()
 
     def tell(self, crossings: Crossings) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
