@@ -160,8 +160,10 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What a user can mend ends in one line; what is merely absent is a skip unless it was required."""
-    report = yield
     error = call.excinfo.value if call.excinfo else None
+    if call.excinfo and isinstance(error, Undecided | QuarlError):
+        call.excinfo.traceback = call.excinfo.traceback[:0]  # nobody sees it, and its sources take long to find
+    report = yield
     if isinstance(error, Undecided):
         report.longrepr = f"{type(error).__name__}: {error}"
         return report

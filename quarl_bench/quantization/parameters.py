@@ -2,11 +2,13 @@
 every exported artefact share. Scales are float32, as runtimes hold them; whoever derives a number derives it from here.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
@@ -35,12 +37,11 @@ class ActivationFormat:
 
     def count_steps(self, x: Floats) -> Floats:
         """The same integers less the zero point, as the float32 that they are found in."""
-        if np.isnan(x).any():
-            raise QuantizationError("cannot quantize NaN; the observation or the policy is damaged")
-        with np.errstate(over="ignore"):  # an overflow to infinity saturates in the clip
-            steps = np.rint(x * (np.float32(1) / self.scale))
         lowest, highest = self.format.minimum - self.zero_point, self.format.maximum - self.zero_point
-        return np.asarray(np.clip(steps, lowest, highest))
+        steps = torch.from_numpy(x).mul(float(np.float32(1) / self.scale)).round_().clamp_(lowest, highest)
+        if len(x) and math.isnan(steps.min()):
+            raise QuantizationError("cannot quantize NaN; the observation or the policy is damaged")
+        return np.asarray(steps.numpy())
 
     def center(self, q: Integers) -> Integers:
         """Integers less the zero point."""
