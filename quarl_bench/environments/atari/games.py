@@ -23,9 +23,7 @@ SUFFIX = "NoFrameskip-v4"
 NOOPS, SKIP, STACK = 30, 4, 4
 FRAME_LIMIT = 108_000  # emulator frames of one game, as registered with Gymnasium
 NOOP, FIRE, AFTER_FIRE = 0, 1, 2
-NAMED = (
-    8  # one of so many steps has a name of its state: reading all of an emulator takes as long as a third of a frame
-)
+NAMED = 8  # of so many steps one has a name of its state, which takes a third of a frame's time
 
 
 def count_noops(seed: int) -> int:
