@@ -25,7 +25,7 @@ def write_policies(cells: dict[str, list[dict[str, Any]]], printed: dict[str, An
         sampled = [member["sampled_return"]["mean"] for member in members if "sampled_return" in member]
         published = members[0]["published"] or {}
         paper = None if variant else printed.get(algo, {}).get(environment, {}).get("fp32")
-        score = _average(sampled or argmax)
+        score = float(_show(_average(sampled or argmax)).replace(",", ""))  # as it stands beside the other
         short = published.get("sd") is not None and score < published["mean"] - published["sd"]
         beside = f"{_show(published['mean'])}{' (below)' if short else ''}" if published else ""
         second = published.get("source", "").startswith(SECOND)
