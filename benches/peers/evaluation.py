@@ -15,6 +15,7 @@ import itertools
 import resource
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,11 +120,24 @@ def list_modules(policy: Any) -> list[Any]:
     return [*policy.mlp_extractor.policy_net, policy.action_net]
 
 
+@contextmanager
+def play_each_game() -> Iterator[None]:
+    """Also those of Atari that begin alike, and those that meet."""
+    from quarl_bench.evaluation import rollouts
+    from quarl_bench.evaluation.games import GameEpisodes
+
+    with (
+        mock.patch.object(rollouts, "name_starts", return_value=None),
+        mock.patch.object(GameEpisodes, "name_state", return_value=None),
+    ):
+        yield
+
+
 def time_quarl(task: str, episodes: int, *, each: bool = False) -> float:
     """Steps per second of CPU time of `roll_out`."""
     from quarl_bench.environments.registry import find_environment
     from quarl_bench.evaluation import rollouts as evaluate
-    from quarl_bench.evaluation.episodes import name_starts, start_episodes
+    from quarl_bench.evaluation.episodes import start_episodes
     from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.policies.sources.sb3.model import extract
 
@@ -132,7 +146,7 @@ def time_quarl(task: str, episodes: int, *, each: bool = False) -> float:
     seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
     start_episodes(environment, range(environment.side_by_side or 2)).close()
     evaluate.roll_out(policy, environment, range(2))
-    with mock.patch.object(evaluate, "name_starts", (lambda *_: None) if each else name_starts):
+    with play_each_game() if each else nullcontext():
         return time_steps(lambda: int(evaluate.roll_out(policy, environment, seeds).lengths.sum()))
 
 

@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 from typing import Any
 from unittest import mock
 
-from evaluation import DEAR, FEWEST, QUICK, build_model, find_our_recipe, find_policy
+from evaluation import DEAR, FEWEST, QUICK, build_model, find_our_recipe, find_policy, play_each_game
 from turns import Script, Turns, main
 
 from quarl_bench.judging.times.contest import Contest
@@ -78,7 +78,7 @@ def measure(name: str, options: Any) -> tuple[float, ...]:
     with ExitStack() as patches:
         patches.enter_context(time_simulator(environment, simulator))
         patches.enter_context(mock.patch.object(Net, "forward", network.wrap(Net.forward)))
-        patches.enter_context(mock.patch.object(rollouts, "name_starts", return_value=None))
+        patches.enter_context(play_each_game())
         rollouts.roll_out(policy, environment, range(2))
         simulator.seconds = network.seconds = 0.0
         begin = time.process_time()
