@@ -52,6 +52,7 @@ Every property is tested either way; sizes and repetitions are what shrinks. By 
 | masked actions are never done | in fp32 and int4acc | in w4 and int8 too |
 | flights of committed policies are PyFlyt's | two | six |
 | random flights are | five | twenty |
+| games that meet are played once | of two, 300 steps | of seven, with and without patience, 5,000 |
 | games that schemes share are those that are played | with sampled actions, of Breakout | by argmax too, of three |
 | widths share their first half of a training | of one algorithm | of three |
 | the frame limit ends a game | at two frames | at five |
