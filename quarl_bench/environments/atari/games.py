@@ -89,7 +89,8 @@ class Game:
     def name_state(self) -> bytes | None:
         """What decides how a life goes on, as a hash: all of the emulator's state, what the agent sees, and its lives.
 
-        None in most steps. In which it is not, the frame tells: games that are alike are so in these.
+        None in most steps. In which it is not, the frame tells: games that are alike are so in these. The generator of
+        sticky actions is left out, because there are none.
         """
         if self._ale.getEpisodeFrameNumber() % (NAMED * SKIP) >= SKIP:
             return None
