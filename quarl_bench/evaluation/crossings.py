@@ -1,6 +1,6 @@
 """Games that come to a state in which another game was: they go on alike, so that one of the two is played on.
 
-Without sticky actions a deterministic policy plays four games of Atari's thirty starts at most: those whose no-ops
+Without sticky actions a deterministic policy plays about four games of Atari's thirty starts: those whose no-ops
 differ by a multiple of the frame skip soon meet, one some steps behind the other. What is compared is the emulator's
 whole state, its counters too, and what the agent sees: equal ones have equal futures.
 """
