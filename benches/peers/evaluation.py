@@ -124,7 +124,7 @@ def list_modules(policy: Any) -> list[Any]:
 def play_each_game() -> Iterator[None]:
     """Also those of Atari that begin alike, and those that meet."""
     from quarl_bench.evaluation import rollouts
-    from quarl_bench.evaluation.games import GameEpisodes
+    from quarl_bench.evaluation.batches.games import GameEpisodes
 
     with (
         mock.patch.object(rollouts, "name_starts", return_value=None),
@@ -137,7 +137,7 @@ def time_quarl(task: str, episodes: int, *, each: bool = False) -> float:
     """Steps per second of CPU time of `roll_out`."""
     from quarl_bench.environments.registry import find_environment
     from quarl_bench.evaluation import rollouts as evaluate
-    from quarl_bench.evaluation.episodes import start_episodes
+    from quarl_bench.evaluation.batches.episodes import start_episodes
     from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.policies.sources.sb3.model import extract
 

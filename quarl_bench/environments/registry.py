@@ -114,8 +114,8 @@ def make_environment(environment: Environment, *, shaped: bool = False, render_m
     """An environment without bookkeeping wrappers, and the step limit that its TimeLimit would have enforced.
 
     Its spaces are those of a policy (`encoding`). Of an Atari game there are only the spaces:
-    `evaluation/episodes.py` plays it without Gymnasium. `shaped`: rewarded as it is learned, where that is not how it
-    is scored. `render_mode` is Gymnasium's.
+    `evaluation/batches/games.py` plays it without Gymnasium. `shaped`: rewarded as it is learned, where that is not
+    how it is scored. `render_mode` is Gymnasium's.
     """
     bare, limit = _make_game(environment) if environment.atari else _make_bare(environment, render_mode)
     if environment.extra == BULLET:

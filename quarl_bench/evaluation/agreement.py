@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.evaluation.acting import Acting
-from quarl_bench.evaluation.crossings import Crossings
+from quarl_bench.evaluation.batches.crossings import Crossings
 from quarl_bench.policies.head import ActionHead
 from quarl_bench.policies.policy import Policy
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from quarl_bench.environments.atari.games import STACK
 from quarl_bench.environments.registry import Environment
-from quarl_bench.evaluation.episodes import find_distinct, name_starts
+from quarl_bench.evaluation.batches.episodes import find_distinct, name_starts
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
 from quarl_bench.evaluation.rollouts import visit
 from quarl_bench.policies.policy import Observations, Policy, PolicyNet, States, Visited, deployable

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from quarl_bench.environments.atari.games import STACK
 from quarl_bench.environments.registry import ENVIRONMENTS, Environment
+from quarl_bench.evaluation.batches.episodes import find_distinct, name_starts
 from quarl_bench.evaluation.calibration import collect_states, count_calibration, quantize_calibrated
-from quarl_bench.evaluation.episodes import find_distinct, name_starts
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS
 from quarl_bench.policies.clipping import AnyPolicy
 from quarl_bench.policies.policy import Policy, PolicyNet, States

@@ -21,9 +21,9 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation.acting import Acting, Recurrent, Way, begin_acting
 from quarl_bench.evaluation.agreement import Witness
-from quarl_bench.evaluation.crossings import Crossings
-from quarl_bench.evaluation.episodes import Episodes, find_distinct, name_episodes, name_starts, start_episodes
-from quarl_bench.evaluation.games import GameEpisodes
+from quarl_bench.evaluation.batches.crossings import Crossings
+from quarl_bench.evaluation.batches.episodes import Episodes, find_distinct, name_episodes, name_starts, start_episodes
+from quarl_bench.evaluation.batches.games import GameEpisodes
 from quarl_bench.policies.policy import Policy, States, Visited
 from quarl_bench.spec import Measurement, agree_on_episodes, name_seeds
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from quarl_bench.environments.atari.games import SKIP
 from quarl_bench.environments.registry import DMC, MUJOCO, Environment, Made, make_environment
 from quarl_bench.errors import QuarlError, SpecError, first_line
-from quarl_bench.evaluation.episodes import Episodes, SteppedEpisodes
-from quarl_bench.evaluation.games import GameEpisodes
+from quarl_bench.evaluation.batches.episodes import Episodes, SteppedEpisodes
+from quarl_bench.evaluation.batches.games import GameEpisodes
 
 Picture = NDArray[np.uint8]
 ARRAY, WINDOW = "rgb_array", "human"  # Gymnasium's names of what rendering gives

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.classic_control import DYNAMICS, State, _square_torque, _wrap_angles
 from quarl_bench.environments.registry import Environment, make_environment
-from quarl_bench.evaluation import episodes
-from quarl_bench.evaluation.episodes import SteppedEpisodes, VectorEpisodes
+from quarl_bench.evaluation.batches import episodes
+from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, VectorEpisodes
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.head import HeadKind
 from quarl_bench.policies.policy import Policy

@@ -8,8 +8,8 @@ import pytest
 
 from quarl_bench.environments.locomotion import WALKERS, find_walker
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.evaluation.episodes import SteppedEpisodes, start_episodes
-from quarl_bench.evaluation.walks import WalkEpisodes
+from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, start_episodes
+from quarl_bench.evaluation.batches.walks import WalkEpisodes
 from tests.support.sizes import choose
 
 pytestmark = pytest.mark.needs("mujoco")

@@ -21,7 +21,7 @@ from quarl_bench.environments.registry import (
     make_environment,
 )
 from quarl_bench.errors import MissingExtra, PolicyError, SpecError
-from quarl_bench.evaluation.episodes import SteppedEpisodes, start_episodes
+from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, start_episodes
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.zoo_agents import checked_environment
 from quarl_bench.policies.sources.sb3.zip import ZooAgent
@@ -96,7 +96,7 @@ def test_made_and_stepped_without_a_word(
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvironmentPool]:
     """An empty pool in the place of the process's."""
     empty = EnvironmentPool()
-    monkeypatch.setattr("quarl_bench.evaluation.episodes.ENVIRONMENTS", empty)
+    monkeypatch.setattr("quarl_bench.evaluation.batches.episodes.ENVIRONMENTS", empty)
     yield empty
     empty.borrow(Environment("cartpole", "CartPole-v1"), 0)  # closes whatever idles
 

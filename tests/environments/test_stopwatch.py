@@ -5,7 +5,7 @@ import pytest
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.environments.stopwatch import stop_watch
-from quarl_bench.evaluation.episodes import SteppedEpisodes, start_episodes
+from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, start_episodes
 
 pytestmark = pytest.mark.needs("mujoco")
 

@@ -6,7 +6,7 @@ import pytest
 from quarl_bench.evaluation.acting import Deterministic, Sampled
 from quarl_bench.evaluation.agreement import VECTORS as BLOCK
 from quarl_bench.evaluation.agreement import Witness, compare
-from quarl_bench.evaluation.crossings import Crossings, Leg
+from quarl_bench.evaluation.batches.crossings import Crossings, Leg
 from quarl_bench.evaluation.noise import GumbelNoise
 from tests.support.fragile import make_fragile
 

@@ -8,9 +8,9 @@ import pytest
 from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import SKIP, Game, GamePool, count_noops
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.evaluation import games
-from quarl_bench.evaluation.crossings import Crossings, Leg
-from quarl_bench.evaluation.games import GameEpisodes
+from quarl_bench.evaluation.batches import games
+from quarl_bench.evaluation.batches.crossings import Crossings, Leg
+from quarl_bench.evaluation.batches.games import GameEpisodes
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.folder import load_stored

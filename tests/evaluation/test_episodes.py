@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.registry import Environment, find_environment, make_environment
 from quarl_bench.errors import SpecError
-from quarl_bench.evaluation.episodes import SteppedEpisodes, VectorEpisodes, start_episodes
+from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, VectorEpisodes, start_episodes
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.judging.pairs import align
 from quarl_bench.policies.policy import Policy
@@ -274,7 +274,7 @@ def test_a_start_of_another_shape_is_one_line(monkeypatch, first):
 
 def test_chance_that_only_a_policy_meets_makes_every_seed_an_episode(monkeypatch):
     """Random actions may never take what leads apart; a policy that does shows it, and its fp32 twin is paired."""
-    monkeypatch.setattr("quarl_bench.evaluation.episodes._part", lambda *_, **__: False)
+    monkeypatch.setattr("quarl_bench.evaluation.batches.episodes._part", lambda *_, **__: False)
     monkeypatch.setattr(Ledger, "behind_action", 1)
     seeds = range(20)
     calm, met = (measure([("a", policy)], LEDGER, seeds) for policy in (CHOOSES_0, CHOOSES_1))

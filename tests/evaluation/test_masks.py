@@ -12,8 +12,8 @@ from quarl_bench.checking.random_play import play_randomly
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.acting import KNOWN, Remembered
+from quarl_bench.evaluation.batches.episodes import SteppedEpisodes
 from quarl_bench.evaluation.calibration import collect_states
-from quarl_bench.evaluation.episodes import SteppedEpisodes
 from quarl_bench.evaluation.rollouts import measure, roll_out
 from quarl_bench.evaluation.state_agreement import compare_states
 from quarl_bench.experiments.environment_source import resolve_environment
@@ -199,7 +199,7 @@ def test_images_have_masks_too() -> None:
 
 def test_policies_without_masks_ask_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the method nor the info is looked at: play costs what it did."""
-    monkeypatch.setattr("quarl_bench.evaluation.episodes.MaskReader", None)
+    monkeypatch.setattr("quarl_bench.evaluation.batches.episodes.MaskReader", None)
     task = resolve_environment(lambda: Chooser(ACTIONS["index"]))
     roll_out(make("index", masked=False), task, range(3))
     episodes = SteppedEpisodes(task, [0])

@@ -7,8 +7,9 @@ from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import PolicyError
-from quarl_bench.evaluation import games, rollouts
+from quarl_bench.evaluation import rollouts
 from quarl_bench.evaluation.acting import Mixed, Remembered, Sampled, Way
+from quarl_bench.evaluation.batches import games
 from quarl_bench.evaluation.noise import GumbelNoise
 from quarl_bench.evaluation.rollouts import Request, roll_out, roll_out_all
 from quarl_bench.policies.policy import PolicyNet

@@ -16,8 +16,8 @@ from quarl_bench.environments.atari.games import STACK, count_noops
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import PolicyError
 from quarl_bench.evaluation import rollouts as evaluate
+from quarl_bench.evaluation.batches.games import GameEpisodes
 from quarl_bench.evaluation.calibration import collect_observations
-from quarl_bench.evaluation.games import GameEpisodes
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, TEST_SEEDS, VALIDATION_SEEDS
 from quarl_bench.evaluation.rollouts import Rollouts, measure, roll_out
 from quarl_bench.policies.head import ActionHead, HeadKind

@@ -7,7 +7,8 @@ import pytest
 from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import GamePool
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.evaluation import games, rollouts
+from quarl_bench.evaluation import rollouts
+from quarl_bench.evaluation.batches import games
 from quarl_bench.evaluation.rollouts import End, measure, roll_out
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.folder import load_stored

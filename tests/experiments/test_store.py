@@ -233,7 +233,7 @@ def test_the_epoch_names_all_that_quantizes_a_policy(loaded):
 
 def test_the_epoch_names_all_that_plays_a_policy(loaded):
     found = loaded["quarl_bench.evaluation.rollouts"]
-    assert "evaluation.episodes" in found
+    assert "evaluation.batches.episodes" in found
     assert found <= name_modules(*EVALUATION_CODE, *EVALUATION_LOOP)
 
 

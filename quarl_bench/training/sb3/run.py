@@ -23,8 +23,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import StoreError
+from quarl_bench.evaluation.batches.episodes import start_episodes
 from quarl_bench.evaluation.episode_bars import show_episodes
-from quarl_bench.evaluation.episodes import start_episodes
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.algorithm import find_algorithm, is_sampled

@@ -13,8 +13,8 @@ from quarl_bench.environments.atari import games as atari
 from quarl_bench.environments.atari.games import FRAME_LIMIT, SKIP, SUFFIX, Game, GamePool, count_noops
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingExtra
-from quarl_bench.evaluation import games as evaluated
-from quarl_bench.evaluation.games import GameEpisodes
+from quarl_bench.evaluation.batches import games as evaluated
+from quarl_bench.evaluation.batches.games import GameEpisodes
 from quarl_bench.training.sb3 import games
 from quarl_bench.training.sb3.vector import make_vector
 from tests.support.forks import run_python

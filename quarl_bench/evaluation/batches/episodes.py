@@ -32,9 +32,9 @@ from quarl_bench.environments.registry import (
 )
 from quarl_bench.environments.stopwatch import stop_watch
 from quarl_bench.errors import QuarlError, SpecError, first_line
-from quarl_bench.evaluation.games import GameEpisodes
-from quarl_bench.evaluation.masks import MaskReader, draw_allowed
-from quarl_bench.evaluation.walks import WalkEpisodes
+from quarl_bench.evaluation.batches.games import GameEpisodes
+from quarl_bench.evaluation.batches.masks import MaskReader, draw_allowed
+from quarl_bench.evaluation.batches.walks import WalkEpisodes
 from quarl_bench.policies.masks import read_masks
 from quarl_bench.spec import name_seeds
 
