@@ -1,7 +1,7 @@
 """Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
 docs/house.svg, and between their marks the findings of README.md and docs/findings.md, and tables of docs/findings.md,
-actorq.md, fpga.md, pytest_plugin.md, repair.md, speed.md and training.md. What docs/api.md shows of docstrings is made
-when the site is built.
+actorq.md, fpga.md, nightly.md, pytest_plugin.md, repair.md, speed.md and training.md. What docs/api.md shows of
+docstrings is made when the site is built.
 
 python docs/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is stored
                                          of the nightly and of benches/peers
@@ -46,7 +46,7 @@ from quarl_bench.report.tables.actorq import (
     list_paired_runs,
     list_verdicts,
 )
-from quarl_bench.report.tables.nightly import list_cells, list_exploration, list_mixed
+from quarl_bench.report.tables.nightly import list_cells, list_dearest, list_exploration, list_mixed
 from quarl_bench.report.tables.repaired import list_few_bits, list_repairs
 from quarl_bench.report.tables.speed import list_comparison
 from quarl_bench.system.atomic import write_file
@@ -61,6 +61,7 @@ PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
 TRAINING, FPGA, DESIGNS = HERE / "training.md", HERE / "fpga.md", HERE.parent / "benches" / "lqcc" / "test_fpga"
 ACTORQ, PAIRED = HERE / "actorq.md", HERE.parent / "baselines" / "actorq"
 SPEED, RUNS = HERE / "speed.md", HERE.parent / "benches" / "peers" / "runs"
+NIGHTLY = HERE / "nightly.md"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
 BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
@@ -119,6 +120,7 @@ def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
         SPEED: list_comparisons(SPEED.read_text(encoding="utf-8"), RUNS),
         ACTORQ: list_actorq(rows, runs),
         TRAINING: {"exploration": list_exploration(rows), "half precision": list_mixed(rows)},
+        NIGHTLY: {"dearest": list_dearest(rows)},
         FPGA: {"designs": list_designs(DESIGNS)},
     }
 

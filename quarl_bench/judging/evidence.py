@@ -9,7 +9,7 @@ import numpy as np
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import MissingBaseline, MissingExtra, SpecError
-from quarl_bench.experiments.cells import MOST, Cells, PolicySet
+from quarl_bench.experiments.cells import Cells, PolicySet
 from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.convergence import Curve, read_curves
@@ -187,22 +187,22 @@ def collect_exploration(cells: Cells, item: JudgedClaim, states: str, compare: C
     counts: list[int] = []
     found = Evidence(states=states)
     for algo, environment in dict.fromkeys((case.algo, case.environment) for case in item.cases):
+        fp32 = Case(algo, environment, FP32)
         wanted = [case for case in item.cases if (case.algo, case.environment) == (algo, environment)]
-        others = {case: arm for case in wanted if (arm := _find_arm(cells, case, missing)) is not None}
-        seeds = min((len(arm.curves) for arm in others.values()), default=MOST)
-        plain = _find_arm(cells, Case(algo, environment, FP32), missing, seeds)
-        if plain is None or len(others) < len(wanted):
+        there = {case: arm for case in (*wanted, fp32) if (arm := _find_arm(cells, case, missing)) is not None}
+        if len(there) <= len(wanted):
             continue
+        seeds = min(len(arm.curves) for arm in there.values())
+        arms = {case: there[case].take(seeds) for case in (fp32, *wanted)}
         name = f"{algo}-{environment}"
         if item.claim.judgement.whole:
-            bits = {Scheme.parse(case.scheme).bit_width: arm for case, arm in others.items()}
-            orders = order_arms(bits | {FULL_PRECISION_BITS: plain}, states)
+            bits = {Scheme.parse(case.scheme).bit_width: arms[case] for case in wanted}
+            orders = order_arms(bits | {FULL_PRECISION_BITS: arms[fp32]}, states)
             found.orders[name], found.within[name] = float(np.mean(orders)), TaskMean.of(orders)
         else:
-            logs = compare(plain, others[wanted[0]], states)
+            logs = compare(arms[fp32], arms[wanted[0]], states)
             found.ratios[name], found.within[name] = math.exp(np.mean(logs)), TaskMean.of(logs)
         counts.append(seeds)
-        arms = {Case(algo, environment, FP32): plain} | others
         found.curves[name] = {case.origin or case.scheme: arm.list_points(states) for case, arm in arms.items()}
     return replace(found, policies=min(counts, default=0), missing=tuple(missing))
 
@@ -225,13 +225,13 @@ def collect_runs(cells: Cells, item: JudgedClaim) -> Evidence:
     return replace(found, missing=tuple(missing))
 
 
-def _find_arm(cells: Cells, case: Case, missing: list[str], most: int = MOST) -> Arm | None:
-    """The arm of a case's first `most` training seeds; None, and listed, without policies or without their curves."""
+def _find_arm(cells: Cells, case: Case, missing: list[str]) -> Arm | None:
+    """The arm of a case's policies; None, and listed, without policies or without their curves."""
     policies = _find(cells, case, missing)
     if policies is None:
         return None
     try:
-        manifests = [member.stored.metadata for member in cells.quantize(policies, case.scheme).members[:most]]
+        manifests = [member.stored.metadata for member in cells.quantize(policies, case.scheme).members]
         return read_arm(manifests, case.id)
     except ABSENT:
         missing.append(case.id)

@@ -8,8 +8,9 @@ actions instead, whose meaning is the opposite: a wide Gaussian explores, and so
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Self
 
 from quarl_bench.errors import SpecError
 
@@ -23,6 +24,10 @@ class Arm:
 
     curves: tuple[tuple[Mapping[str, Any], ...], ...]
     since: int
+
+    def take(self, seeds: int) -> Self:
+        """The curves of the first so many training seeds."""
+        return replace(self, curves=self.curves[:seeds])
 
     def average(self, states: str, since: int, until: float = math.inf) -> list[float]:
         """Per seed, how peaked the policy is: the mean over the points behind `since`, inverted for Gaussians.
@@ -46,12 +51,15 @@ class Arm:
 
 
 def read_arm(manifests: Sequence[Mapping[str, Any]], where: str) -> Arm:
-    """The arm of the policies whose manifests these are; SpecError when their curves were kept without a variance."""
-    curves = tuple(tuple(about.get("curve", ())) for about in manifests)
-    for curve in curves:
-        if not curve or not all("variance" in point for point in curve):
-            raise SpecError(f"{where}: its curves state no variance of actions; train it again with this version")
-    return Arm(curves, max(int(about["recipe"].get("quant_delay", 0)) for about in manifests))
+    """The arm of the first policies whose curves state a variance; SpecError where the very first one's does not.
+
+    Earlier versions trained without: behind such a seed no other pairs with one of another arm.
+    """
+    first = list(takewhile(_states_variance, manifests))
+    if not first:
+        raise SpecError(f"{where}: its curves state no variance of actions; train it again with this version")
+    since = max(int(about["recipe"].get("quant_delay", 0)) for about in first)
+    return Arm(tuple(tuple(about["curve"]) for about in first), since)
 
 
 Comparison = Callable[[Arm, Arm, str], list[float]]  # of fp32 and another arm, in such states: a logarithm per seed
@@ -82,6 +90,11 @@ def order_arms(arms: Mapping[int, Arm], states: str) -> list[float]:
     bits = sorted(arms)
     rows = zip(*(arms[n].average(states, since) for n in bits), strict=False)
     return [float(kendalltau(bits, row).statistic) for row in rows]
+
+
+def _states_variance(manifest: Mapping[str, Any]) -> bool:
+    curve = manifest.get("curve", ())
+    return bool(curve) and all("variance" in point for point in curve)
 
 
 def _average(curve: Sequence[Mapping[str, Any]], states: str, since: int, until: float) -> float:

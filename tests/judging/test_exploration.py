@@ -80,6 +80,8 @@ def test_orders_are_kendalls(variances, tau):
 def test_curves_without_a_variance_are_refused(about):
     with pytest.raises(SpecError, match="state no variance"):
         read_arm([about], "ppo-cartpole")
+    with_one = [make_manifest([0.4] * 4), about, make_manifest([0.1] * 4)]
+    assert len(read_arm(with_one, "ppo-cartpole").curves) == 1  # later ones pair with no other arm's
 
 
 def test_cells_come_from_the_manifests_and_missing_ones_are_named(tmp_path):
@@ -88,6 +90,12 @@ def test_cells_come_from_the_manifests_and_missing_ones_are_named(tmp_path):
     assert judged.id == "all-x-fp32"
     for name, value in (("ppo-cartpole-seed0", 0.4), ("ppo-cartpole-layernorm-seed0", 0.1)):
         save_policy(make_policy(), tmp_path / "policies" / name, make_manifest([value] * 4))
+    later = {
+        "ppo-cartpole-seed1": {"recipe": {}, "curve": []},
+        "ppo-cartpole-layernorm-seed1": make_manifest([1.0] * 4),
+    }
+    for name, about in later.items():  # fp32's is of a version that stated no variance
+        save_policy(make_policy(), tmp_path / "policies" / name, about)
     store = Store(StorePaths(tmp_path / "cache", tmp_path), Train.NEVER)
     found = flatter.collect(Cells(store, Protocol(1, 2), tmp_path), judged)
     assert found.ratios == {"ppo-cartpole": pytest.approx(4.0)}

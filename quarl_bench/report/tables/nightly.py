@@ -1,4 +1,7 @@
-"""Tables of rows of the stored nightly: cells (docs/findings.md), exploration and half precision (docs/training.md)."""
+"""Tables of rows of the stored nightly.
+
+Cells (docs/findings.md), exploration and half precision (docs/training.md), and what took longest (docs/nightly.md).
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -71,6 +74,18 @@ def list_mixed(rows: Sequence[Row]) -> list[str]:
         printed = f"{paper['reference'] / paper['value']:.2f}x" if paper else ""
         table.append([policy, *(write_verdict(row, "x") for row in told), printed])
     return write_table(table)
+
+
+def list_dearest(rows: Iterable[Row], count: int = 30) -> list[str]:
+    """A table of the `count` rows whose tests took longest, with seconds of wall clock in one process, dearest first.
+
+    The first of a cell pays for what the others find: its policies, and their episodes in fp32.
+    """
+    timed = [(row.seconds, row) for row in rows if row.seconds]
+    dearest = sorted(timed, key=lambda entry: -entry[0])[:count]
+    told = [[f"`{row.id}`", f"[{row.claim}](claims.md#{row.claim})", f"{seconds:,.0f}"] for seconds, row in dearest]
+    total = [[f"all {len(timed)} rows", "", f"{sum(seconds for seconds, _ in timed):,.0f}"]]
+    return write_table([["case", "claim", "seconds"], *told, *total])
 
 
 def _tell_case(row: Row | None) -> str:

@@ -1,6 +1,6 @@
 """Tables made of rows of the stored nightly."""
 
-from quarl_bench.report.tables.nightly import list_cells, list_exploration, list_mixed
+from quarl_bench.report.tables.nightly import list_cells, list_dearest, list_exploration, list_mixed
 from quarl_bench.views.rows import Row
 
 CELL = {
@@ -43,4 +43,16 @@ def test_half_precision_has_a_column_for_each_processor():
         "| A |  |  |  |",
         "| B | 0.50x [0.40, 0.61], refuted |  | 1.50x |",
         "| C |  | 0.50x [0.40, 0.61], refuted | 1.50x |",
+    ]
+
+
+def test_what_took_longest_comes_first_and_all_is_added_up():
+    rows = [
+        Row(id=id_, claim="table2-cell", kind="case", verdict="supported", threshold=0.05, seconds=seconds)
+        for id_, seconds in (("cheap", 2.0), ("dear", 1_200.4), ("never-run", None), ("usual", 30.0))
+    ]
+    assert list_dearest(rows, 2)[2:] == [
+        "| `dear` | [table2-cell](claims.md#table2-cell) | 1,200 |",
+        "| `usual` | [table2-cell](claims.md#table2-cell) | 30 |",
+        "| all 3 rows |  | 1,232 |",
     ]
