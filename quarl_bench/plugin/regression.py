@@ -2,8 +2,9 @@
 
 pytest-regressions compares whole numbers exactly, passes when a metric vanishes, and turns a missing file into a
 failure; the subclass mends these three. Tolerances are not chosen: a mean may move by the stored standard error and,
-on another processor, by what chance allows between two sets of episodes. There a policy's products are rounded
-differently: calibration meets other states, an integer differs, and bodies that collide make other episodes.
+on another processor, by what chance allows between two sets of distinct episodes. There a policy's products are rounded
+differently: calibration meets other states, an integer differs, and bodies that collide make other episodes. Some names
+stand for several processors, so that the column has their instructions as well.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,12 +21,12 @@ from quarl_bench.evaluation.measurement_key import runtime_versions
 from quarl_bench.plugin.state import DATADIRS, REGRESSION
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement
-from quarl_bench.system.processor import read_processor
+from quarl_bench.system.processor import describe_processor
 
 if TYPE_CHECKING:
     from quarl_bench.judging.claim import JudgedCase
 
-PROCESSOR = "processor"  # the column; files from before it count as another one's
+PROCESSOR = "processor"  # the column; files that lack it, or its instructions, count as another one's
 CHANCE_ERRORS = 3  # standard errors of a difference that chance is allowed
 # SD of the agreement of int8 over five calibrations on other states, measured: BipedalWalker 0.09 (A2C) and 0.04 (PPO),
 # LunarLander 0.01. Continuous actions have to agree within 1% of their range.
@@ -160,7 +161,9 @@ def find_tolerances(
     """How far each column may be from the stored one, as `isclose` has it; `elsewhere` is on another processor."""
     error, other = (frame["return_se"].to_numpy(dtype=np.float64) for frame in (expected, obtained))
     allowed = CHANCE_ERRORS if elsewhere else 1
-    error = allowed * np.hypot(error, other) if elsewhere else error
+    if elsewhere:
+        repeated = (expected["episodes"] / expected["distinct_episodes"]).to_numpy(dtype=np.float64)
+        error = allowed * np.hypot(error, other) * np.sqrt(repeated)  # equal episodes tell nothing twice
     agreement = CHANCE_ERRORS * 2**0.5 * CALIBRATION if elsewhere and calibrated else 0.02 * allowed
     return {
         "return_mean": {"rtol": 1e-9, "atol": error},
@@ -188,5 +191,5 @@ def tabulate(measured: Measurement, versions: dict[str, str]) -> pd.DataFrame:
     }
     if measured.agreement is not None:
         columns["agreement"] = np.array(measured.agreement)
-    columns[PROCESSOR] = [read_processor("model name") or "unknown"] * len(returns)
+    columns[PROCESSOR] = [describe_processor()] * len(returns)
     return pd.DataFrame(columns | {name: [version] * len(returns) for name, version in versions.items()})

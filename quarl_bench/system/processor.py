@@ -28,6 +28,12 @@ def list_fast_instructions() -> list[str]:
     return [name for name in FAST if name in instructions]
 
 
+def describe_processor() -> str:
+    """Its model and those instructions, as "AMD EPYC (avx2 fma)": what products are rounded by; else "unknown"."""
+    model, instructions = read_processor("model name") or "unknown", " ".join(list_fast_instructions())
+    return f"{model} ({instructions})" if instructions else model
+
+
 def lacks_bf16() -> bool:
     """Whether products in bf16 are emulated, two to eleven times slower than fp32; False where nothing says so."""
     instructions = _list_instructions()

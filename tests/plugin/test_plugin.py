@@ -503,7 +503,8 @@ class TestOtherProcessors:
     def accepts(stored, value, error, *, elsewhere, column="return_mean", calibrated=False):
         import pandas as pd
 
-        obtained, expected = pd.DataFrame([{"return_se": error}]), pd.DataFrame([stored])
+        counts = {"episodes": 1, "distinct_episodes": 1}
+        obtained, expected = pd.DataFrame([{"return_se": error}]), pd.DataFrame([counts | stored])
         from quarl_bench.plugin.regression import find_tolerances
 
         allowed = find_tolerances(obtained, expected, elsewhere=elsewhere, calibrated=calibrated)[column]
@@ -523,6 +524,14 @@ class TestOtherProcessors:
         assert self.accepts(stored, other, error, elsewhere=True, column=column)
         assert not self.accepts(stored, other, error, elsewhere=False, column=column)
         assert not self.accepts(stored, wrong, error, elsewhere=True, column=column)
+
+    def test_equal_episodes_count_once(self):
+        """DQN on Space Invaders in int8, on two AMD EPYCs with AVX2 and AVX-512: 114 games, of 30 starts."""
+        stored = {"return_mean": 257.45614, "return_se": 11.1928733, "episodes": 114, "distinct_episodes": 30}
+        assert self.accepts(stored, 192.98246, 4.46949644, elsewhere=True)
+        assert not self.accepts(stored | {"distinct_episodes": 114}, 192.98246, 4.46949644, elsewhere=True)
+        assert not self.accepts(stored, 192.98246, 4.46949644, elsewhere=False)
+        assert not self.accepts(stored, 180.0, 4.46949644, elsewhere=True)
 
     def test_another_calibration(self):
         """100 episodes of PPO on BipedalWalker in int8, on an Intel Xeon and on an AMD EPYC; the return is the same."""

@@ -46,3 +46,11 @@ def test_bf16(monkeypatch, instructions, lacking):
 def test_what_speed_depends_on_is_named(monkeypatch, instructions, listed):
     monkeypatch.setattr(processor, "read_processor", lambda *_: instructions)
     assert processor.list_fast_instructions() == listed
+
+
+def test_processors_of_one_name_are_told_apart(monkeypatch):
+    told = {"model name": "A chip", "flags": "sse avx2 fma"}
+    monkeypatch.setattr(processor, "read_processor", lambda name, *_: told.get(name, ""))
+    assert processor.describe_processor() == "A chip (avx2 fma)"
+    told.clear()
+    assert processor.describe_processor() == "unknown"

@@ -99,13 +99,16 @@ def find_error(values: Sequence[float]) -> float:
 
 
 def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], None] = lambda _: None) -> StepTimes:
-    """Time every contender of `device` in every size, one thread each; SpecError for a device that is not there."""
+    """Time every contender of `device` in every size, one thread each; SpecError for a device that is not there.
+
+    It ends behind a block where others have used so much that the times are void, however quiet the rest would be.
+    """
     if device == CUDA and not torch.cuda.is_available():
         raise SpecError("device 'cuda': torch sees none")
     found: dict[str, dict[str, list[float]]] = {"steps": {}, "rates": {}, "kernels": {}}
     watch = LoadMeter()
     with _one_thread():
-        for _ in range(plan.blocks):
+        for done in range(1, plan.blocks + 1):
             for size in plan.sizes:
                 for contender in CONTENDERS[device]:
                     key = f"{size}-{contender}"
@@ -116,6 +119,8 @@ def measure_step_times(device: str, plan: StepPlan, progress: Callable[[str], No
                         found["rates"].setdefault(key, []).append(rate)
             for key, call in list_kernels(device, CONTENDERS[device][2:]):
                 found["kernels"].setdefault(key, []).append(time_call(call, plan.calls, plan.seconds / 10, device))
+            if watch.read() * done > MAX_OTHER_CORES * plan.blocks:
+                break
     return StepTimes(
         device=device,
         machine=_name_machine(device),
