@@ -16,7 +16,8 @@ KEPT = (
 )  # fmt: skip
 SIDES = ("measured", "reference")
 SIDE = ("agreement", "per_policy")  # that each side of a case keeps as well; the means show how policies differ
-VOID = "void: "  # so begins what a timing needs that was taken on a busy machine
+TIMED = ("timing", "claim")  # kinds of rows that are of times, or may be over them
+VOID = "void: "  # so begins what such a row needs where the machine was busy
 Ids = Mapping[str, set[str]]  # by claim, of its cases or items
 Outcomes = dict[str, dict[str, list[Any]]]  # by claim and id: the verdict in words, and its run
 
@@ -58,8 +59,8 @@ def find_unknown(results: dict[str, Any], ids: Ids) -> list[str]:
 
 
 def is_void(row: Mapping[str, Any]) -> bool:
-    """Whether a row holds no times because its machine was busy, throttled, or its clock moved."""
-    return row["kind"] == "timing" and (row.get("needed") or "").startswith(VOID)
+    """Whether a row, of times or over them, lacks times because its machine was busy, throttled, or its clock moved."""
+    return row["kind"] in TIMED and (row.get("needed") or "").startswith(VOID)
 
 
 def reduce_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Stored results: the last row of every case, with what an audit of its number needs."""
 
+import pytest
+
 from quarl_bench.judging.claim import expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.report.documents import Document, read_document
@@ -35,8 +37,9 @@ def test_a_part_of_a_nightly_replaces_what_it_ran():
     assert (empty["runs"], empty["rows"]) == ([], [])
 
 
-def test_a_void_timing_replaces_nothing_and_is_named():
-    timing = {"kind": "timing", "claim": "table4-speed", "id": "ppo-quadx2-int8-local"}
+@pytest.mark.parametrize("kind", ["timing", "claim"])
+def test_a_void_timing_or_sentence_over_some_replaces_nothing_and_is_named(kind):
+    timing = {"kind": kind, "claim": "table4-speed", "id": "ppo-quadx2-int8-local"}
     good = make_row("int8", 2.25, "supported", **timing)
     busy = "void: other processes used 1.90 cores beside the timing (limit 0.1). Run again on an idle board"
     void = make_row("int8", 2.25, "inconclusive", **timing, needed=busy) | {"estimate": None, "interval": None}
