@@ -7,7 +7,7 @@ output says which. Peers play fewer episodes, and where a step is dear the fewes
 memory is that of a process.
 
 Atari is always untrained. 100 games have about 29 different starts, and equal starts are played once: `quarl` counts
-the steps of all 100, `quarl-each` plays every game.
+the steps of all 100, `quarl-each` plays each of 32 games, and asks the network at every step of each.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from turns import Script, Turns, main, pick
 from quarl_bench.judging.times.contest import Contest, Pair
 
 EPISODES, FEWER, FEWEST, QUICK = 100, 16, 8, 2
+GAMES = 32  # of Atari, where each is played: a network takes less time for each of many images
 POLICIES = Path(__file__).parents[2] / "baselines" / "policies"
 CLASSIC = {"cartpole": "ppo", "mountaincarcontinuous": "ppo", "acrobot": "ppo", "pendulum": "ddpg"}
 DEAR = {"hopperv4": "sac", "halfcheetahv4": "sac", "halfcheetahbullet": "ppo", "pong": "ppo"}
@@ -122,29 +123,41 @@ def list_modules(policy: Any) -> list[Any]:
 
 @contextmanager
 def play_each_game() -> Iterator[None]:
-    """Also those of Atari that begin alike, and those that meet."""
-    from quarl_bench.evaluation import rollouts
+    """Also those of Atari that begin alike, and those that meet; a network is asked again about an image that it knows."""
+    from quarl_bench.evaluation import acting, rollouts
     from quarl_bench.evaluation.batches.games import GameEpisodes
 
     with (
-        mock.patch.object(rollouts, "name_starts", return_value=None),
-        mock.patch.object(GameEpisodes, "name_state", return_value=None),
+        mock.patch.object(rollouts, "name_starts", lambda *_: None),
+        mock.patch.object(GameEpisodes, "name_state", lambda *_: None),
+        mock.patch.object(acting, "Remembered", acting.Deterministic),
     ):
         yield
+
+
+def make_environments(environment: Any, episodes: int) -> None:
+    """Make what so many episodes need, which then waits for them: a rival's environments are made before it is timed.
+
+    A ROM takes as long to load as four hundred steps.
+    """
+    from quarl_bench.environments.atari.games import NOOPS
+    from quarl_bench.evaluation.batches.episodes import start_episodes
+
+    count = environment.side_by_side or (min(episodes, max(GAMES, NOOPS)) if environment.atari else 2)
+    start_episodes(environment, range(count)).close()
 
 
 def time_quarl(task: str, episodes: int, *, each: bool = False) -> float:
     """Steps per second of CPU time of `roll_out`."""
     from quarl_bench.environments.registry import find_environment
     from quarl_bench.evaluation import rollouts as evaluate
-    from quarl_bench.evaluation.batches.episodes import start_episodes
     from quarl_bench.evaluation.protocol import TEST_SEEDS
     from quarl_bench.policies.sources.sb3.model import extract
 
     model, recipe = build_model(task, 1), find_our_recipe(task)
     policy, environment = extract(model), replace(find_environment(task), time_feature=recipe.time_feature)
     seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
-    start_episodes(environment, range(environment.side_by_side or 2)).close()
+    make_environments(environment, episodes)
     evaluate.roll_out(policy, environment, range(2))
     with play_each_game() if each else nullcontext():
         return time_steps(lambda: int(evaluate.roll_out(policy, environment, seeds).lengths.sum()))
@@ -180,7 +193,8 @@ def measure(name: str, options: Any) -> tuple[float, float]:
     fewer = QUICK if options.quick else FEWEST if options.task in DEAR else FEWER
     if name.startswith("quarl"):
         all_of_them = QUICK if options.quick else EPISODES
-        rate = time_quarl(options.task, fewer if name == EACH else all_of_them, each=name == EACH)
+        games = QUICK if options.quick else GAMES
+        rate = time_quarl(options.task, games if name == EACH else all_of_them, each=name == EACH)
     else:
         rate = time_sb3(options.task, int(name.split("-")[1]), fewer)
     return rate, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6

@@ -5,10 +5,12 @@ temperature and of the targets, its minibatch drawn from a replay buffer. `quarl
 bf16, and in fp32 with a 3-bit actor; peers train one seed, so that their rate is that of one after the other. `sb3` is
 stable-baselines3 as it comes, fp32; `torch` a plain loop with fused Adam, fp32; `brevitas` that loop with an actor of
 Brevitas's layers at 3 bits (percentile of 300 batches, then learned scales, as LQCC); `sbx` is JAX, fp32, which asks
-for another NumPy than ours.
+for another NumPy than ours. `products` is none of them: an update's products of matrices and nothing else, for four
+seeds at once by torch. No update by torch takes less.
 """
 
 import importlib
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +27,13 @@ SEEDS, BATCH, WIDTH, OBSERVATION, ACTION = 4, 256, 256, 11, 3
 ROWS, WARM_UP, UPDATES = 2_000, 160, 60
 QUICK = 8  # updates of both instead
 OURS = {"quarl-fp32": ("fp32", "fp32"), "quarl-bf16": ("fp32", "bf16"), "quarl-3bit": ("i3c3o3", "fp32")}
+FLOORS = {"products-fp32": "float32", "products-bf16": "bfloat16"}
+BF16 = "quarl-bf16", "products-bf16"
 PAIRS = (
     Pair("quarl-fp32", "sb3", 1.4), Pair("quarl-bf16", "sb3", 3.0), Pair("quarl-3bit", "quarl-fp32", 0.75),
     Pair("quarl-3bit", "brevitas", 3.0), Pair("quarl-fp32", "torch"), Pair("quarl-fp32", "sbx"),
-    Pair("quarl-bf16", "sbx"),
+    Pair("quarl-bf16", "sbx"), Pair("products-fp32", "sb3"), Pair("products-bf16", "sb3"),
+    Pair("products-fp32", "brevitas"),
 )  # fmt: skip
 
 
@@ -165,8 +170,47 @@ def prepare_loop(actor: Any) -> Callable[[], None]:
     return update
 
 
+def list_products() -> list[tuple[int, int, int]]:
+    """Of an update of one seed, each product's (rows, summands, columns)."""
+    actor = [*itertools.pairwise((OBSERVATION, WIDTH, WIDTH, ACTION))]
+    critics = [*itertools.pairwise((OBSERVATION + ACTION, WIDTH, WIDTH, 1))] * 2
+
+    def forward(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        return [(BATCH, inputs, outputs) for inputs, outputs in layers]
+
+    def to_weights(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        return [(inputs, BATCH, outputs) for inputs, outputs in layers]
+
+    def to_inputs(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        return [(BATCH, outputs, inputs) for inputs, outputs in layers]
+
+    hidden = [layer for layer in critics if layer[0] == WIDTH]  # nobody asks what the data's gradient is
+    goal = forward(actor) + forward(critics)
+    values = forward(critics) + to_weights(critics) + to_inputs(hidden)
+    actions = forward(actor) + forward(critics) + to_inputs(critics) + to_weights(actor) + to_inputs(actor[1:])
+    return goal + values + actions
+
+
+def prepare_products(kind: str) -> Callable[[], None]:
+    """The products of one update of four seeds, in fp32 or bf16."""
+    import torch
+
+    dtype = getattr(torch, kind)
+    pairs = [
+        (torch.rand(SEEDS, rows, summands, dtype=dtype), torch.rand(SEEDS, summands, columns, dtype=dtype))
+        for rows, summands, columns in list_products()
+    ]
+
+    def update() -> None:
+        for one, other in pairs:
+            torch.bmm(one, other)
+
+    return update
+
+
 PREPARE: dict[str, Callable[[], Callable[[], None]]] = {
     **{name: partial(prepare_quarl, *how) for name, how in OURS.items()},
+    **{name: partial(prepare_products, kind) for name, kind in FLOORS.items()},
     "sb3": lambda: prepare_sb3("stable_baselines3"),
     "sbx": lambda: prepare_sb3("sbx"),
     "torch": lambda: prepare_loop(build_perceptron(OBSERVATION, ACTION)),
@@ -180,7 +224,7 @@ def time_updates(name: str, warm_up: int, updates: int) -> float:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    update, seeds = PREPARE[name](), SEEDS if name in OURS else 1
+    update, seeds = PREPARE[name](), SEEDS if name in OURS or name in FLOORS else 1
     for _ in range(warm_up):
         update()
     begin = time.process_time()
@@ -196,7 +240,7 @@ def measure(name: str, options: Any) -> tuple[float]:
 
 def compare(turns: Turns) -> Iterator[Contest]:
     """Of all contenders that are there; bf16 only where the processor does not emulate it."""
-    updates = pick(turns.take(name for name in PREPARE if name != "quarl-bf16" or not lacks_bf16()))
+    updates = pick(turns.take(name for name in PREPARE if name not in BF16 or not lacks_bf16()))
     pairs = tuple(pair for pair in PAIRS if {pair.ours, pair.theirs} <= updates.keys())
     note = "" if "quarl-bf16" in updates else "this processor would emulate bf16"
     yield Contest("a SAC update", "updates per CPU second", updates, pairs, rate=True, note=note)

@@ -1,7 +1,7 @@
 """Where the time of an evaluated step goes: in the simulator, in the network, in everything else.
 
 Nobody who evaluates can do without a simulator's step and a forward pass: together they are a floor. Policies and tasks
-are those of `evaluation`, in this package alone, every episode played. Steps and passes are timed where they are made,
+are those of `evaluation`, in this package alone, every episode played, in environments that are made before. Steps and passes are timed where they are made,
 which adds looks at the clock.
 """
 
@@ -13,7 +13,17 @@ from pkgutil import resolve_name
 from typing import Any
 from unittest import mock
 
-from evaluation import DEAR, FEWEST, QUICK, build_model, find_our_recipe, find_policy, play_each_game
+from evaluation import (
+    DEAR,
+    EPISODES,
+    GAMES,
+    QUICK,
+    build_model,
+    find_our_recipe,
+    find_policy,
+    make_environments,
+    play_each_game,
+)
 from turns import Script, Turns, main
 
 from quarl_bench.judging.times.contest import Contest
@@ -74,9 +84,11 @@ def measure(name: str, options: Any) -> tuple[float, ...]:
     policy = extract(build_model(name, 1))
     environment = replace(find_environment(name), time_feature=find_our_recipe(name).time_feature)
     simulator, network = Clock(), Clock()
-    seeds = range(TEST_SEEDS, TEST_SEEDS + (QUICK if options.quick else FEWEST))
+    episodes = QUICK if options.quick else GAMES if environment.atari else EPISODES
+    seeds = range(TEST_SEEDS, TEST_SEEDS + episodes)
     with ExitStack() as patches:
         patches.enter_context(time_simulator(environment, simulator))
+        make_environments(environment, episodes)
         patches.enter_context(mock.patch.object(Net, "forward", network.wrap(Net.forward)))
         patches.enter_context(play_each_game())
         rollouts.roll_out(policy, environment, range(2))

@@ -15,7 +15,7 @@ from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import DeploymentError, MissingExtra
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet, Visited
 
-CALLS = 500
+CALLS = 200
 SECONDS = 0.1  # of calls, roughly, where a policy's own code is timed
 FILE, CODE = "file", "machine code"  # what the bytes are of
 
