@@ -13,22 +13,23 @@ from quarl_bench.system.atomic import write_file
 
 HERE = Path(__file__).parent
 RECORDS = HERE.parent / "baselines" / "actorq"
-TASKS = {  # runs that learn, by the beginning of their folders' names
-    "dqn-cartpole": "DQN on CartPole",
-    "d4pg-mountaincarcontinuous": "D4PG on MountainCarContinuous",
-    "a2c-cartpole": "A2C on CartPole, with recorded probabilities",
+TASKS = {  # runs that learn: the pattern of their folders' names, and what the picture is called
+    "dqn-cartpole": ("*-a1-*", "DQN on CartPole"),
+    "d4pg-mountaincarcontinuous": ("*", "D4PG on MountainCarContinuous"),
+    "a2c-cartpole": ("*", "A2C on CartPole, with recorded probabilities"),
+    "d4pg-walkerwalkdmc": ("*-512-seed*-a1-*", "D4PG on walker walk"),
 }
 
 
 def main() -> None:
     """Draw one for each task."""
-    for task, title in TASKS.items():
-        write_file(HERE / "pictures" / f"actorq-{task}.svg", draw_task(task, title))
+    for task, (pattern, title) in TASKS.items():
+        write_file(HERE / "pictures" / f"actorq-{task}.svg", draw_task(task, pattern, title))
 
 
-def draw_task(task: str, title: str) -> str:
+def draw_task(task: str, pattern: str, title: str) -> str:
     """The SVG of a task: return against seconds for each precision of its actors."""
-    groups = group_seeds([read_record(folder) for folder in sorted(RECORDS.glob(f"{task}-*"))])
+    groups = group_seeds([read_record(folder) for folder in sorted(RECORDS.glob(f"{task}-{pattern}"))])
     curves = [LearningCurve(name, [list_curve(run) for run in runs]) for name, runs in groups.items()]
     words = f"Mean return against seconds, with its 90% interval over {len(curves[0].seeds)} seeds."
     return render_svg_file(draw_curves(curves, "seconds"), f"actorq-{task}", title, words)

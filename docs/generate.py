@@ -44,6 +44,7 @@ from quarl_bench.report.tables.actorq import (
     list_changes,
     list_contenders_once,
     list_paired_runs,
+    list_times,
     list_verdicts,
 )
 from quarl_bench.report.tables.nightly import list_cells, list_dearest, list_exploration, list_mixed
@@ -133,6 +134,7 @@ def list_actorq(rows: Iterable[Row], runs: Mapping[str, PeerRun]) -> dict[str, l
         "broadcasts": list_comparison("broadcast", broadcast, list_broadcasts),
         "changes": list_changes(broadcast),
         "paired runs": list_paired_runs(PAIRED),
+        "times": list_times(PAIRED),
         "verdicts": list_verdicts(rows),
     }
 

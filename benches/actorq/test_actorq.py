@@ -8,12 +8,14 @@ import pytest
 
 @pytest.mark.claim(
     "actorq-time",
+    "actorq-time-walker",
     "actorq-rate",
     "actorq-rate-walker",
     "actorq-rate-finger",
     "actorq-rate-small",
     "actorq-rate-most",
     "actorq-return",
+    "actorq-return-walker",
     "actorq-step",
     "actorq-pull",
     "actorq-load",

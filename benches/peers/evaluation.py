@@ -121,15 +121,19 @@ def list_modules(policy: Any) -> list[Any]:
     return [*policy.mlp_extractor.policy_net, policy.action_net]
 
 
+def name_nothing(*_: Any) -> None:
+    """What is without a name is like nothing else."""
+
+
 @contextmanager
 def play_each_game() -> Iterator[None]:
-    """Also those of Atari that begin alike, and those that meet; a network is asked again about an image that it knows."""
+    """Also those of Atari that begin alike, and those that meet; a network is asked about known images again."""
     from quarl_bench.evaluation import acting, rollouts
     from quarl_bench.evaluation.batches.games import GameEpisodes
 
     with (
-        mock.patch.object(rollouts, "name_starts", lambda *_: None),
-        mock.patch.object(GameEpisodes, "name_state", lambda *_: None),
+        mock.patch.object(rollouts, "name_starts", name_nothing),
+        mock.patch.object(GameEpisodes, "name_state", name_nothing),
         mock.patch.object(acting, "Remembered", acting.Deterministic),
     ):
         yield

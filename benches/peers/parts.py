@@ -1,8 +1,8 @@
 """Where the time of an evaluated step goes: in the simulator, in the network, in everything else.
 
 Nobody who evaluates can do without a simulator's step and a forward pass: together they are a floor. Policies and tasks
-are those of `evaluation`, in this package alone, every episode played, in environments that are made before. Steps and passes are timed where they are made,
-which adds looks at the clock.
+are those of `evaluation`, in this package alone, every episode played, in environments that are made before. Steps and
+passes are timed where they are made, which adds looks at the clock.
 """
 
 import time

@@ -189,6 +189,14 @@ def bound_mean(means: ArrayLike, error: float = ERROR) -> Interval:
     return Interval(centre, centre - half, centre + half)
 
 
+def bound_ratio(ratios: ArrayLike, error: float = ERROR) -> Interval:
+    """Interval for the typical one of positive ratios (K,): their geometric mean, by `bound_mean` of their logarithms.
+
+    Raises QuarlError when K is below 2.
+    """
+    return Interval(*map(math.exp, bound_mean(np.log(check_finite(ratios, "ratios")), error)))
+
+
 def combine_cells(p_values: ArrayLike, required: int) -> float:
     """P-value for "at least `required` of the n cells are true" from n one-sided p-values (n,).
 

@@ -86,8 +86,7 @@ def judge_ratio(ratios: Sequence[float], pairs: Sequence[Pair], threshold: float
     estimate = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
     interval: tuple[float, float] | None = None
     if len(ratios) > 1:
-        _, low, high = map(math.exp, stats.bound_mean(np.log(ratios)))
-        interval = low, high
+        interval = stats.bound_ratio(ratios)[1:]
     outcome = conclude(interval, -math.inf, threshold)
     return Verdict(
         outcome=outcome,

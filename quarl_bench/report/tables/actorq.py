@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from quarl_bench.actorq.comparison import BASE, RunComparison, compare_runs
-from quarl_bench.actorq.record import RECORD, read_record
+from quarl_bench.actorq.comparison import BASE, RunComparison, compare_runs, find_target
+from quarl_bench.actorq.evaluator import find_time
+from quarl_bench.actorq.record import RECORD, Record, read_record
+from quarl_bench.judging.statistics import bound_ratio
 from quarl_bench.judging.times.contest import Contest
 from quarl_bench.report.peers import PeerRun
 from quarl_bench.report.tables.markdown import write_row, write_table, write_verdict
@@ -64,17 +66,31 @@ def list_paired_runs(folder: Path) -> list[str]:
 
     Of runs whose policies played fewer than a hundred episodes no return is shown: they were made for their times.
     """
-    records = [read_record(path.parent) for path in sorted(folder.glob(f"*/{RECORD}"))]
-    groups: dict[str, dict[str, list[RunComparison]]] = {}
-    for run in compare_runs(records):
-        groups.setdefault(_name_task(run), {}).setdefault(run.settings["precision"], []).append(run)
     rows = [["task", "actors", "steps/s, of fp32's", "ceiling", "return, fp32 actors", "these actors", "their copy"]]
-    for task, found in groups.items():
+    for task, found in _group_runs(folder).items():
         for precision, runs in found.items():
             if precision != BASE:
                 limits = [_show_range(getattr(run, name) for run in runs) for name in ("speedup", "ceiling")]
                 scores = [_list_returns(*of) for of in ((found.get(BASE, []), BASE), (runs, BASE), (runs, precision))]
                 rows.append([task, precision, *limits, *scores])
+    return write_table(rows)
+
+
+def list_times(folder: Path) -> list[str]:
+    """A table with a row for each task, its actors and their precision: how soon they reach 95% of fp32's best return.
+
+    Seconds stand by seed; what they are of the twin's is the geometric mean over seeds, with its interval.
+    """
+    rows = [["task", "actors", "fp32 actors, s", "these, s", "of fp32's seconds", "of its steps", "load"]]
+    for task, found in _group_runs(folder).items():
+        bases = {run.settings["seed"]: run.record for run in found.get(BASE, []) if _plays_enough(run.record)}
+        for precision, runs in found.items():
+            pairs = [(bases[run.settings["seed"]], run.record) for run in runs if run.settings["seed"] in bases]
+            if precision != BASE and pairs:
+                seconds, steps = ([_find_times(pair, clock) for pair in pairs] for clock in ("elapsed", "steps"))
+                load = max(record["load"] for pair in pairs for record in pair)
+                taken = [", ".join(map(_show_seconds, side)) for side in zip(*seconds, strict=True)]
+                rows.append([task, precision, *taken, _show_ratio(seconds), _show_ratio(steps), f"{load:.1f}"])
     return write_table(rows)
 
 
@@ -86,6 +102,14 @@ def list_verdicts(rows: Iterable[Row], prefix: str = "actorq-") -> list[str]:
             link = f"[{row.claim}](claims.md#{row.claim})"
             lines.append(write_row((link, row.algo.upper(), row.scheme, f"{row.threshold:g}", write_verdict(row))))
     return lines
+
+
+def _group_runs(folder: Path) -> dict[str, dict[str, list[RunComparison]]]:
+    """All recorded runs beside their twins, by task with its actors, and by precision."""
+    groups: dict[str, dict[str, list[RunComparison]]] = {}
+    for run in compare_runs([read_record(path.parent) for path in sorted(folder.glob(f"*/{RECORD}"))]):
+        groups.setdefault(_name_task(run), {}).setdefault(run.settings["precision"], []).append(run)
+    return groups
 
 
 def _group_sizes(contests: Sequence[Contest]) -> dict[str, dict[str, Contest]]:
@@ -113,6 +137,31 @@ def _list_returns(runs: Sequence[RunComparison], precision: str) -> str:
     """By seed, the mean return that the learner's policy has in a precision."""
     scores = [run.record["scores"][precision] for run in runs if precision in run.record["scores"]]
     return ", ".join(f"{score['mean']:.4g}" for score in scores if score["episodes"] >= FEWEST)
+
+
+def _plays_enough(record: Record) -> bool:
+    """Whether the run was made for what it learns, and not for its times alone."""
+    return bool(record["scores"][BASE]["episodes"] >= FEWEST)
+
+
+def _find_times(pair: tuple[Record, Record], clock: str) -> tuple[float | None, float | None]:
+    """When, by `clock`, the twin and the run first kept a policy of 95% of the twin's best return; None if never."""
+    target = find_target(pair[0])
+    return find_time(pair[0]["curve"], target, clock), find_time(pair[1]["curve"], target, clock)
+
+
+def _show_seconds(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:,.0f}"
+
+
+def _show_ratio(times: Sequence[tuple[float | None, float | None]]) -> str:
+    """What the runs need of their twins' time; nothing where one never arrives, no interval where there is one pair."""
+    if any(ours is None or not theirs for theirs, ours in times):
+        return ""
+    ratios = [ours / theirs for theirs, ours in times if ours is not None and theirs]
+    if len(ratios) == 1:
+        return f"{ratios[0]:.2f}"
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*bound_ratio(ratios))
 
 
 def _show_median(contest: Contest, name: str) -> str:
