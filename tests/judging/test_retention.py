@@ -606,6 +606,13 @@ def test_t_over_tasks_matches_scipy() -> None:
         stats.bound_mean([0.1])
 
 
+def test_a_ratio_and_its_inverse_have_inverse_intervals() -> None:
+    ratios = np.array([0.5, 0.8, 0.7])
+    found, inverse = stats.bound_ratio(ratios), stats.bound_ratio(1 / ratios)
+    assert found.estimate == pytest.approx(scipy_stats.gmean(ratios))
+    assert found == pytest.approx((1 / inverse.estimate, 1 / inverse.high, 1 / inverse.low))
+
+
 def test_partial_conjunction_known_values() -> None:
     assert stats.combine_cells([0.01, 0.02, 0.30], 1) == pytest.approx(0.03)
     assert stats.combine_cells([0.01, 0.02, 0.30], 2) == pytest.approx(0.04)

@@ -1,6 +1,5 @@
 """Ratios of times over several sessions: they move more from session to session than the blocks of one show."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -35,12 +34,11 @@ class Sessions:
         With earlier sessions they are Student's over the logarithms of all sessions, with those of this one alone
         they are `now`, which covers blocks only.
         """
-        from quarl_bench.judging.statistics import Interval, bound_mean
+        from quarl_bench.judging.statistics import bound_ratio
 
         if not self.earlier:
             return now
-        found = [math.log(read(session.ratios)) for session in self.earlier]
-        return Interval(*map(math.exp, bound_mean([*found, math.log(now.estimate)])))
+        return bound_ratio([*(read(session.ratios) for session in self.earlier), now.estimate])
 
     def __str__(self) -> str:
         """What limits cover: `this session`, or how many sessions on how many days."""

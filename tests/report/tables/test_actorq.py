@@ -11,11 +11,13 @@ from quarl_bench.report.tables.actorq import (
     list_changes,
     list_contenders_once,
     list_paired_runs,
+    list_times,
     list_verdicts,
 )
 from quarl_bench.views.rows import Row
 from tests.report.test_peers import CONTESTS, PEERS, RUN
 from tests.support.places import ROOT
+from tests.support.records import make_pairs
 
 RECORDS = ROOT / "baselines" / "actorq"
 WAYS = [f"{shipped} {form}" for shipped in ("fp32", "fp16", "int8") for form in ("plain", "zstd", "delta")]
@@ -78,6 +80,33 @@ def test_paired_runs_stand_beside_those_of_fp32(tmp_path):
     assert head.startswith("| task | actors | steps/s, of fp32's | ceiling |")
     assert row.startswith("| DQN cartpole, 1 actor of 2 x 256 | int8 | 4.00 to 4.00 |")
     assert row.endswith("| 500 | 500 | 493.6 |")
+
+
+def write_pairs(folder, pairs):
+    for pair in pairs:
+        for record in pair:
+            settings = record["settings"]
+            place = folder / f"{settings['precision']}-{settings['seed']}"
+            place.mkdir()
+            for point in record["curve"]:
+                point["steps"] = 10 * point["elapsed"]
+            (place / "record.json").write_text(json.dumps(record))
+
+
+def test_times_to_a_return_stand_beside_the_twins(tmp_path):
+    write_pairs(tmp_path, make_pairs(0.5)[:2])
+    *_, row = list_times(tmp_path)
+    assert row == (
+        "| DQN cartpole, 1 actor of 2 x 256 | int8 | 100, 101 | 50, 50 | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | 0.5 |"
+    )
+
+
+def test_a_run_that_never_arrives_has_no_share_of_a_time(tmp_path):
+    pairs = make_pairs(0.5)[:2]
+    pairs[0][1]["curve"][-1]["mean"] = 100.0
+    write_pairs(tmp_path, pairs)
+    *_, row = list_times(tmp_path)
+    assert row.endswith("| 100, 101 | never, 50 |  |  | 0.5 |")
 
 
 def test_verdicts_of_one_paper_alone():
