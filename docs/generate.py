@@ -49,7 +49,7 @@ from quarl_bench.report.tables.actorq import (
 )
 from quarl_bench.report.tables.nightly import list_cells, list_dearest, list_exploration, list_mixed
 from quarl_bench.report.tables.repaired import list_few_bits, list_repairs
-from quarl_bench.report.tables.speed import list_comparison
+from quarl_bench.report.tables.speed import list_comparison, list_floors
 from quarl_bench.system.atomic import write_file
 from quarl_bench.views.rows import Row
 
@@ -62,6 +62,7 @@ PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
 TRAINING, FPGA, DESIGNS = HERE / "training.md", HERE / "fpga.md", HERE.parent / "benches" / "lqcc" / "test_fpga"
 ACTORQ, PAIRED = HERE / "actorq.md", HERE.parent / "baselines" / "actorq"
 SPEED, RUNS = HERE / "speed.md", HERE.parent / "benches" / "peers" / "runs"
+FLOORS = "floors"  # the block of SPEED that two runs make together
 NIGHTLY = HERE / "nightly.md"
 HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
 README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
@@ -118,7 +119,8 @@ def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
             "decisions": list_comparison("decisions", runs.get("decisions"), list_contenders_once),
         },
         PLUGIN: {"options": list_options(), "markers": list_markers()},
-        SPEED: list_comparisons(SPEED.read_text(encoding="utf-8"), RUNS),
+        SPEED: list_comparisons(SPEED.read_text(encoding="utf-8"), RUNS)
+        | {FLOORS: list_floors(runs.get("evaluation"), runs.get("parts"))},
         ACTORQ: list_actorq(rows, runs),
         TRAINING: {"exploration": list_exploration(rows), "half precision": list_mixed(rows)},
         NIGHTLY: {"dearest": list_dearest(rows)},
@@ -141,7 +143,7 @@ def list_actorq(rows: Iterable[Row], runs: Mapping[str, PeerRun]) -> dict[str, l
 
 def list_comparisons(page: str, folder: Path) -> dict[str, list[str]]:
     """Of every name that the page has a block for, what is stored in `folder`; ValueError for a run without a block."""
-    names = re.findall(BEGIN.format("(.+)"), page)
+    names = [name for name in re.findall(BEGIN.format("(.+)"), page) if name != FLOORS]
     runs = read_runs(folder)
     if homeless := runs.keys() - names:
         raise ValueError(f"no block in {SPEED} for {', '.join(sorted(homeless))}")

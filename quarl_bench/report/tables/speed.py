@@ -9,6 +9,8 @@ from quarl_bench.report.tables.markdown import write_table
 from quarl_bench.views.table import format_number
 
 Layout = Callable[[Sequence[Contest]], list[list[str]]]
+OURS = "quarl"  # with which the names of our contenders begin
+FLOOR = ("simulator", "network")  # parts of an evaluated step that nobody can do without
 
 
 def list_comparison(name: str, run: PeerRun | None, layout: Layout | None = None) -> list[str]:
@@ -60,6 +62,27 @@ def list_medians(contests: Sequence[Contest]) -> list[list[str]]:
         medians = [format_number(contest.find_median(name)) if name in contest.rounds else "" for name in names]
         rows.append([f"{contest.name}, {contest.unit}", *medians])
     return rows
+
+
+def list_floors(evaluation: PeerRun | None, parts: PeerRun | None) -> list[str]:
+    """A table: how many times as fast as each rival is what the floors of `parts` leave; other runs tell nothing."""
+    if evaluation is None or parts is None or evaluation.machine != parts.machine:
+        return ["Two runs on one machine are wanted: `python -m benches.peers evaluation` and `parts`."]
+    contests = {contest.name: contest for contest in evaluation.contests}
+    told = []
+    for part in parts.contests:
+        rates = contests[part.name].rounds
+        floor = sum(map(part.find_median, FLOOR))  # microseconds a step
+        told.append(
+            {"": part.name}
+            | {
+                f"against {rival}": f"{1e6 / floor / contests[part.name].find_median(rival):.2f}x"
+                for rival in rates
+                if not rival.startswith(OURS)
+            }
+        )
+    head = [*dict.fromkeys(chain.from_iterable(told))]
+    return write_table([head, *([row.get(name, "") for name in head] for row in told)])
 
 
 LAYOUTS: dict[str, Layout] = {

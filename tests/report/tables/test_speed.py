@@ -1,12 +1,20 @@
 """The tables of docs/speed.md, made of stored runs."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from quarl_bench.judging.times.contest import Contest, Pair
 from quarl_bench.report.peers import write_run
-from quarl_bench.report.tables.speed import list_comparison, list_contenders, list_medians, list_pairs, list_ratios
+from quarl_bench.report.tables.speed import (
+    list_comparison,
+    list_contenders,
+    list_floors,
+    list_medians,
+    list_pairs,
+    list_ratios,
+)
 from tests.report.test_peers import CONTESTS, PEERS, RUN
 from tests.support.pages import load_script
 
@@ -52,6 +60,15 @@ def test_layouts():
         ["big, s", "1", "", "123"],
     ]
     assert list_contenders((OTHER,))[-1] == ["", "slow", "123 (123 to 123)", "quarl 123x (123x to 123x)"]
+
+
+def test_floors_are_what_simulator_and_network_leave():
+    parts = Contest("big", "us", {"simulator": (150.0, 160.0), "network": (45.0, 45.0), "everything else": (9.0, 8.0)})
+    rates = Contest("big", "steps per CPU second", {"quarl": (4000.0, 4000.0), "slow": (1000.0, 1500.0)})
+    runs = [replace(RUN, contests=(contest,)) for contest in (rates, parts)]
+    assert list_floors(*runs) == ["|  | against slow |", "|---|---:|", "| big | 4.00x |"]
+    (line,) = list_floors(runs[0], replace(runs[1], machine={"processor": "another"}))
+    assert line == list_floors(None, runs[1])[0]
 
 
 def test_the_page_takes_what_is_stored(generator, tmp_path):
