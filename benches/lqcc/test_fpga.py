@@ -28,6 +28,7 @@ from quarl_bench.papers.lqcc.hardware.comparison import fit_memory, fit_ours, fo
 from quarl_bench.papers.lqcc.judgements.designs import REFERENCE
 from quarl_bench.policies.storage.integers import INTEGERS, load_integers
 from quarl_bench.spec import Source
+from quarl_bench.system.atomic import write_file
 
 PART = PARTS["xc7a15t"]
 SELECTED = ["halfcheetah", "walker2d", "ant", "humanoid", "hopper"]
@@ -65,6 +66,7 @@ FINN_ERRORS = {
     "hopper": 0.15,
     "reference": 0.011,
 }
+SYNTHESES = "synthesis", "synthesis-table", "placement"
 TWO_BITS = ["a2c-cartpole", "dqn-cartpole", "ppo-cartpole", "ddpg-pendulum", "ddpg-mountaincarcontinuous"]
 SEEDS = 3
 SPARSE = ["ppo-cartpole-qat2-seed0", "ddpg-pendulum-qat2-seed0", "ddpg-mountaincarcontinuous-qat2-seed0"]
@@ -76,6 +78,7 @@ class Designs:
     def __init__(self, settings, folder, require) -> None:
         self._settings, self._folder, self._require = settings, folder, require
         self.baselines = None if settings.baselines is None else settings.baselines / "policies"
+        self.stored = None if settings.baselines is None else settings.baselines / "synthesis"
         self._selected, self._written = {}, {}
         self.cache = settings.cache / "fpga"
 
@@ -129,8 +132,27 @@ class Designs:
 
 
 @pytest.fixture(scope="session")
-def designs(quarl_settings, tmp_path_factory, require):
-    return Designs(quarl_settings, tmp_path_factory.mktemp("designs"), require)
+def designs(quarl_settings, tmp_path_factory, require, pytestconfig):
+    """Synthesis takes minutes: what it made of a design is stored by the hash of the design's files, tool and script.
+
+    --regen-all and --force-regen make it anew, and store it.
+    """
+    found = Designs(quarl_settings, tmp_path_factory.mktemp("designs"), require)
+    anew = pytestconfig.getoption("regen_all") or pytestconfig.getoption("force_regen")
+    if found.stored is not None and not anew:
+        copy_results(found.stored, found.cache)
+    yield found
+    if found.stored is not None and anew:
+        copy_results(found.cache, found.stored)
+
+
+def copy_results(source, target):
+    """Those of the tools that `run_once` runs, whose names are hashes of all that they depend on."""
+    for file in (file for kind in SYNTHESES for file in (source / kind).glob("*.json")):
+        place = target / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            write_file(place, file.read_text())
 
 
 def name_file(kind, name, weights):
