@@ -20,9 +20,10 @@ from quarl_bench.papers.actorq.judgements import (
 
 CARTPOLE = over("dqn", "cartpole")
 CHEETAH = over("d4pg", "cheetahrundmc")
-ALONE = Regime(widths=(2048, 2048, 2048), actors=1)
-LARGE = Regime(widths=(2048, 2048, 2048), actors=2)  # the paper's size
-LEARNING = Regime(widths=(512, 512, 512), actors=1)  # of the runs that learn a task of DeepMind Control here
+ONE = Regime(actors=1)
+ALONE = Regime(actors=1, widths=(2048, 2048, 2048))
+LARGE = Regime(actors=2, widths=(2048, 2048, 2048))  # the paper's size
+LEARNING = Regime(actors=1, widths=(512, 512, 512))  # of the runs that learn a task of DeepMind Control here
 WALKER = over("d4pg", "walkerwalkdmc")
 
 
@@ -44,7 +45,7 @@ CLAIMS = (
         "actorq-time",
         where="README, ActorQ: 1.5x-2.5x",
         says="with int8 actors training reaches 95% of the fp32 run's best return in at most 1/1.5 of its time",
-        judgement=ReachesSooner(0.667),
+        judgement=ReachesSooner(0.667, regime=ONE),
         schemes=("int8",),
         cells=CARTPOLE,
         slug="actortime",
@@ -72,7 +73,7 @@ CLAIMS = (
         "actorq-rate-small",
         "two actors of 512,512,512 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
         CHEETAH,
-        Regime(widths=(512, 512, 512), actors=2),
+        Regime(actors=2, widths=(512, 512, 512)),
     ),
     Claim(
         "actorq-rate-most",
@@ -87,7 +88,7 @@ CLAIMS = (
         "actorq-return",
         where="README, ActorQ: no loss in reward",
         says="what is learned from int8 actors keeps 95% of the return of what is learned from fp32 ones",
-        judgement=LearnsAsWell(0.05),
+        judgement=LearnsAsWell(0.05, regime=ONE),
         schemes=("int8",),
         cells=(*CARTPOLE, *over("d4pg", "mountaincarcontinuous"), *over("a2c", "cartpole")),
         slug="actorreturn",
@@ -134,7 +135,7 @@ CLAIMS = (
         where="TMLR abstract: carbon 1.9x-3.76x less",
         says="in CPU seconds, a proxy of energy, int8 actors reach 95% of the fp32 run's best return at 1/1.9 "
         "of the cost",
-        judgement=TakesLess(0.526),
+        judgement=TakesLess(0.526, regime=ONE),
         schemes=("int8",),
         cells=CARTPOLE,
         slug="actorenergy",

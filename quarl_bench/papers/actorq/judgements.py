@@ -23,13 +23,19 @@ LOAD = ("load",)
 class Regime:
     """Which runs of a task are judged: what decides how much of the time is the actors'."""
 
-    widths: tuple[int, ...]  # of the hidden layers of an actor's net
     actors: int
+    widths: tuple[int, ...] | None = None  # of the hidden layers of an actor's net; None: any
+
+    @property
+    def options(self) -> str:
+        """With which a run is like that."""
+        sizes = "" if self.widths is None else f" --widths {','.join(map(str, self.widths))}"
+        return f"{sizes} --actors {self.actors}"
 
     def holds(self, record: "Record") -> bool:
         """Whether a run was like that."""
         settings = record["settings"]
-        return (tuple(settings["widths"]), settings["actors"]) == (self.widths, self.actors)
+        return settings["actors"] == self.actors and self.widths in {None, tuple(settings["widths"])}
 
 
 @dataclass(frozen=True)

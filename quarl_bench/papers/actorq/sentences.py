@@ -126,7 +126,7 @@ def collect_pairs(item: JudgedClaim, regime: "Regime | None") -> Evidence:
     chosen = [record for record in records if regime is None or regime.holds(record)]
     pairs = pair_records(chosen, cell.algo, cell.environment, cell.scheme)
     if not pairs:
-        options = "" if regime is None else f" --widths {','.join(map(str, regime.widths))} --actors {regime.actors}"
+        options = "" if regime is None else regime.options
         raise MissingBaseline(
             f"no paired runs of {cell.algo} {cell.environment} in {folder or VARIABLE}: make them with "
             f"`quarl actorq {cell.algo} {cell.environment} --precision fp32,{cell.scheme} --seeds 0..2{options}`"
