@@ -95,7 +95,7 @@ def test_the_table_of_a_recipe_is_well_formed():
 
 def test_what_is_made_of_stored_results_is_current(generator):
     claims, verdicts = read_catalog(), read_document(generator.STORED).data
-    remedy = "run python docs/generate.py"
+    remedy = "run python docs/scripts/generate.py"
     assert generator.PAGE.read_text() == generator.write_page(claims, verdicts), remedy
     for path, blocks in generator.list_blocks(verdicts).items():
         text = path.read_text()
@@ -113,8 +113,8 @@ def test_a_table_of_numbers_is_made_of_a_record_or_has_a_date():
     by_hand = []
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
-        made = re.sub(r"<!-- ([^:\n]+): made by docs/generate\.py -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
-        blocks = [] if "<!-- Made by docs/generate.py" in text else re.split(r"\n\s*\n", made)
+        made = re.sub(r"<!-- ([^:\n]+): made by generate\.py -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
+        blocks = [] if "<!-- Made by generate.py" in text else re.split(r"\n\s*\n", made)
         for before, table in itertools.pairwise(blocks):
             cells = [cell.strip() for line in table.splitlines()[2:] for cell in line.strip("|").split("|")]
             numbers = sum(bool(re.fullmatch(r"-?\d[\d.,%x() -]*", cell)) for cell in cells)
@@ -128,7 +128,7 @@ def test_the_page_of_policies_is_current(generator):
         pytest.skip(f"no baselines in {generator.BASELINES}")
     printed = tomllib.loads(generator.PRINTED.read_text())["table2"]
     page = generator.write_policies(generator.read_manifests(generator.BASELINES), printed)
-    assert generator.POLICIES.read_text() == page, "run python docs/generate.py"
+    assert generator.POLICIES.read_text() == page, "run python docs/scripts/generate.py"
 
 
 def test_the_page_of_policies_says_what_falls_short(generator):
@@ -153,7 +153,7 @@ def test_the_page_needs_both_marks(generator):
 
 def test_the_floors_on_the_page_are_those_that_are_enforced(generator):
     layers = generator.read_floors(generator.PROJECT)
-    assert generator.HOUSE.read_text() == generator.draw_house(layers), "run python docs/generate.py"
+    assert generator.HOUSE.read_text() == generator.draw_house(layers), "run python docs/scripts/generate.py"
     lines = re.findall(r"^\| (`[\w` ]+`) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
     assert [re.findall(r"\w+", line) for line in lines] == layers
 

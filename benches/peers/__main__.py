@@ -1,9 +1,9 @@
 """Every comparison with other libraries, one after the other, each kept as JSON as soon as it is done.
 
 `python -m benches.peers` runs all that are installed and do not ask to be named; docs/speed.md is made of what they
-leave (`python docs/generate.py`). Run it on an idle machine. A name that is not known, or whose library is missing, is
-told before anything runs. What failed or was killed leaves what it had in FILE.json.part, from which the same command
-goes on at the same commit, and no stored run is lost.
+leave (`python docs/scripts/generate.py`). Run it on an idle machine. A name that is not known, or whose library is
+missing, is told before anything runs. What failed or was killed leaves what it had in FILE.json.part, from which the
+same command goes on at the same commit, and no stored run is lost.
 """
 
 import argparse

@@ -9,6 +9,7 @@ from typing import Any
 from tests.support.places import ROOT
 
 DOCS = ROOT / "docs"
+SCRIPTS = DOCS / "scripts"
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -17,10 +18,10 @@ def read_files(page: Path) -> dict[str, str]:
 
 
 def load_script(name: str) -> Any:
-    """The module of docs/<name>.py, which is no package; like the interpreter, finds its neighbours beside it."""
-    if str(DOCS) not in sys.path:
-        sys.path.append(str(DOCS))
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    """The module docs/scripts/<name>.py, which is in no package; as in the interpreter, its neighbours are found."""
+    if str(SCRIPTS) not in sys.path:
+        sys.path.append(str(SCRIPTS))
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where dataclasses look for it

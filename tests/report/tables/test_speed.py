@@ -72,7 +72,7 @@ def test_floors_are_what_simulator_and_network_leave():
 
 
 def test_the_page_takes_what_is_stored(generator, tmp_path):
-    page = "<!-- race: made by docs/generate.py -->\n<!-- end of race -->\n<!-- walk: made by docs/generate.py -->"
+    page = "<!-- race: made by generate.py -->\n<!-- end of race -->\n<!-- walk: made by generate.py -->"
     write_run(tmp_path / "race.json", RUN)
     (tmp_path / "race.json.part").write_text("{")
     blocks = generator.list_comparisons(page, tmp_path)

@@ -88,7 +88,7 @@ def _tell_dates(verdicts: dict[str, Any]) -> str:
 
 HEAD = """# Claims and verdicts
 
-<!-- Made by docs/generate.py from the claims; edit those. -->
+<!-- Made by generate.py from the claims; edit those. -->
 
 A claim is a statement of a paper, in our words, with a threshold. A cell is one algorithm on one environment in one
 scheme. A *case* judges one cell alone, and an *item* judges a statement over many cells. Both get an interval, and the

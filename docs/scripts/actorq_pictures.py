@@ -1,4 +1,4 @@
-"""The pictures of docs/actorq.md: what actors of each precision learn. `python docs/actorq_pictures.py`.
+"""The pictures of docs/actorq.md: what actors of each precision learn. `python docs/scripts/actorq_pictures.py`.
 
 Drawn from the records in baselines/actorq.
 """
@@ -11,8 +11,8 @@ from quarl_bench.report.page.kinds.curves import LearningCurve, draw_curves
 from quarl_bench.report.page.plots import render_svg_file
 from quarl_bench.system.atomic import write_file
 
-HERE = Path(__file__).parent
-RECORDS = HERE.parent / "baselines" / "actorq"
+DOCS = Path(__file__).parents[1]
+RECORDS = DOCS.parent / "baselines" / "actorq"
 TASKS = {  # runs that learn: the pattern of their folders' names, and what the picture is called
     "dqn-cartpole": ("*-a1-*", "DQN on CartPole"),
     "d4pg-mountaincarcontinuous": ("*", "D4PG on MountainCarContinuous"),
@@ -24,7 +24,7 @@ TASKS = {  # runs that learn: the pattern of their folders' names, and what the 
 def main() -> None:
     """Draw one for each task."""
     for task, (pattern, title) in TASKS.items():
-        write_file(HERE / "pictures" / f"actorq-{task}.svg", draw_task(task, pattern, title))
+        write_file(DOCS / "pictures" / f"actorq-{task}.svg", draw_task(task, pattern, title))
 
 
 def draw_task(task: str, pattern: str, title: str) -> str:

@@ -1,7 +1,7 @@
 """The two pictures of docs/examples/robots: how long a robot stays upright, and how well it walks, against bits.
 
-`python docs/robot_pictures.py` draws them from the committed starts. `python docs/robot_pictures.py ROBOTS` plays all
-starts again first, and writes them down; ROBOTS has the folders `go1` and `g1` with the files that README.md names.
+`python docs/scripts/robot_pictures.py` draws them from the committed starts. With ROBOTS behind it, it plays all starts
+again first, and writes them down; ROBOTS has the folders `go1` and `g1` with the files that README.md names.
 """
 
 import csv
@@ -17,8 +17,8 @@ from quarl_bench.report.page.plots import MARKERS, SERIES, open_panel, render_sv
 from quarl_bench.system.atomic import write_file
 from quarl_bench.system.imports import import_attribute
 
-HERE = Path(__file__).parent
-EXAMPLE = HERE / "examples" / "robots"
+DOCS = Path(__file__).parents[1]
+EXAMPLE = DOCS / "examples" / "robots"
 STARTS = EXAMPLE / "starts.csv"
 FIELDS = ("robot", "scheme", "seed", "upright_seconds", "return")
 SEEDS = range(10_000, 10_010)
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
     for name, label, end in (("upright", "upright, seconds of 10", LONGEST), ("tracking", "tracking, at most 1", 1.0)):
         figure, words = draw(starts, name, label, end)
         title = f"Two robots, {label}, against bits"
-        write_file(HERE / "pictures" / f"robots-{name}.svg", render_svg_file(figure, f"robots-{name}", title, words))
+        write_file(DOCS / "pictures" / f"robots-{name}.svg", render_svg_file(figure, f"robots-{name}", title, words))
 
 
 def measure(folder: Path) -> list[Start]:

@@ -59,7 +59,7 @@ def _show(value: float) -> str:
 
 HEAD = """# Trained policies
 
-<!-- Made by docs/generate.py from the manifests; nothing to edit. -->
+<!-- Made by generate.py from the manifests; nothing to edit. -->
 
 Every committed policy was trained by `quarl train`. Its folder below `baselines/policies` holds the weights and a
 manifest. The manifest has the recipe, the learning curve, the return and the hash of the weights. A test plays the

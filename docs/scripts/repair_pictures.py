@@ -1,4 +1,4 @@
-"""The three pictures of docs/repair.md: why plain int8 fails. `python docs/repair_pictures.py [POLICY]`.
+"""The three pictures of docs/repair.md: why plain int8 fails. `python docs/scripts/repair_pictures.py [POLICY]`.
 
 Drawn from a committed policy and the states that calibrate it; what they show is computed each time, nothing is stored.
 """
@@ -18,8 +18,8 @@ from quarl_bench.quantization.net import Net
 from quarl_bench.report.page.plots import INK, SERIES, open_panel, render_svg_file
 from quarl_bench.system.atomic import write_file
 
-HERE = Path(__file__).parent
-POLICY = HERE.parent / "baselines" / "policies" / "dqn-cartpole-seed0"
+DOCS = Path(__file__).parents[1]
+POLICY = DOCS.parent / "baselines" / "policies" / "dqn-cartpole-seed0"
 
 
 def main(arguments: list[str]) -> None:
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
         "repair-ties": ("Gaps between the two best Q-values, and one int8 step", draw_ties(subject)),
     }
     for name, (title, (figure, words)) in drawn.items():
-        write_file(HERE / "pictures" / f"{name}.svg", render_svg_file(figure, name, title, words))
+        write_file(DOCS / "pictures" / f"{name}.svg", render_svg_file(figure, name, title, words))
 
 
 def draw_inputs(subject: Subject) -> tuple[Figure, str]:

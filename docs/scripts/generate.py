@@ -3,12 +3,12 @@ docs/house.svg, and between their marks the findings of README.md and docs/findi
 actorq.md, fpga.md, nightly.md, pytest_plugin.md, repair.md, speed.md and training.md. What docs/api.md shows of
 docstrings is made when the site is built.
 
-python docs/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is stored
-                                         of the nightly and of benches/peers
-python docs/generate.py FILE [FILE ...]  the same, with the rows of results files put into the stored nightly first: of
-                                         a whole one, a part of one, or timings measured on an idle machine; void
-                                         timings (a busy machine's) replace no stored row, and are named, as are rows
-                                         of no claim
+python docs/scripts/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is
+                                                 stored of the nightly and of benches/peers
+python docs/scripts/generate.py FILE [FILE ...]  the same, with the rows of results files put into the stored nightly
+                                                 first: of a whole one, a part of one, or timings measured on an idle
+                                                 machine; void timings (a busy machine's) replace no stored row, and are
+                                                 named, as are rows of no claim
 
 docs/results/nightly.json.xz is the stored nightly: the last row of every case that was run, with every return, and in
 which run it was. The lander is no part of it:
@@ -53,20 +53,20 @@ from quarl_bench.report.tables.speed import list_comparison, list_floors
 from quarl_bench.system.atomic import write_file
 from quarl_bench.views.rows import Row
 
-HERE = Path(__file__).parent
-FINDINGS, PAGE, STORED = HERE / "findings.md", HERE / "claims.md", HERE / "results" / "nightly.json.xz"
-POLICIES, BASELINES = HERE / "policies.md", HERE.parent / "baselines" / "policies"
-PRINTED = HERE.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
+DOCS = Path(__file__).parents[1]
+FINDINGS, PAGE, STORED = DOCS / "findings.md", DOCS / "claims.md", DOCS / "results" / "nightly.json.xz"
+POLICIES, BASELINES = DOCS / "policies.md", DOCS.parent / "baselines" / "policies"
+PRINTED = DOCS.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
 REPAIRED = BASELINES.parent / "repaired"
-PLUGIN, REPAIR = HERE / "pytest_plugin.md", HERE / "repair.md"
-TRAINING, FPGA, DESIGNS = HERE / "training.md", HERE / "fpga.md", HERE.parent / "benches" / "lqcc" / "test_fpga"
-ACTORQ, PAIRED = HERE / "actorq.md", HERE.parent / "baselines" / "actorq"
-SPEED, RUNS = HERE / "speed.md", HERE.parent / "benches" / "peers" / "runs"
+PLUGIN, REPAIR = DOCS / "pytest_plugin.md", DOCS / "repair.md"
+TRAINING, FPGA, DESIGNS = DOCS / "training.md", DOCS / "fpga.md", DOCS.parent / "benches" / "lqcc" / "test_fpga"
+ACTORQ, PAIRED = DOCS / "actorq.md", DOCS.parent / "baselines" / "actorq"
+SPEED, RUNS = DOCS / "speed.md", DOCS.parent / "benches" / "peers" / "runs"
 FLOORS = "floors"  # the block of SPEED that two runs make together
-NIGHTLY = HERE / "nightly.md"
-HOUSE, PROJECT = HERE / "house.svg", HERE.parent / "pyproject.toml"
-README, PICTURES = HERE.parent / "README.md", HERE / "pictures"
-BEGIN, END = "<!-- {}: made by docs/generate.py -->", "<!-- end of {} -->"
+NIGHTLY = DOCS / "nightly.md"
+HOUSE, PROJECT = DOCS / "house.svg", DOCS.parent / "pyproject.toml"
+README, PICTURES = DOCS.parent / "README.md", DOCS / "pictures"
+BEGIN, END = "<!-- {}: made by generate.py -->", "<!-- end of {} -->"
 
 
 def main(arguments: list[str]) -> None:
