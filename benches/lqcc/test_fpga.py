@@ -139,20 +139,20 @@ def designs(quarl_settings, tmp_path_factory, require, pytestconfig):
     """
     found = Designs(quarl_settings, tmp_path_factory.mktemp("designs"), require)
     anew = pytestconfig.getoption("regen_all") or pytestconfig.getoption("force_regen")
-    if found.stored is not None and not anew:
+    if anew:
+        found.cache = tmp_path_factory.mktemp("fpga")
+    elif found.stored is not None:
         copy_results(found.stored, found.cache)
     yield found
-    if found.stored is not None and anew:
+    if anew and found.stored is not None:
         copy_results(found.cache, found.stored)
 
 
 def copy_results(source, target):
     """Those of the tools that `run_once` runs, whose names are hashes of all that they depend on."""
-    for file in (file for kind in SYNTHESES for file in (source / kind).glob("*.json")):
-        place = target / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.exists():
-            write_file(place, file.read_text())
+    for kind in SYNTHESES:
+        for file in (source / kind).glob("*.json"):
+            write_file(target / kind / file.name, file.read_text())
 
 
 def name_file(kind, name, weights):
