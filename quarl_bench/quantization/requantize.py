@@ -15,6 +15,7 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.affine import Integers
 
 Float32s = NDArray[np.float32]
+FEW = 15  # thresholds, of 4 bits, that are compared with all channels at once; more are searched in each
 LARGEST_SHIFT = 62  # of int64; shifts a 32-bit accumulator to 0 as any larger one would
 Rule = Callable[[Integers, Float32s, Float32s, Float32s], Integers]
 
@@ -120,6 +121,11 @@ def find_thresholds(
 
 def count_thresholds(acc: Integers, thresholds: Integers, low: int) -> Integers:
     """Apply `find_thresholds` to accumulators (n, channels, ...); thresholds has one row, or one per channel."""
+    if thresholds.shape[1] <= FEW:
+        reached = np.full(acc.shape, low, dtype=np.int64)
+        for level in thresholds.T:
+            reached += acc >= level.reshape(-1, *(1,) * (acc.ndim - 2))
+        return reached
     out = np.empty(acc.shape, dtype=np.int64)
     for channel in range(acc.shape[1]):
         row = thresholds[channel if len(thresholds) > 1 else 0]

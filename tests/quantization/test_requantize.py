@@ -184,6 +184,14 @@ def test_thresholds_equal_fp32_wherever_the_output_changes(seed: int, bits: int,
         np.testing.assert_array_equal(count_thresholds(acc, table, low), expected)
 
 
+@given(SEEDS, st.integers(1, 20), st.sampled_from([1, 3]))
+def test_images_count_thresholds_channel_by_channel(seed: int, levels: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    acc, table = rng.integers(-9, 9, (2, 3, 4, 5)), np.sort(rng.integers(-9, 9, (rows, levels)), axis=1)
+    expected = (acc[..., None] >= table.reshape(1, rows, 1, 1, levels)).sum(-1) - 7
+    np.testing.assert_array_equal(count_thresholds(acc, table, -7), expected)
+
+
 def test_a_level_beyond_32_bits_has_no_accumulator() -> None:
     """At scale 2^-30 the tie 0.5 goes to 0 and 1.5 to 2, and float32 rounds accumulators to multiples of 64 and 128."""
     table = find_thresholds(np.float32(1), np.float32(2.0**-30), np.float32(1), 0, -8, 7)
