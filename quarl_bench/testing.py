@@ -63,7 +63,7 @@ def assert_quantizable(
     """
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
-    from quarl_bench.checking.random_play import find_doubt, play_randomly
+    from quarl_bench.checking.random_play import find_doubt
     from quarl_bench.checking.subject import name_policy
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
@@ -73,7 +73,7 @@ def assert_quantizable(
 
     subject, name = _open(policy, env, store, named), name or name_policy(policy)
     (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)
-    random = play_randomly(subject.stored.policy, subject.environment, line.reference.environment_seeds)
+    random = subject.play_randomly(line.reference.environment_seeds)
     if doubt := find_doubt(line.reference, random):
         line = replace(line, verdict=replace(line.verdict, caveats=(*line.verdict.caveats, doubt)))
     row = build_check_row(name, subject, line, margin)

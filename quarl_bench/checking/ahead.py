@@ -1,16 +1,18 @@
 """The schemes of a check, played on the other cores as well.
 
-A helper is a copy of this process that plays the last schemes first and leaves what it measures in the store, where
-whoever comes to them finds it: every scheme is played once, whole, in one process, so that no number depends on how
-many cores there are. What fails in a helper is left to be played, and to fail, where it is asked for.
+A helper is a copy of this process that plays the last schemes first; one of them plays random actions before these.
+What it measures is left in the store, where whoever comes to it finds it: every scheme is played once, whole, in one
+process, so that no number depends on how many cores there are. What fails in a helper is left to be played, and to
+fail, where it is asked for.
 """
 
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from quarl_bench.checking.subject import Subject
@@ -33,7 +35,10 @@ def play_ahead(subject: Subject, schemes: Sequence[Scheme], seeds: Sequence[int]
         for number in range(helpers):
             end = len(schemes) - number * len(schemes) // helpers
             order = [*reversed(schemes[:end]), *reversed(schemes[end:])]
-            helper = context.Process(target=_help, args=(subject, order, seeds, os.getpid()), daemon=True)
+            plays = [partial(subject.play, scheme, seeds) for scheme in order]
+            if not number:
+                plays.insert(0, partial(subject.play_randomly, seeds))
+            helper = context.Process(target=_help, args=(subject, plays, os.getpid()), daemon=True)
             helper.start()
             started.append(helper)
         yield
@@ -51,13 +56,13 @@ def _count_helpers(schemes: int) -> int:
     return min(len(os.sched_getaffinity(0)) - 1, schemes)
 
 
-def _help(subject: Subject, schemes: Sequence[Scheme], seeds: Sequence[int], parent: int) -> None:
+def _help(subject: Subject, plays: Sequence[Callable[[], Any]], parent: int) -> None:
     """Play until all is there, or nobody waits for it; being ended is an exception, which leaves no file behind."""
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         subject.shown = False
-        for scheme in schemes:
+        for play in plays:
             if os.getppid() == parent:
-                subject.play(scheme, seeds)
+                play()
     except BaseException:  # noqa: BLE001, S110  (whoever asks for the scheme meets it again)
         pass

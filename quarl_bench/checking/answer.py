@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quarl_bench.checking.costs import ArtefactCost, build_artefacts, time_artefacts
-from quarl_bench.checking.random_play import find_doubt, play_randomly
+from quarl_bench.checking.random_play import find_doubt
 from quarl_bench.checking.recommendation import INT8, WEIGHTS, choose_schemes, recommend
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.targets import TargetCost, estimate_targets
@@ -210,7 +210,7 @@ def build_answer(
     """
     priced = [*dict.fromkeys((FP32, *choose_schemes(lines, selection.asked)))]
     with build_artefacts(subject, priced) as artefacts:
-        random = play_randomly(subject.stored.policy, subject.environment, lines[0].reference.environment_seeds)
+        random = subject.play_randomly(lines[0].reference.environment_seeds)
         tell(RANDOM)
         layers = measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])
         tell(LAYERS)

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.environments.registry import Environment
+from quarl_bench.evaluation.measurement_key import build_key
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.judging.outcomes import PROVES_NOTHING
 from quarl_bench.judging.statistics import find_t_quantile
 from quarl_bench.policies.masks import read_masks
 from quarl_bench.policies.policy import Actions, Policy, States
+from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.net import Floats
+from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement
+from quarl_bench.system.code_epoch import hash_code
 
 EPISODES = 10  # enough to tell a trained policy from none
 SEED = 17
@@ -49,6 +53,13 @@ def play_randomly(policy: Policy, environment: Environment, seeds: Sequence[int]
     """Returns of random actions on the first environment seeds, `EPISODES` of them at most."""
     random: Any = RandomPolicy(policy.transform, policy.net, policy.head)
     return measure([("random", random)], environment, seeds[:EPISODES], sampled=policy.head.discrete)
+
+
+def build_random_key(stored: StoredPolicy, environment: Environment, seeds: Sequence[int]) -> dict[str, Any]:
+    """All that decides what random actions return in the place of a policy, as the store keeps it."""
+    played, fp32 = seeds[:EPISODES], Scheme.parse("fp32")
+    key = build_key(stored.sha256, environment, played, scheme=fp32, sampled=stored.policy.head.discrete)
+    return key | {"random": hash_code("checking/random_play.py")}
 
 
 def find_doubt(reference: Measurement, random: Measurement) -> str:

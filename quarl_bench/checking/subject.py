@@ -1,16 +1,18 @@
 """The policy that is checked: quantized, played and exported on demand."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from quarl_bench.backends.deployed import DeployedPolicy
 from quarl_bench.backends.export import export_policy
+from quarl_bench.checking.random_play import build_random_key, play_randomly
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuantizationError, SpecError
 from quarl_bench.evaluation.episode_bars import show_calibration, show_episodes
 from quarl_bench.evaluation.rollouts import measure
-from quarl_bench.experiments.member import FP32, LazyPolicy, measure_member
+from quarl_bench.experiments.member import FP32, LazyPolicy, find_calibration, measure_member
 from quarl_bench.experiments.policy_source import BASELINES, NO_POLICY, PolicySource, open_task
 from quarl_bench.experiments.store import Store, StorePaths
 from quarl_bench.policies.policy import Observations, Policy, States, Visited, deployable
@@ -46,7 +48,8 @@ class Subject:
     def calibration(self) -> States:
         """Raw observations that the fp32 policy visits, on environment seeds that never score it."""
         if self._calibration is None:
-            self._calibration = show_calibration(self.stored.policy, self.environment, self.shown)
+            visit = partial(show_calibration, self.stored.policy, self.environment, self.shown)
+            self._calibration = find_calibration(self.store, self.stored, self.environment, visit)
         return self._calibration
 
     @property
@@ -97,6 +100,13 @@ class Subject:
                 name=name, shown=self.shown,
             )  # fmt: skip
         return self._measure(integers.sha256, integers.policy, seeds, [self.stored.policy], name)
+
+    def play_randomly(self, seeds: Sequence[int]) -> Measurement:
+        """Returns of random actions on the first of the environment seeds."""
+        play = partial(play_randomly, self.stored.policy, self.environment, seeds)
+        if self.store is None:
+            return play()
+        return self.store.measurement(build_random_key(self.stored, self.environment, seeds), play)
 
     def _measure(
         self, sha256: str, policy: Policy, seeds: Sequence[int], references: Sequence[Policy] | None, name: str

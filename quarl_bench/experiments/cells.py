@@ -4,20 +4,19 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from quarl_bench.backends.registry import find_backend
 from quarl_bench.environments.registry import Environment, find_environment
 from quarl_bench.errors import MissingBaseline, QuarlError, StoreError
 from quarl_bench.evaluation.acting import Way
 from quarl_bench.evaluation.calibration import calibrate
-from quarl_bench.evaluation.measurement_key import DEPLOYED, build_calibration_key
+from quarl_bench.evaluation.measurement_key import DEPLOYED
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.evaluation.sensitivity import describe_sensitivity, measure_sensitivity
-from quarl_bench.experiments.member import FP32, LazyPolicy, measure_ways
+from quarl_bench.experiments.member import FP32, LazyPolicy, find_calibration, measure_ways
 from quarl_bench.experiments.store import Store, Train
 from quarl_bench.policies.algorithm import is_sampled
-from quarl_bench.policies.policy import Observations, Policy, PolicyNet, States, deployable
+from quarl_bench.policies.policy import Policy, PolicyNet, States, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
@@ -164,12 +163,8 @@ class Cells:
         Those of a recurrent policy are visited once by every process.
         """
         if stored.sha256 not in self._calibrations:
-            key = build_calibration_key(stored.sha256, environment)
-            self._calibrations[stored.sha256] = (
-                calibrate(stored.policy, environment)
-                if stored.policy.recurrent
-                else self.store.states(key, lambda: cast("Observations", calibrate(stored.policy, environment)))
-            )
+            found = find_calibration(self.store, stored, environment, lambda: calibrate(stored.policy, environment))
+            self._calibrations[stored.sha256] = found
         return self._calibrations[stored.sha256]
 
     def explain(self, policies: PolicySet, scheme: Scheme | str) -> list[str]:

@@ -1,17 +1,18 @@
-"""One policy of a cell, and its measurement through the store."""
+"""One policy of a cell: its measurement, and the states that calibrate it, through the store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 from quarl_bench.backends.registry import BACKENDS
 from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.acting import Way
 from quarl_bench.evaluation.episode_bars import show_episodes
-from quarl_bench.evaluation.measurement_key import build_key
+from quarl_bench.evaluation.measurement_key import build_calibration_key, build_key
 from quarl_bench.evaluation.rollouts import Request, measure_all
 from quarl_bench.experiments.store import Store
-from quarl_bench.policies.policy import Policy
+from quarl_bench.policies.policy import Observations, Policy, States
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
@@ -37,6 +38,19 @@ class LazyPolicy:
     def policy(self) -> Policy:
         """The quantized, or deployed, policy."""
         return self.build()
+
+
+def find_calibration(
+    store: Store | None, stored: Stored, environment: Environment, visit: Callable[[], States]
+) -> States:
+    """The states (n, ...) on which integer forms of a policy are calibrated; `visit` visits them once, then kept.
+
+    Those of a recurrent policy are not kept.
+    """
+    if store is None or stored.policy.recurrent:
+        return visit()
+    key = build_calibration_key(stored.sha256, environment)
+    return store.states(key, lambda: cast("Observations", visit()))
 
 
 def measure_member(

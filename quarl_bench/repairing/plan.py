@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quarl_bench.checking.answer import SchemeResult
-from quarl_bench.checking.random_play import find_doubt, play_randomly
+from quarl_bench.checking.random_play import find_doubt
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_validation_seeds
@@ -108,7 +108,7 @@ def check_subject(subject: Subject, plan: Plan) -> None:
         raise PolicyError("observations hold NaN or infinity, which have no range; clip them in the environment")
     first = IMAGE_ROUNDS[0].episodes if subject.stored.policy.transform.image else FIRST
     seeds = list_validation_seeds(first)
-    random = play_randomly(subject.stored.policy, subject.environment, seeds)
+    random = subject.play_randomly(seeds)
     if doubt := find_doubt(subject.play(FP32, seeds), random):
         raise PolicyError(f"nothing to repair: {doubt}")
 

@@ -36,7 +36,7 @@ def estimate_least(unit: Unit) -> float:
 
 def _unit_luts(unit: Unit, *, dsp: bool) -> float:
     stage, products = unit.stage, unit.multipliers
-    bits, constant = unit.product_bits, unit.weights.depth == 1
+    bits, constant = stage.product_bits, unit.weights.depth == 1
     inputs = stage.in_bits + stage.weight_bits
     if dsp or constant:  # a product by a constant of two or three bits is hardly more than wires
         product = 0.0
@@ -60,7 +60,7 @@ def _unit_luts(unit: Unit, *, dsp: bool) -> float:
 
 def _unit_ffs(unit: Unit) -> float:
     stage = unit.stage
-    bits, depth = unit.product_bits, _depth(unit.terms)
+    bits, depth = stage.product_bits, _depth(unit.terms)
     sums = unit.multipliers // unit.terms
     registered = [level for level in range(depth + 1) if level == depth or (level + 1) % unit.levels == 0]
     tree = sum(sums * (_nodes(unit.terms, level) if level else unit.terms) * (bits + level) for level in registered)

@@ -74,11 +74,10 @@ class Unit:
         """
         if not self.rows or self.beats > 1:
             return None
-        present = self.stage.weight != 0
-        terms = max(1, int(present.sum(1).max()))
+        terms = max(1, self.stage.most_weights)
         if terms > SPARSE_SHARE * self.stage.inputs:
             return None
-        return np.argsort(~present, axis=1, kind="stable")[:, :terms]
+        return np.argsort(self.stage.weight == 0, axis=1, kind="stable")[:, :terms]
 
     @cached_property
     def multipliers(self) -> int:
@@ -121,13 +120,6 @@ class Unit:
     def zeros(self) -> float:
         """Share of its products that are by zero."""
         return float((self._weight_fields() == 0).mean())
-
-    @cached_property
-    def product_bits(self) -> int:
-        """Bits, sign included, of the largest product of a weight and an input value of the layer."""
-        stage = self.stage
-        largest = int(np.abs(stage.weight.astype(np.int64)).max()) * max(abs(stage.low), abs(stage.high))
-        return signed_bits(-largest, largest)
 
     @property
     def part_bits(self) -> int:

@@ -71,6 +71,17 @@ class Stage:
         return max(2, signed_bits(int(self.weight.min()), int(self.weight.max())))
 
     @cached_property
+    def product_bits(self) -> int:
+        """Bits, sign included, of the largest product of a weight and an input value."""
+        largest = int(np.abs(self.weight.astype(np.int64)).max()) * max(abs(self.low), abs(self.high))
+        return signed_bits(-largest, largest)
+
+    @cached_property
+    def most_weights(self) -> int:
+        """Weights that are not 0, of the neuron that has most of them."""
+        return int((self.weight != 0).sum(1).max())
+
+    @cached_property
     def reach(self) -> tuple[Integers, Integers]:
         """Smallest and largest sum of each neuron."""
         return reach(self.weight, self.low, self.high)
