@@ -99,7 +99,7 @@ def quantize_to_integers(options: argparse.Namespace, why: str) -> "tuple[Intege
 
 
 def name_task(environment: str) -> str:
-    """The short name of an environment that is trained on: itself, or that of a Gymnasium id, as CartPole-v1."""
+    """The short name of an environment that is trained on: itself, or another name of it, as CartPole-v1."""
     from quarl_bench.environments.registry import identify_environment
 
     return identify_environment(environment).slug

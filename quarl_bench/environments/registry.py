@@ -95,13 +95,13 @@ def list_environments() -> tuple[Environment, ...]:
 
 
 def identify_environment(name: str, *, time_feature: bool = False) -> Environment:
-    """The environment with this id part, or with this Gymnasium id, living or former.
+    """The environment with this id part, with this Gymnasium id, living or former, or, of DeepMind Control, this task.
 
     An id that is not listed has no known cap. Nothing is imported: names may come from strangers' files.
     """
     known = _read_environments()
     # Of several names for one id the first is meant.
-    listed = {key: entry for entry in reversed(known.values()) for key in (entry.id, *entry.formerly)}
+    listed = {key: entry for entry in reversed(known.values()) for key in _list_names(entry)}
     environment = known.get(name) or listed.get(name)
     if environment is None and name in gymnasium.registry:
         environment = Environment(_shorten(name), name)
@@ -219,6 +219,12 @@ def _quiet_mujoco() -> Iterator[None]:
         yield
     finally:
         mujoco.set_mju_user_warning(before)
+
+
+def _list_names(environment: Environment) -> list[str]:
+    """What others call it: its ids, and of DeepMind Control the task, as walker-walk."""
+    task = [environment.id.rpartition("/")[2].rpartition("-")[0]] if environment.extra == DMC else []
+    return [environment.id, *environment.formerly, *task]
 
 
 def _name_others(name: str, further: str = "") -> SpecError:

@@ -286,6 +286,12 @@ def test_old_ids_lead_to_living_environments(old: str, slug: str) -> None:
     assert identify_environment(old, time_feature=True).time_feature
 
 
+def test_a_task_of_deepmind_control_has_its_own_name_too() -> None:
+    assert [*map(identify_environment, ("walker-walk", "cheetah-run"))] == [
+        *map(find_environment, ("walkerwalkdmc", "cheetahrundmc"))
+    ]
+
+
 @pytest.mark.parametrize("slug", ["hopperbullet", "hopperv4", "cheetahrundmc"])
 @pytest.mark.parametrize("time_feature", [False, True])
 def test_training_steps_what_evaluation_steps(

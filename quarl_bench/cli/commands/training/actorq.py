@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
     command = new_command(commands, "actorq", run,
         "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
-    command.add_argument("environment", help="environment, for example cartpole or CartPole-v1")
+    command.add_argument("environment", help="environment, for example cartpole, CartPole-v1 or walker-walk")
     command.add_argument("--output", type=Path, help="folder of the runs' folders; not of --calibrate. Default: none.")
     command.add_argument(
         "--calibrate", type=read_positive, metavar="SECONDS",
