@@ -187,7 +187,12 @@ def play_schemes(
     check_episodes(episodes)
     if not 0 < margin < 1:
         raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
-    seeds = list_test_seeds(episodes)
+    return _play_schemes(subject, schemes, list_test_seeds(episodes), margin, floor)
+
+
+def _play_schemes(
+    subject: Subject, schemes: Sequence[Scheme], seeds: Sequence[int], margin: float, floor: float | None
+) -> Iterator[SchemeResult]:
     reference = subject.play(Scheme.parse(FP32), seeds)
     for scheme in schemes:
         measured = subject.play(scheme, seeds)

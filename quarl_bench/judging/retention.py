@@ -263,6 +263,12 @@ def _list_caveats(pairs: Pairs) -> list[str]:
     return found
 
 
+def check_floor(floor: float | None, mean: float) -> None:
+    """SpecError for a return that counts as nothing where the reference's mean return is not above it."""
+    if floor is not None and not (math.isfinite(floor) and floor < mean):
+        raise SpecError(f"floor {floor:g}: it must be finite, and below what the reference returns, {mean:.4g}")
+
+
 def _count_from(floor: float, base: Floats, other: Floats, cap: float | None) -> tuple[Floats, Floats, float | None]:
     return base - floor, other - floor, None if cap is None else cap - floor
 
@@ -274,9 +280,7 @@ def _check_options(
         raise SpecError(f"margin {margin!r}: it must be at least 0 and below 1")
     if worst_loss is not None and not (math.isfinite(worst_loss) and worst_loss > 0.0):
         raise SpecError(f"worst_loss {worst_loss!r}: it must be a positive number of return units")
-    mean = float(arrays[0].mean())
-    if floor is not None and not (math.isfinite(floor) and floor < mean):
-        raise SpecError(f"floor {floor:g}: it must be finite, and below what the reference returns, {mean:.4g}")
+    check_floor(floor, float(arrays[0].mean()))
     top = max(float(array.max()) for array in arrays)
     if cap is not None and not (math.isfinite(cap) and top <= cap + 1e-9 * max(1.0, abs(cap))):
         raise SpecError(f"cap {cap!r}: it must be finite and not below the highest measured return, {top:g}")

@@ -11,7 +11,7 @@ from quarl_bench.cli.arguments import add_task, name_command, new_command
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
-from quarl_bench.system.bars import collect, open_bar, open_note, step
+from quarl_bench.system.bars import open_bar, open_note, step
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import expect, needing
 from quarl_bench.system.places import default_cache
@@ -19,7 +19,6 @@ from quarl_bench.system.places import default_cache
 if TYPE_CHECKING:
     from quarl_bench.checking.answer import SchemeResult
     from quarl_bench.checking.subject import Subject
-    from quarl_bench.quantization.scheme import Scheme
 
 REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
 CODES = {"supported": 0, "refuted": 1, "inconclusive": 3, "undecidable": 3}
@@ -86,16 +85,16 @@ def run(options: argparse.Namespace) -> int:
     if options.repair is not None:
         refuse_branches(stored.policy.net, "quarl repair")
         check_replaceable(options.repair, WEIGHTS, INTEGERS)
+    if options.html is not None:
+        expect("report", "--html", "jinja2", "matplotlib")
+        open_file(options.html)
     subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     selection = check.select_schemes(subject, options.scheme)
     if selection.note:
         say(selection.note)
     if options.export is not None:
         _open_export(options.export, selection.names)
-    if options.html is not None:
-        expect("report", "--html", "jinja2", "matplotlib")
-        open_file(options.html)
-    lines = _play(subject, [*map(Scheme.parse, selection.names)], options)
+    lines = _play(subject, selection.names, options)
     name = options.policy.name
     with open_bar(len(check.PARTS), "part") as bar:
         tell = partial(step, bar)
@@ -122,14 +121,15 @@ def run(options: argparse.Namespace) -> int:
     return CODES[outcome]
 
 
-def _play(subject: "Subject", schemes: "Sequence[Scheme]", options: argparse.Namespace) -> "list[SchemeResult]":
-    from quarl_bench.checking.ahead import play_ahead
-    from quarl_bench.checking.answer import play_schemes
+def _play(subject: "Subject", names: "Sequence[str]", options: argparse.Namespace) -> "list[SchemeResult]":
+    from quarl_bench.checking.answer import RANDOM
+    from quarl_bench.checking.cores import collect_lines
     from quarl_bench.evaluation.protocol import list_test_seeds
+    from quarl_bench.quantization.scheme import Scheme
 
-    played = play_schemes(subject, schemes, options.episodes, options.margin, options.floor)
-    with play_ahead(subject, schemes, list_test_seeds(options.episodes)):
-        return collect(played, len(schemes), "scheme", lambda line: line.scheme.name)
+    schemes = [*map(Scheme.parse, names)]
+    beside = [(RANDOM, partial(subject.play_randomly, list_test_seeds(options.episodes)))]
+    return collect_lines(subject, schemes, options.episodes, "scheme", options.margin, options.floor, beside)
 
 
 def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tuple[dict[str, Any], list[str], str]:

@@ -12,7 +12,6 @@ from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, print_result, say
 from quarl_bench.errors import SpecError
 from quarl_bench.system.atomic import open_folder
-from quarl_bench.system.bars import collect
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import expect, needing
 from quarl_bench.system.places import default_cache
@@ -44,7 +43,8 @@ def add_command(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure what is missing, judge every width, and name the sweet spot."""
-    from quarl_bench.checking.answer import MARGIN, play_schemes
+    from quarl_bench.checking.answer import MARGIN
+    from quarl_bench.checking.cores import collect_lines
     from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store, StorePaths
     from quarl_bench.system.atomic import write_file
@@ -60,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
     for reason in refused.values():
         say(reason)
     schemes = [scheme for scheme in schemes if scheme.name not in refused]
-    played = play_schemes(subject, schemes, options.episodes)
-    lines = collect(played, len(schemes), "width", lambda line: line.scheme.name)
+    lines = collect_lines(subject, schemes, options.episodes, "width")
     reference, rows = lines[0].reference, [_describe(line) for line in lines]
     fewest, refuted = find_sweet_spots(rows)
     result = {

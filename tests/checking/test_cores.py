@@ -3,11 +3,11 @@
 import multiprocessing
 import os
 import time
+from functools import partial
 
 import pytest
 
-from quarl_bench.checking.ahead import play_ahead
-from quarl_bench.checking.answer import play_schemes
+from quarl_bench.checking.cores import collect_lines, share_plays
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import SpecError
@@ -40,8 +40,11 @@ def make_subject(cache):
 
 
 def play(subject):
-    with play_ahead(subject, SCHEMES, list_test_seeds(EPISODES)):
-        return [*play_schemes(subject, SCHEMES, EPISODES)]
+    return collect_lines(subject, SCHEMES, EPISODES, "scheme")
+
+
+def list_plays(subject, episodes=1):
+    return [(scheme.name, partial(subject.play, scheme, list_test_seeds(episodes))) for scheme in SCHEMES]
 
 
 def test_as_many_helpers_as_there_are_say_the_same_and_play_each_scheme_once(cores, tmp_path, monkeypatch):
@@ -82,7 +85,7 @@ def test_a_helper_that_fails_leaves_the_error_to_whoever_asks(cores, tmp_path, m
 def test_an_interrupt_ends_the_helpers_and_leaves_no_file(cores, tmp_path):
     cores(2)
     subject = make_subject(tmp_path)
-    with pytest.raises(KeyboardInterrupt), play_ahead(subject, SCHEMES, list_test_seeds(2000)):
+    with pytest.raises(KeyboardInterrupt), share_plays(subject, list_plays(subject, 2000)):
         raise KeyboardInterrupt
     assert not multiprocessing.active_children()
     assert not [*tmp_path.rglob("*.tmp")]
@@ -98,8 +101,8 @@ def test_a_helper_that_swallows_its_end_is_told_again(cores, tmp_path, monkeypat
 
     monkeypatch.setattr(Subject, "play", swallow)
     cores(2)
-    began = time.monotonic()
-    with play_ahead(make_subject(tmp_path), SCHEMES, [0]):
+    began, subject = time.monotonic(), make_subject(tmp_path)
+    with share_plays(subject, list_plays(subject)):
         while not (tmp_path / "playing").exists():
             time.sleep(0.01)
     assert time.monotonic() - began < 30
@@ -108,8 +111,29 @@ def test_a_helper_that_swallows_its_end_is_told_again(cores, tmp_path, monkeypat
 
 def test_nobody_helps_where_nothing_is_stored_or_xdist_has_the_cores(cores, tmp_path, monkeypatch):
     cores(8)
-    with play_ahead(make_subject(None), SCHEMES, [0]):
+    bare, kept = make_subject(None), make_subject(tmp_path)
+    with share_plays(bare, list_plays(bare)) as share:
         assert not multiprocessing.active_children()
+        assert not [*share]
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    with play_ahead(make_subject(tmp_path), SCHEMES, [0]):
+    with share_plays(kept, list_plays(kept)) as share:
         assert not multiprocessing.active_children()
+        assert not [*share]
+
+
+def test_a_floor_above_the_reference_is_refused_once_that_is_known(cores, tmp_path):
+    cores(1)
+    subject, played = make_subject(tmp_path), []
+    subject.play = lambda scheme, seeds: played.append(str(scheme)) or Subject.play(subject, scheme, seeds)
+    with pytest.raises(SpecError, match="floor 600: it must be finite, and below what the reference returns"):
+        collect_lines(subject, SCHEMES, EPISODES, "scheme", floor=600.0)
+    assert played == ["fp32"]
+
+
+def test_what_else_is_wanted_is_played_beside(cores, tmp_path, monkeypatch):
+    cores(2)
+    subject = make_subject(tmp_path)
+    random = partial(subject.play_randomly, list_test_seeds(EPISODES))
+    collect_lines(subject, SCHEMES, EPISODES, "scheme", beside=[("random actions", random)])
+    monkeypatch.setattr("quarl_bench.checking.subject.play_randomly", lambda *_: pytest.fail("played again"))
+    assert len(random().returns[0]) == EPISODES
