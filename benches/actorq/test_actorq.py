@@ -9,6 +9,7 @@ import pytest
 @pytest.mark.claim(
     "actorq-time",
     "actorq-time-walker",
+    "actorq-time-cheetah",
     "actorq-rate",
     "actorq-rate-walker",
     "actorq-rate-finger",
@@ -16,6 +17,7 @@ import pytest
     "actorq-rate-most",
     "actorq-return",
     "actorq-return-walker",
+    "actorq-return-cheetah",
     "actorq-step",
     "actorq-pull",
     "actorq-load",

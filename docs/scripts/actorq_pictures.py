@@ -18,6 +18,7 @@ TASKS = {  # runs that learn: the pattern of their folders' names, and what the 
     "d4pg-mountaincarcontinuous": ("*", "D4PG on MountainCarContinuous"),
     "a2c-cartpole": ("*", "A2C on CartPole, with recorded probabilities"),
     "d4pg-walkerwalkdmc": ("*-512-seed*-a1-*", "D4PG on walker walk"),
+    "d4pg-cheetahrundmc": ("*-512-seed*-a1-*", "D4PG on cheetah run"),
 }
 
 

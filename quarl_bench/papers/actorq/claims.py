@@ -36,8 +36,40 @@ def _compare_rates(id_: str, says: str, cells: tuple[Cell, ...], regime: Regime 
         judgement=StepsSooner(0.667, regime=regime),
         schemes=("fp16", "int8"),
         cells=cells,
-        slug=id_.replace("actorq", "actor").replace("-", ""),
+        slug=_make_slug(id_),
     )
+
+
+def _compare_times(id_: str, task: str, cells: tuple[Cell, ...]) -> Claim:
+    """A claim about how soon a task is learned, from one actor whose precision varies."""
+    return Claim(
+        id_,
+        where="README, ActorQ: 1.5x-2.5x",
+        says=f"{task}, training with an actor of 512,512,512 in so few bits reaches 95% of the fp32 run's best return "
+        "in at most 1/1.5 of its time",
+        judgement=ReachesSooner(0.667, regime=LEARNING),
+        schemes=("fp16", "int8"),
+        cells=cells,
+        slug=_make_slug(id_),
+    )
+
+
+def _compare_returns(id_: str, task: str, cells: tuple[Cell, ...]) -> Claim:
+    """A claim about how well a task is learned, from one actor whose precision varies."""
+    return Claim(
+        id_,
+        where="README, ActorQ: no loss in reward",
+        says=f"{task}, what is learned from an actor of 512,512,512 in so few bits keeps 95% of the return of what is "
+        "learned from an fp32 one",
+        judgement=LearnsAsWell(0.05, regime=LEARNING),
+        schemes=("fp16", "int8"),
+        cells=cells,
+        slug=_make_slug(id_),
+    )
+
+
+def _make_slug(id_: str) -> str:
+    return id_.replace("actorq", "actor").replace("-", "")
 
 
 CLAIMS = (
@@ -50,16 +82,8 @@ CLAIMS = (
         cells=CARTPOLE,
         slug="actortime",
     ),
-    Claim(
-        "actorq-time-walker",
-        where="README, ActorQ: 1.5x-2.5x",
-        says="where a walker learns to walk, training with an actor of 512,512,512 in so few bits reaches 95% of the "
-        "fp32 run's best return in at most 1/1.5 of its time",
-        judgement=ReachesSooner(0.667, regime=LEARNING),
-        schemes=("fp16", "int8"),
-        cells=WALKER,
-        slug="actortimewalker",
-    ),
+    _compare_times("actorq-time-walker", "where a walker learns to walk", WALKER),
+    _compare_times("actorq-time-cheetah", "where a cheetah learns to run", CHEETAH),
     _compare_rates(
         "actorq-rate",
         "two actors of 2048,2048,2048 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
@@ -93,16 +117,8 @@ CLAIMS = (
         cells=(*CARTPOLE, *over("d4pg", "mountaincarcontinuous"), *over("a2c", "cartpole")),
         slug="actorreturn",
     ),
-    Claim(
-        "actorq-return-walker",
-        where="README, ActorQ: no loss in reward",
-        says="where a walker learns to walk, what is learned from an actor of 512,512,512 in so few bits keeps 95% of "
-        "the return of what is learned from an fp32 one",
-        judgement=LearnsAsWell(0.05, regime=LEARNING),
-        schemes=("fp16", "int8"),
-        cells=WALKER,
-        slug="actorreturnwalker",
-    ),
+    _compare_returns("actorq-return-walker", "where a walker learns to walk", WALKER),
+    _compare_returns("actorq-return-cheetah", "where a cheetah learns to run", CHEETAH),
     Claim(
         "actorq-step",
         where="README, training breakdown: step",
