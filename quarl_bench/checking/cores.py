@@ -47,7 +47,7 @@ def collect_lines(
     plays = [(scheme.name, partial(subject.play, scheme, seeds)) for scheme in reversed(schemes)]
     with share_plays(subject, [*plays, *beside]) as share, open_bar(len(schemes), unit) as bar:
         reference = subject.play(FP32, seeds)
-        check_floor(floor, float(align(reference)[0].mean()))
+        check_floor(floor, float(align(reference)[0].mean()))  # before the others are played
         for begun, name in share:
             bar.set_postfix_str(name)
             bar.update(min(begun, len(schemes)) - bar.n)

@@ -10,6 +10,7 @@ import numpy as np
 from quarl_bench.environments.registry import Environment
 from quarl_bench.evaluation.measurement_key import build_key
 from quarl_bench.evaluation.rollouts import measure
+from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.outcomes import PROVES_NOTHING
 from quarl_bench.judging.statistics import find_t_quantile
 from quarl_bench.policies.masks import read_masks
@@ -57,8 +58,8 @@ def play_randomly(policy: Policy, environment: Environment, seeds: Sequence[int]
 
 def build_random_key(stored: StoredPolicy, environment: Environment, seeds: Sequence[int]) -> dict[str, Any]:
     """All that decides what random actions return in the place of a policy, as the store keeps it."""
-    played, fp32 = seeds[:EPISODES], Scheme.parse("fp32")
-    key = build_key(stored.sha256, environment, played, scheme=fp32, sampled=stored.policy.head.discrete)
+    played, scheme = seeds[:EPISODES], Scheme.parse(FP32)
+    key = build_key(stored.sha256, environment, played, scheme=scheme, sampled=stored.policy.head.discrete)
     return key | {"random": hash_code("checking/random_play.py")}
 
 

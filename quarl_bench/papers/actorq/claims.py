@@ -4,6 +4,7 @@ Thresholds are shares of what the fp32 run takes, so that 1.5 times as fast is a
 """
 
 from quarl_bench.judging.claim import Cell, Claim, over
+from quarl_bench.judging.rules.judgement import Judgement
 from quarl_bench.papers.actorq.judgements import (
     LOAD,
     PULL,
@@ -20,84 +21,70 @@ from quarl_bench.papers.actorq.judgements import (
 
 CARTPOLE = over("dqn", "cartpole")
 CHEETAH = over("d4pg", "cheetahrundmc")
+WALKER = over("d4pg", "walkerwalkdmc")
+FINGER = over("d4pg", "fingerspindmc")
 ONE = Regime(actors=1)
 ALONE = Regime(actors=1, widths=(2048, 2048, 2048))
 LARGE = Regime(actors=2, widths=(2048, 2048, 2048))  # the paper's size
 LEARNING = Regime(actors=1, widths=(512, 512, 512))  # of the runs that learn a task of DeepMind Control here
-WALKER = over("d4pg", "walkerwalkdmc")
+LEARNED = (  # the tasks that LEARNING is about: a name, what is learned, and where
+    ("walker", "where a walker learns to walk", WALKER),
+    ("cheetah", "where a cheetah learns to run", CHEETAH),
+)
+FASTER = "README, ActorQ: 1.5x-2.5x"
+LOSSLESS = "README, ActorQ: no loss in reward"
 
 
-def _compare_rates(id_: str, says: str, cells: tuple[Cell, ...], regime: Regime = LARGE) -> Claim:
-    """A claim about how fast a run gets on, whatever it learns."""
-    return Claim(
-        id_,
-        where="README, ActorQ: 1.5x-2.5x",
-        says=says,
-        judgement=StepsSooner(0.667, regime=regime),
-        schemes=("fp16", "int8"),
-        cells=cells,
-        slug=_make_slug(id_),
-    )
-
-
-def _compare_times(id_: str, task: str, cells: tuple[Cell, ...]) -> Claim:
-    """A claim about how soon a task is learned, from one actor whose precision varies."""
-    return Claim(
-        id_,
-        where="README, ActorQ: 1.5x-2.5x",
-        says=f"{task}, training with an actor of 512,512,512 in so few bits reaches 95% of the fp32 run's best return "
-        "in at most 1/1.5 of its time",
-        judgement=ReachesSooner(0.667, regime=LEARNING),
-        schemes=("fp16", "int8"),
-        cells=cells,
-        slug=_make_slug(id_),
-    )
-
-
-def _compare_returns(id_: str, task: str, cells: tuple[Cell, ...]) -> Claim:
-    """A claim about how well a task is learned, from one actor whose precision varies."""
-    return Claim(
-        id_,
-        where="README, ActorQ: no loss in reward",
-        says=f"{task}, what is learned from an actor of 512,512,512 in so few bits keeps 95% of the return of what is "
-        "learned from an fp32 one",
-        judgement=LearnsAsWell(0.05, regime=LEARNING),
-        schemes=("fp16", "int8"),
-        cells=cells,
-        slug=_make_slug(id_),
-    )
-
-
-def _make_slug(id_: str) -> str:
-    return id_.replace("actorq", "actor").replace("-", "")
+def _compare(id_: str, where: str, says: str, judgement: Judgement, cells: tuple[Cell, ...]) -> Claim:
+    """A claim about actors in fewer bits, of either precision, beside fp32 ones."""
+    slug = id_.replace("actorq", "actor").replace("-", "")
+    return Claim(id_, where, says, judgement, ("fp16", "int8"), cells, slug=slug)
 
 
 CLAIMS = (
     Claim(
         "actorq-time",
-        where="README, ActorQ: 1.5x-2.5x",
+        where=FASTER,
         says="with int8 actors training reaches 95% of the fp32 run's best return in at most 1/1.5 of its time",
         judgement=ReachesSooner(0.667, regime=ONE),
         schemes=("int8",),
         cells=CARTPOLE,
         slug="actortime",
     ),
-    _compare_times("actorq-time-walker", "where a walker learns to walk", WALKER),
-    _compare_times("actorq-time-cheetah", "where a cheetah learns to run", CHEETAH),
-    _compare_rates(
+    *(
+        _compare(
+            f"actorq-time-{name}",
+            FASTER,
+            f"{task}, training with an actor of 512,512,512 in so few bits reaches 95% of the fp32 run's best return "
+            "in at most 1/1.5 of its time",
+            ReachesSooner(0.667, regime=LEARNING),
+            cells,
+        )
+        for name, task, cells in LEARNED
+    ),
+    _compare(
         "actorq-rate",
+        FASTER,
         "two actors of 2048,2048,2048 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
+        StepsSooner(0.667, regime=LARGE),
         CHEETAH,
     ),
-    _compare_rates("actorq-rate-walker", "the same where a walker learns to walk", WALKER),
-    _compare_rates(
-        "actorq-rate-finger", "the same where a finger learns to spin a body", over("d4pg", "fingerspindmc")
+    _compare(
+        "actorq-rate-walker", FASTER, "the same where a walker learns to walk", StepsSooner(0.667, regime=LARGE), WALKER
     ),
-    _compare_rates(
+    _compare(
+        "actorq-rate-finger",
+        FASTER,
+        "the same where a finger learns to spin a body",
+        StepsSooner(0.667, regime=LARGE),
+        FINGER,
+    ),
+    _compare(
         "actorq-rate-small",
+        FASTER,
         "two actors of 512,512,512 in so few bits do as many steps as fp32 ones in at most 1/1.5 of their time",
+        StepsSooner(0.667, regime=Regime(actors=2, widths=(512, 512, 512))),
         CHEETAH,
-        Regime(actors=2, widths=(512, 512, 512)),
     ),
     Claim(
         "actorq-rate-most",
@@ -110,15 +97,24 @@ CLAIMS = (
     ),
     Claim(
         "actorq-return",
-        where="README, ActorQ: no loss in reward",
+        where=LOSSLESS,
         says="what is learned from int8 actors keeps 95% of the return of what is learned from fp32 ones",
         judgement=LearnsAsWell(0.05, regime=ONE),
         schemes=("int8",),
         cells=(*CARTPOLE, *over("d4pg", "mountaincarcontinuous"), *over("a2c", "cartpole")),
         slug="actorreturn",
     ),
-    _compare_returns("actorq-return-walker", "where a walker learns to walk", WALKER),
-    _compare_returns("actorq-return-cheetah", "where a cheetah learns to run", CHEETAH),
+    *(
+        _compare(
+            f"actorq-return-{name}",
+            LOSSLESS,
+            f"{task}, what is learned from an actor of 512,512,512 in so few bits keeps 95% of the return of what is "
+            "learned from an fp32 one",
+            LearnsAsWell(0.05, regime=LEARNING),
+            cells,
+        )
+        for name, task, cells in LEARNED
+    ),
     Claim(
         "actorq-step",
         where="README, training breakdown: step",
