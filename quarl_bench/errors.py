@@ -25,15 +25,18 @@ class SpecError(QuarlError):
 
 
 class MissingExtra(QuarlError):
-    """An optional dependency is absent, or of a wrong version as `needed` says; `extra` is the extra that brings it."""
+    """An optional dependency is absent, or of a wrong version as `needed` says; `extra` is the extra that brings it.
 
-    def __init__(self, extra: str, what: str, needed: str = "an extra") -> None:
-        super().__init__(f"{what} needs {needed}: {advise_extra(extra)}")
-        self.extra, self.what, self.needed = extra, what, needed
+    `advice` is what to do about it; by default, to install the extra.
+    """
 
-    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str, str]]:
+    def __init__(self, extra: str, what: str, needed: str = "an extra", advice: str = "") -> None:
+        super().__init__(f"{what} needs {needed}: {advice or advise_extra(extra)}")
+        self.extra, self.what, self.needed, self.advice = extra, what, needed, advice
+
+    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str, str, str]]:
         # Between processes only what __init__ takes is passed on.
-        return type(self), (self.extra, self.what, self.needed)
+        return type(self), (self.extra, self.what, self.needed, self.advice)
 
 
 class PolicyError(QuarlError):

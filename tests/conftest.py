@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != "test_types.py")
     for item in items:
         if any("verilator" in marker.args for marker in item.iter_markers("needs")):
-            item.fixturenames.append("verilated_headers")
+            item.fixturenames = [*item.fixturenames, "verilated_headers"]  # cases of one function share a list
 
 
 def pytest_collection_finish() -> None:

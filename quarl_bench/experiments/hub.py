@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from quarl_bench.errors import PolicyError, SpecError, StoreError
+from quarl_bench.errors import PolicyError, QuarlError, SpecError, StoreError
 from quarl_bench.experiments.zoo_agents import read_agent
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.sb3.vecnormalize import FROM_FOLDER, STATISTICS
@@ -111,7 +111,10 @@ def _fetch(address: Address) -> tuple[Path, str]:
         raise PolicyError(
             f"{address.text}: no branch, tag or commit {address.revision!r}; leave it out for the newest"
         ) from error
-    except (OSError, ValueError) as error:  # no network, a hub that fails or talks nonsense, a full disk
+    except QuarlError:
+        raise
+    except Exception as error:  # noqa: BLE001  (no network, a hub that fails or talks nonsense, a full disk)
+        # The hub's library lets errors of its client for HTTP through, which is another one from version to version.
         return _find_cached(address, getattr(error, "strerror", None) or type(error).__name__)
 
 
@@ -137,8 +140,11 @@ def _find_cached(address: Address, reason: str) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
     snapshot, files = Path(), []
-    with contextlib.suppress(OSError):
-        snapshot = Path(snapshot_download(address.repository, revision=address.revision, local_files_only=True))
+    with contextlib.suppress(OSError):  # of the folder, whatever it lacks: of a repository only some files are fetched
+        where = snapshot_download(
+            address.repository, revision=address.revision, local_files_only=True, allow_patterns=[]
+        )
+        snapshot = Path(where)
         files = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.zip")]
     if not any(address.file in (None, name) for name in files):
         raise PolicyError(

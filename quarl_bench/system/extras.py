@@ -4,6 +4,7 @@ Which versions an extra asks for is read from this package's own metadata, so py
 """
 
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -33,7 +34,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").partition(".")[0] == PACKAGE:
             raise  # our own mistake
-        raise MissingExtra(extra, what) from error
+        raise _describe_absence(extra, what) from error
 
 
 def expect(extra: str, what: str, *modules: str) -> None:
@@ -60,13 +61,27 @@ def require_version(distribution: str, extra: str, what: str) -> str:
     check_versions(extra, what)
     found = read_version(distribution)
     if found is None:
-        raise MissingExtra(extra, what)
+        raise _describe_absence(extra, what)
     return found
 
 
+def _describe_absence(extra: str, what: str) -> MissingExtra:
+    """To install the extra; or, where it brings less on this Python than on an older one, which Python has it all."""
+    here = list_requirements(extra)
+    for minor in reversed(range(sys.version_info.minor)):
+        older = f"3.{minor}"
+        lacks = [one.name for one in list_requirements(extra, older) if one not in here]
+        if lacks:
+            return MissingExtra(extra, what, f"Python {older} or older", f"newer ones have no {', '.join(lacks)}")
+    return MissingExtra(extra, what)
+
+
 @cache
-def list_requirements(extra: str) -> "tuple[Requirement, ...]":
-    """What `extra` asks for on this machine; nothing where this package is not installed but merely on the path."""
+def list_requirements(extra: str, python: str | None = None) -> "tuple[Requirement, ...]":
+    """What `extra` asks for on this machine, or on it with another `python`, as 3.11.
+
+    Nothing where this package is not installed but merely on the path.
+    """
     import importlib.metadata
 
     from packaging.requirements import Requirement
@@ -75,11 +90,12 @@ def list_requirements(extra: str) -> "tuple[Requirement, ...]":
         listed = [Requirement(line) for line in importlib.metadata.requires(PACKAGE) or ()]
     except importlib.metadata.PackageNotFoundError:
         return ()
-    own = [one for one in listed if one.marker and one.marker.evaluate({"extra": extra})]
+    assumed = {"extra": extra} | ({"python_version": python} if python else {})
+    own = [one for one in listed if one.marker and one.marker.evaluate(assumed)]
     found: list[Requirement] = []
     for one in own:
         if one.name.replace("-", "_") == PACKAGE:
-            found += [each for other in sorted(one.extras) for each in list_requirements(other)]
+            found += [each for other in sorted(one.extras) for each in list_requirements(other, python)]
         else:
             found.append(one)
     return tuple(found)

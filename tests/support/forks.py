@@ -11,6 +11,7 @@ rewrites it has imported this package without its plugin.
 
 import atexit
 import importlib
+import linecache
 import multiprocessing
 import os
 import runpy
@@ -226,6 +227,8 @@ def _execute(words: list[str]) -> None:
         sys.argv[:] = ["-c", *words[2:]]
         sys.path.insert(0, "")
         program, name = words[1], "<string>"
+        if sys.version_info >= (3, 13):  # whose tracebacks show the lines of such a program too
+            linecache.cache[name] = len(program), None, program.splitlines(keepends=True), name
     else:
         sys.argv[:] = words
         path = Path(words[0]).resolve()

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import pickle
 
 import gymnasium
 import numpy as np
@@ -20,6 +21,8 @@ REQUIRES = [
     'quarl_bench[one]; extra == "both"',
     'gamma<4,>=3; extra == "both"',
     'delta>=1; python_version < "3.0" and extra == "both"',
+    'zeta>=1; python_version < "3.10" and extra == "old"',
+    'eta>=1; extra == "old"',
 ]
 # Whoever imports one of these, or a part of it, is told that it is not there.
 BLOCK = """
@@ -78,6 +81,13 @@ def test_what_is_absent_is_left_to_the_import(metadata):
         extras.require_version("gamma", "both", "a board")
     metadata["gamma"] = "3.5.dev1"
     assert extras.require_version("gamma", "both", "a board") == "3.5.dev1"
+
+
+def test_what_only_an_older_python_has_is_not_told_to_be_installed(metadata):
+    with pytest.raises(MissingExtra) as caught:
+        extras.require("surely_not_there", "old", "a board")
+    assert str(caught.value) == "a board needs Python 3.9 or older: newer ones have no zeta"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_a_mistake_of_ours_is_no_missing_extra(metadata):
