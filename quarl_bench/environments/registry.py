@@ -26,8 +26,8 @@ from quarl_bench.environments.wrappers import (
     Unlimited,
     silence,
 )
-from quarl_bench.errors import MissingExtra, SpecError
-from quarl_bench.system.extras import check_versions
+from quarl_bench.errors import SpecError
+from quarl_bench.system.extras import check_versions, describe_absence
 
 # Extras whose environments need more than a name.
 ATARI, BULLET, DMC, MUJOCO, NAVIGATION = "atari", "bullet", "dmc", "mujoco", "navigation"
@@ -179,7 +179,7 @@ def _make_bare(environment: Environment, render_mode: str | None) -> Made:
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         if not environment.extra:
             raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
-        raise MissingExtra(environment.extra, what) from error
+        raise describe_absence(environment.extra, what) from error
     except gymnasium.error.Error as error:
         raise SpecError(f"environment {environment.id} cannot be made: {_first_line(error)}") from error
     limit = environment.limit if bare.spec is None else bare.spec.max_episode_steps or environment.limit

@@ -34,7 +34,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").partition(".")[0] == PACKAGE:
             raise  # our own mistake
-        raise _describe_absence(extra, what) from error
+        raise describe_absence(extra, what) from error
 
 
 def expect(extra: str, what: str, *modules: str) -> None:
@@ -61,16 +61,16 @@ def require_version(distribution: str, extra: str, what: str) -> str:
     check_versions(extra, what)
     found = read_version(distribution)
     if found is None:
-        raise _describe_absence(extra, what)
+        raise describe_absence(extra, what)
     return found
 
 
-def _describe_absence(extra: str, what: str) -> MissingExtra:
+def describe_absence(extra: str, what: str) -> MissingExtra:
     """To install the extra; or, where it brings less on this Python than on an older one, which Python has it all."""
     here = list_requirements(extra)
     for minor in reversed(range(sys.version_info.minor)):
         older = f"3.{minor}"
-        lacks = [one.name for one in list_requirements(extra, older) if one not in here]
+        lacks = [one.name for one in list_requirements(extra, older) if one not in here and not one.extras]
         if lacks:
             return MissingExtra(extra, what, f"Python {older} or older", f"newer ones have no {', '.join(lacks)}")
     return MissingExtra(extra, what)
