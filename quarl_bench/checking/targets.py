@@ -8,10 +8,17 @@ from functools import partial
 from pathlib import Path
 
 from quarl_bench.backends.base import count_parameters
-from quarl_bench.backends.c.microcontroller import CORE, FLOATS, count_instructions, measure_flash
+from quarl_bench.backends.c.microcontroller import (
+    CORE,
+    FLOATS,
+    count_instructions,
+    describe_microcontroller,
+    measure_flash,
+)
 from quarl_bench.backends.fpga.explore.explorer import find_fastest
 from quarl_bench.backends.fpga.explore.part import PARTS
 from quarl_bench.backends.fpga.rtl.stage import split
+from quarl_bench.backends.tool_results import run_once
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import QuarlError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
@@ -60,15 +67,27 @@ def _name_failure(target: str, scheme: str, costs: Callable[[], list[TargetCost]
 
 
 def _compile(subject: Subject, scheme: str, folder: Path) -> list[TargetCost]:
+    """Neither number depends on time: a store keeps them for the next check."""
     subject.export(scheme, "c", folder)
     policy = subject.quantize(scheme)
     assert isinstance(policy, IntegerPolicy | PolicyNet)  # noqa: S101  (for the type checker: a scheme gives these)
     settings = () if isinstance(policy, IntegerPolicy) else (FLOATS,)
-    costs = [TargetCost(CORE, scheme, FLASH, measure_flash(folder, *settings), str(Source.MEASURED))]
-    if count_parameters(policy) <= EMULATED_PARAMETERS:
-        count = count_instructions(folder, CALLS, *settings)
-        costs.append(TargetCost(CORE, scheme, INSTRUCTIONS, count, str(Source.EMULATED)))
+    calls = CALLS if count_parameters(policy) <= EMULATED_PARAMETERS else 0
+    count, tools = partial(_count, calls, settings), describe_microcontroller()
+    if subject.store is None:
+        found = count(folder)
+    else:
+        salt = f"{tools} {calls} {settings}"
+        found = run_once(folder, subject.store.places.cache, "microcontroller", salt, count)
+    costs = [TargetCost(CORE, scheme, FLASH, found["flash"], str(Source.MEASURED))]
+    if calls:
+        costs.append(TargetCost(CORE, scheme, INSTRUCTIONS, found["instructions"], str(Source.EMULATED)))
     return costs
+
+
+def _count(calls: int, settings: tuple[str, ...], artefact: Path) -> dict[str, float]:
+    flash = measure_flash(artefact, *settings)
+    return {"flash": flash} | ({"instructions": count_instructions(artefact, calls, *settings)} if calls else {})
 
 
 def _fold(subject: Subject, scheme: str) -> list[TargetCost]:

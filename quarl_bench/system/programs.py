@@ -34,6 +34,10 @@ class Program:
             raise error(f"{what}: {path} is version {version[0]}, wanted is {wanted}; {remedy}")
         return path
 
+    def describe(self, what: str, error: type[QuarlError] = DeploymentError) -> str:
+        """What the program says of its version; `error` as `find`."""
+        return _ask_version(self.find(what, error))
+
 
 def _read(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))

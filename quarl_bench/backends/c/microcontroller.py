@@ -23,6 +23,12 @@ FLOATS = "FLOAT_ABI=hard"  # the core's own unit; integer policies need none
 GOLDEN = "golden.safetensors"
 
 
+def describe_microcontroller() -> str:
+    """What decides the counts beside an artefact: the tools' versions and our files; BoardError when one is missing."""
+    versions = [program.describe(CORE, BoardError) for program in PROGRAMS]
+    return "\n".join([CORE, *versions, *(file.read_text() for file in sorted(find_hardware("mcu").iterdir()))])
+
+
 def make_for_microcontroller(artefact: Path, target: str, *settings: str) -> str:
     """What a target of hw/mcu's Makefile prints; BoardError when a tool is missing or refuses."""
     for program in PROGRAMS:

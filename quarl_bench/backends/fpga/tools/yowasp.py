@@ -1,23 +1,15 @@
-"""Running an open FPGA tool on a design, once: results are kept under the hash of the design's files and the tool."""
+"""Open FPGA tools, which Python packages bring, and the files of a design that they read."""
 
-import hashlib
-import json
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from filelock import FileLock
 
 from quarl_bench.errors import DeploymentError
-from quarl_bench.system.atomic import write_file
 from quarl_bench.system.extras import require_version
 
 TIMEOUT = 3600.0  # seconds
+READ = "**/*.v", "*.mem"  # what decides what they make of a design
 
 
 @dataclass(frozen=True)
@@ -51,29 +43,6 @@ class Tool:
             raise DeploymentError(f"fpga: {self.package} refuses the design ({reason}); generate the design again")
 
 
-def run_once(
-    design: Path, cache: Path, kind: str, salt: str, compute: Callable[[Path], dict[str, Any]]
-) -> dict[str, Any]:
-    """What `compute` makes of a copy of the folder `design`; from `cache` when the files and `salt` are known there."""
-    result = cache / kind / f"{_hash_files(design, salt)}.json"
-    result.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{result}.lock"):
-        if not result.exists():
-            with tempfile.TemporaryDirectory() as scratch:
-                work = Path(scratch) / "design"
-                shutil.copytree(design, work)
-                write_file(result, json.dumps(compute(work), indent=2) + "\n")
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
-
-
 def list_sources(folder: Path, top: str) -> str:
     """The Verilog of a design, as a tool's script names it."""
     return " ".join([f"{top}.v", *(f"rtl/{source.name}" for source in sorted((folder / "rtl").glob("*.v")))])
-
-
-def _hash_files(folder: Path, salt: str) -> str:
-    content = hashlib.sha256(salt.encode())
-    for file in sorted([*folder.glob("**/*.v"), *folder.glob("*.mem")]):
-        content.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
-    return content.hexdigest()[:32]
