@@ -46,7 +46,7 @@ EXTRAS = {  # and the modules that it brings
     "report": ("jinja2", "matplotlib", "pandas"),
     "sb3": ("stable_baselines3",),
     "terminal": ("argcomplete", "rich"),
-    "video": ("imageio", "PIL"),
+    "video": ("imageio", "PIL", "pygame"),
     "claims": ("pandas", "pytest_regressions", "stable_baselines3", "xdist"),
 }
 MODULES = {

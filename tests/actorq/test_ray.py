@@ -1,5 +1,6 @@
 """ActorQ on a real local Ray: deaths, the learner's end, addresses that nobody answers; one run at a time."""
 
+import contextlib
 import json
 import socket
 import sys
@@ -86,8 +87,12 @@ def test_an_address_where_something_else_listens(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(engine, "HEALTH_SECONDS", 4.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = []
-        silent = threading.Thread(target=lambda: [taken.append(server.accept()[0]) for _ in range(2)], daemon=True)
-        silent.start()
+
+        def accept_twice():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                taken.extend(server.accept()[0] for _ in range(2))
+
+        threading.Thread(target=accept_twice, daemon=True).start()
         begin = time.monotonic()
         code = main(["actorq", "dqn", "cartpole", "--output", str(tmp_path / "out"),
                      "--address", f"127.0.0.1:{server.getsockname()[1]}"])  # fmt: skip

@@ -45,14 +45,17 @@ def start_server() -> ForkServerContext:
 
 
 def share_server() -> str:
-    """Where processes that this one starts, and outlives, find its server."""
+    """How processes that this one starts, and outlives, find its server: its key, from Python 3.14 on, and address."""
     start_server()
-    return forkserver._forkserver._forkserver_address
+    key = getattr(forkserver._forkserver, "_forkserver_authkey", b"")
+    return f"{key.hex()} {forkserver._forkserver._forkserver_address}"
 
 
-def join_server(address: str) -> None:
-    """Use the server of another process from now on."""
+def join_server(shared: str) -> None:
+    """Use the server of another process from now on, which is `shared`."""
     server = forkserver._forkserver
+    key, address = shared.split(" ", 1)
+    server._forkserver_authkey = bytes.fromhex(key)
     server.ensure_running = resource_tracker.ensure_running  # it does, and is no child of this process
     server._forkserver_address = address
     server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)  # whose end ends a server of one's own

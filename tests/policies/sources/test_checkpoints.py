@@ -112,7 +112,7 @@ def test_nothing_of_a_checkpoint_is_executed(tmp_path: Path) -> None:
     assert not (tmp_path / "touched").exists()
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated")
+@pytest.mark.filterwarnings("ignore:.torch.jit.* is (deprecated|not supported)")
 def test_a_program_is_not_run(tmp_path: Path) -> None:
     torch.jit.trace(make_actor(), torch.zeros(1, 3)).save(str(tmp_path / "model.pt"))
     with pytest.raises(PolicyError, match=r"which is a program and is not run; save it by torch.export"):

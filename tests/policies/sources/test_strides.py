@@ -133,7 +133,7 @@ def transpose_weights() -> torch.nn.Sequential:
     return network
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated")
+@pytest.mark.filterwarnings("ignore:.torch.jit.* is (deprecated|not supported)")
 @pytest.mark.filterwarnings("ignore:No complete tensor found in the group:UserWarning")
 def test_programs_have_transposed_weights_too() -> None:
     network, stream = transpose_weights(), io.BytesIO()
