@@ -18,6 +18,7 @@ from quarl_bench.cli import main
 from quarl_bench.distributed import engine
 from quarl_bench.distributed.engine import check_address
 from quarl_bench.errors import EngineError, StoreError
+from quarl_bench.system.extras import describe_absence
 from tests.support.engine import run_alone
 from tests.support.sizes import exhaustive
 
@@ -173,7 +174,8 @@ def test_a_task_without_its_extra_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "dm_control", None)
     assert main(["actorq", "d4pg", "cheetahrundmc", "--output", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "quarl_bench[dmc]" in line
+    environment = "environment 'cheetahrundmc'"
+    assert line == f"quarl actorq: {describe_absence('dmc', environment)}"
 
 
 def test_a_cluster_of_another_python_is_one_line(monkeypatch):
