@@ -73,7 +73,7 @@ they are the second paper's own policies, of 1,000,000 steps. `below` marks a me
 too far below the published one: by more than the SD of the zoo's episodes, or of the second paper's ten policies.
 
 A name says how a policy was trained: `qat<bits>` with the quantizer, to integers; `bf16` in mixed precision; `lqcc` by
-the second paper's hyperparameters. `layernorm` and `control` were trained for comparisons.
+the second paper's hyperparameters. `layernorm`, `control` and `aware` were trained for comparisons.
 
 | policies | steps | return by seed | mean | sampled | paper | zoo |
 |---|---:|---|---:|---|---:|---:|"""

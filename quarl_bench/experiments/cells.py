@@ -22,6 +22,7 @@ from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
 from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, agree_on_episodes
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
+from quarl_bench.training.recipes import AWARE, name_reference
 
 EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compared
 NEEDLESS = 8  # bits at which a policy without a repaired form needed none
@@ -65,17 +66,18 @@ class Cells:
     def find_policies(self, case: Case, against: str = "") -> PolicySet:
         """The fp32 policies of the cell, trained if missing and allowed.
 
-        Where its scheme is to be compared with another, `against`, those whose training seeds both have.
+        Where its scheme is to be compared with another, `against`, those whose training seeds both have. Where it is
+        trained for other steps than fp32 is, those of origin `AWARE`.
         """
-        seeds = self._find_seeds(case)
+        seeds, origin = self._find_seeds(case), _name_reference(case)
         if against:
             others = self._find_seeds(replace(case, scheme=against))
             seeds = tuple(seed for seed in seeds if seed in others) or seeds
         members = []
         for seed in seeds:
-            stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, case.origin))
+            stored = self.store.policy(PolicySpec(case.algo, case.environment, seed, origin))
             members.append(LazyPolicy(stored, _returning(stored.policy)))
-        return PolicySet(Case(case.algo, case.environment, FP32, case.origin), tuple(members))
+        return PolicySet(Case(case.algo, case.environment, FP32, origin), tuple(members))
 
     def quantize(self, policies: PolicySet, scheme: Scheme | str) -> PolicySet:
         """The cell under `scheme`, in the form that leaves a simulation: integers for int<n>.
@@ -86,7 +88,7 @@ class Cells:
         case = Case(policies.case.algo, policies.case.environment, scheme.name, policies.case.origin)
         if scheme.trained:
             seeds = tuple(member.stored.metadata.get("seed", index) for index, member in enumerate(policies.members))
-            trained = self.find_trained(case, seeds)
+            trained = self.find_trained(replace(case, origin=case.origin.removesuffix(AWARE)), seeds)
             check_budgets((policies, trained))
             return trained
 
@@ -205,7 +207,7 @@ class Cells:
         fp32 policies of the same training seeds, where there are any. Of few bits those count that were repaired.
         """
         spec, scheme = PolicySpec(case.algo, case.environment, 0, case.origin), Scheme.parse(case.scheme)
-        there = self.store.find_seeds(spec)
+        there = self.store.find_seeds(replace(spec, origin=_name_reference(case)))
         if scheme.repaired and scheme.bit_width < NEEDLESS:
             plain = replace(scheme, repaired=False).name
             kept = [seed for seed in there if self.store.place_repaired(replace(spec, seed=seed), plain) is not None]
@@ -223,6 +225,12 @@ class Cells:
             raise QuarlError(f"{stored.sha256[:12]} holds integers already; quantize an fp32 policy")
         observations = self.calibrate(stored, environment) if scheme.integer and scheme.calibrated else None
         return deployable(stored.policy.quantize(scheme, observations))
+
+
+def _name_reference(case: Case) -> str:
+    """The origin of the fp32 policies of a cell."""
+    trained = Scheme.parse(case.scheme).trained
+    return name_reference(case.algo, case.environment, case.origin) if trained else case.origin
 
 
 def environment_for(stored: Stored, case: Case) -> Environment:

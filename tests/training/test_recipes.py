@@ -15,7 +15,15 @@ from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.experiments.cells import environment_for
 from quarl_bench.spec import Case, PolicySpec
 from quarl_bench.training import recipes
-from quarl_bench.training.recipes import ALGORITHMS, Published, Recipe, _read_recipes, find_recipe, schedule
+from quarl_bench.training.recipes import (
+    ALGORITHMS,
+    Published,
+    Recipe,
+    _read_recipes,
+    find_recipe,
+    name_reference,
+    schedule,
+)
 from quarl_bench.training.sb3 import checkpoints
 from quarl_bench.training.sb3 import run as rl_run
 from quarl_bench.training.sb3.models import NOISE, load_class
@@ -205,3 +213,24 @@ def test_a_quantizer_may_be_trained_in_another_way() -> None:
     assert find_recipe("ppo", "pong", scheme="qat8", timesteps=10_000).quant_delay == 5_000
     other = find_recipe("ppo", "breakout", scheme="qat8")  # which is like Pong's, and has no other way
     assert other.precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("algo", "environment", "origin", "reference"),
+    [
+        ("ppo", "pong", "", "aware"),  # for half of the steps
+        ("a2c", "pong", "", ""),  # in another precision alone
+        ("ppo", "cartpole", "", ""),
+        ("ppo", "pong", "zoo", "zoo"),
+        ("ppo", "halfcheetahv4", "", ""),  # without a recipe
+    ],
+)
+def test_what_trains_for_other_steps_with_a_quantizer_has_another_reference(
+    algo: str, environment: str, origin: str, reference: str
+) -> None:
+    assert name_reference(algo, environment, origin) == reference
+
+
+def test_the_reference_is_trained_as_with_a_quantizer() -> None:
+    plain, aware = find_recipe("ppo", "pong", "aware"), find_recipe("ppo", "pong", scheme="qat8")
+    assert plain == replace(aware, scheme="", quant_delay=0)

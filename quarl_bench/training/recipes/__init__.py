@@ -3,8 +3,8 @@
 A table `<environment>-<origin>` is another arm of a comparison, trained as that origin: "control" has the network of
 the algorithm it is compared with, "layernorm" normalizes its hidden layers. A table with `like` takes what it does not
 say, the published score excepted, from the table of that name. What ends in "-aware" is how the same is trained with a
-quantizer in place, where that is another way. The origins "fp32", "bf16" and "fp16" need no table:
-they are the environment's own recipe in another precision.
+quantizer in place, where that is another way; without one it is an arm as well, of the origin "aware". The origins
+"fp32", "bf16" and "fp16" need no table: they are the environment's own recipe in another precision.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from quarl_bench.policies.algorithm import find_algorithm
 from quarl_bench.quantization.scheme import Scheme
 
 FP32, BF16, FP16 = PRECISIONS = ("fp32", "bf16", "fp16")  # of training's matrix products
+AWARE = "aware"  # the origin of fp32 policies that are trained as those with a quantizer are
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,18 @@ class Recipe:
         return hashlib.sha256(json.dumps([facts, self.hyperparameters], sort_keys=True).encode()).hexdigest()
 
 
+def name_reference(algo: str, environment: str, origin: str) -> str:
+    """The origin of the fp32 policies with which those trained with a quantizer are compared.
+
+    It is `AWARE` where these are trained for other steps than the recipe without one.
+    """
+    recipes, name = _read_recipes(algo), f"{environment}-{AWARE}"
+    if origin or not {environment, name} <= recipes.keys():
+        return origin
+    steps = [_complete(recipes, each, each).get("timesteps") for each in (environment, name)]
+    return AWARE if steps[0] != steps[1] else origin
+
+
 def find_recipe(
     algo: str,
     environment: str,
@@ -122,7 +135,7 @@ def find_recipe(
             raise SpecError(f"{algo} {environment}: a scheme is trained in the recipe's own precision, not in {origin}")
         return find_recipe(algo, environment, timesteps=timesteps).train_in(origin)
     name = f"{environment}-{origin}" if origin else environment
-    aware = f"{name}-aware"
+    aware = f"{name}-{AWARE}"
     name = aware if scheme and aware in recipes else name
     if name not in recipes:
         known = ", ".join(sorted(recipes)) or "none yet"

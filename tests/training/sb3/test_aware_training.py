@@ -17,7 +17,7 @@ from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.policies.storage.integers import StoredIntegers
 from quarl_bench.spec import Case, PolicySpec
 from quarl_bench.system.interruption import Interrupted
-from quarl_bench.training.recipes import find_recipe
+from quarl_bench.training.recipes import AWARE, find_recipe
 from quarl_bench.training.sb3.run import TrainingOptions
 from quarl_bench.training.schemes import train_schemes
 from tests.support.sizes import choose
@@ -193,6 +193,22 @@ class TestCells:
         states = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
         deployed = cells.deploy(trained).policies[0]
         assert np.array_equal(deployed.act(states), trained.policies[0].act(states))
+
+    def test_one_trained_for_other_steps_is_compared_with_fp32_of_as_many(self, tmp_path, monkeypatch):
+        self.train(tmp_path, [0])
+        folder, longer = tmp_path / "baselines" / "policies", {"recipe": {"timesteps": 1_000_000_000}}
+        save_policy(make_policy(0), folder / "ppo-cartpole-seed0", longer)
+        cells, case = self.make_cells(tmp_path), Case("ppo", "cartpole", SCHEME)
+        with pytest.raises(StoreError, match="train all for as many"):
+            cells.quantize(cells.find_policies(case), SCHEME)
+        monkeypatch.setattr("quarl_bench.experiments.cells.name_reference", lambda *_: AWARE)
+        with pytest.raises(MissingBaseline, match="no baseline for ppo-cartpole-aware-seed0"):
+            cells.find_policies(case)
+        save_policy(make_policy(1), folder / "ppo-cartpole-aware-seed0", {})
+        policies = cells.find_policies(case)
+        trained = cells.quantize(policies, SCHEME)
+        assert (policies.case, trained.case) == (Case("ppo", "cartpole", "fp32", AWARE), case)
+        assert cells.find_policies(Case("ppo", "cartpole", "int8")).case.origin == ""
 
     def test_a_missing_one_says_how_to_train_it(self, tmp_path):
         save_policy(make_policy(), tmp_path / "baselines" / "policies" / "ppo-cartpole-seed0", {})

@@ -35,7 +35,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--origin",
         default="",
-        help="variant of the recipe: control, layernorm, or a precision as below. Default: none.",
+        help="variant of the recipe: control, layernorm, aware, or a precision as below. Default: none.",
     )
     command.add_argument(
         "--precision", metavar="NAME",
