@@ -19,6 +19,7 @@ from quarl_bench.papers.registry import PAPERS
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import UNDECIDED, ZOO, Case, PolicySpec, Source
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
+from quarl_bench.training.recipes import name_reference
 from quarl_bench.views.rows import Row
 
 DECIDED = "decided already"
@@ -212,13 +213,14 @@ def _list_arms(item: Item, cells: Iterable[Case]) -> list[PolicySpec]:
     """The kinds of policy, seed 0 of each, that cells are measured on: in fp32, and trained under their schemes."""
     judgement, found = item.claim.judgement, []
     for case in cells:
-        found.append(PolicySpec(case.algo, case.environment, 0, case.origin))
+        schemes = (case.scheme, _find_against(item))
+        trained = [name for name in schemes if (scheme := _read_scheme(name)) is not None and scheme.trained]
+        origin = name_reference(case.algo, case.environment, case.origin) if trained else case.origin
+        found.append(PolicySpec(case.algo, case.environment, 0, origin))
         if isinstance(judgement, Wider):
             found.append(PolicySpec(judgement.than, case.environment, 0, judgement.than_origin or case.origin))
         if judgement.axis is Axis.PRECISIONS:
             found.append(PolicySpec(case.algo, case.environment, 0, case.scheme))
-        schemes = (case.scheme, _find_against(item))
-        trained = [name for name in schemes if (scheme := _read_scheme(name)) is not None and scheme.trained]
         found += [PolicySpec(case.algo, case.environment, 0, case.origin, name) for name in trained]
     return list(dict.fromkeys(found))
 
