@@ -9,7 +9,7 @@ from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import PolicySpec
-from quarl_bench.training.recipes import find_recipe
+from quarl_bench.training.recipes import find_recipe, name_reference
 
 HOUR = 3600.0
 RECORDED = "recorded"
@@ -99,15 +99,22 @@ def estimate_cost(trainings: tuple[Training, ...], spec: PolicySpec) -> Cost:
 
 
 def _find_steps(trainings: tuple[Training, ...], spec: PolicySpec) -> int | None:
-    """Of a policy like it that is there, else of its recipe; None where there is none."""
+    """Of policies like it; else of fp32 ones that it is compared with, of its recipe, or of other schemes' policies.
+
+    None where there is none of these.
+    """
     like = [each for each in trainings if each.spec.kind == spec.kind]
-    like += [each for each in trainings if replace(each.spec, seed=spec.seed, scheme=spec.scheme) == spec]
+    if spec.scheme:
+        origin = name_reference(spec.algo, spec.environment, spec.origin)
+        fp32 = replace(spec, origin=origin, scheme="")
+        like += [each for each in trainings if each.spec.kind == fp32.kind]
     if like:
         return like[0].steps
     try:
         return find_recipe(spec.algo, spec.environment, spec.origin, spec.scheme).timesteps
     except SpecError:
-        return None
+        others = (each for each in trainings if replace(each.spec, seed=spec.seed, scheme=spec.scheme) == spec)
+        return next((each.steps for each in others), None)
 
 
 def _is_trained(name: str) -> bool:

@@ -97,7 +97,8 @@ class Planner:
         missing = self._list_missing(item)
         if missing:
             wanted = self._train(missing, FEWEST)
-            return Plan(item, row, FIRST, f"{len(missing)} kinds of policy are missing", FEWEST, wanted=wanted)
+            lacks = "1 kind of policy is" if len(missing) == 1 else f"{len(missing)} kinds of policy are"
+            return Plan(item, row, FIRST, f"{lacks} missing", FEWEST, wanted=wanted)
         judgement = item.claim.judgement
         if not isinstance(judgement, Keeps | OnReturns) or isinstance(judgement, Tracks):
             return Plan(item, row, NOT_PLANNED, f"rows do not store what {judgement.name!r} is decided on")
