@@ -88,7 +88,7 @@ class Cells:
         case = Case(policies.case.algo, policies.case.environment, scheme.name, policies.case.origin)
         if scheme.trained:
             seeds = tuple(member.stored.metadata.get("seed", index) for index, member in enumerate(policies.members))
-            trained = self.find_trained(replace(case, origin=case.origin.removesuffix(AWARE)), seeds)
+            trained = self.find_trained(replace(case, origin="") if case.origin == AWARE else case, seeds)
             check_budgets((policies, trained))
             return trained
 
