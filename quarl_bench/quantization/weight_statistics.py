@@ -1,4 +1,7 @@
-"""What the weights of a net look like, and what a scheme does to them. Biases are left out everywhere."""
+"""What the weights of a net look like, and what a scheme does to them. Biases are left out everywhere.
+
+What a scheme rewrites, to the same function, is looked at as it is rewritten: that is what it rounds.
+"""
 
 from dataclasses import dataclass
 
@@ -8,7 +11,7 @@ from numpy.typing import NDArray
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Conv2d, Floats, Net
-from quarl_bench.quantization.ptq import count_levels, quantize_net
+from quarl_bench.quantization.ptq import count_levels, quantize_net, rewrite
 from quarl_bench.quantization.scheme import Granularity, Scheme
 
 POOLED = "all"  # the name of the statistics over every weight tensor together
@@ -73,7 +76,7 @@ def measure_weights(net: Net, scheme: Scheme, inputs: Floats | None = None) -> t
 
     `inputs` are the calibration inputs that a calibrated int<n> needs.
     """
-    after = _quantize(net, scheme, inputs)
+    net, after = _quantize(net, scheme, inputs)
     found = []
     for index, (layer, rounded) in enumerate(zip(net.layers, after.layers, strict=True)):
         per_channel = scheme.granularity_of(isinstance(layer, Conv2d)) is Granularity.PER_CHANNEL
@@ -103,7 +106,7 @@ def measure_weights(net: Net, scheme: Scheme, inputs: Floats | None = None) -> t
 
 def list_histograms(net: Net, scheme: Scheme, bins: int = BINS) -> tuple[Histogram, ...]:
     """How often weights lie where, with the levels they are rounded to: per tensor, and last of all pooled."""
-    after = _quantize(net, scheme, None)
+    net, after = _quantize(net, scheme, None)
     found = []
     for index, (layer, rounded) in enumerate(zip(net.layers, after.layers, strict=True)):
         levels = np.unique(rounded.weight)
@@ -119,7 +122,8 @@ def draw_pooled(net: Net, bins: int = BINS) -> Histogram:
 
 def relative_rmse(net: Net, scheme: Scheme, inputs: Floats | None = None) -> float:
     """||W - Q(W)|| / ||W|| over all weight tensors of the net together."""
-    return _compare(pool_weights(net), pool_weights(_quantize(net, scheme, inputs)))
+    before, after = _quantize(net, scheme, inputs)
+    return _compare(pool_weights(before), pool_weights(after))
 
 
 def pool_weights(net: Net) -> Floats:
@@ -155,9 +159,10 @@ def measure_kl(before: Floats, after: Floats) -> float | None:
     return float((p * np.log(p / q)).sum())
 
 
-def _quantize(net: Net, scheme: Scheme, inputs: Floats | None) -> Net:
+def _quantize(net: Net, scheme: Scheme, inputs: Floats | None) -> tuple[Net, Net]:
+    """The net that the scheme rounds, and the rounded one."""
     after = quantize_net(net, scheme, inputs)
-    return after.dequantized if isinstance(after, QuantizedNet) else after
+    return rewrite(net, scheme, inputs), after.dequantized if isinstance(after, QuantizedNet) else after
 
 
 def _count(name: str, weight: Floats, bins: int, levels: tuple[float, ...]) -> Histogram:

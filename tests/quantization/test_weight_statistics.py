@@ -1,5 +1,7 @@
 """Weight statistics: known values, the original's definition of its divergence, and what must hold for every net."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,6 +54,17 @@ def test_two_bits_of_a_known_tensor():
     assert single.relative_rmse == pytest.approx(expected, rel=1e-6)
     assert pooled.relative_rmse == pytest.approx(expected, rel=1e-6)
     assert (single.name, pooled.name, single.shape, pooled.shape) == ("layers.0.weight", POOLED, (1, 3), (3,))
+
+
+def test_what_is_rewritten_is_compared_with_what_is_rounded():
+    net = make_net(6, 16, 16, 3, spread=2.0)
+    uneven = tuple(replace(layer, weight=layer.weight * 10.0**i) for i, layer in enumerate(net.layers))
+    net, scheme = replace(net, layers=uneven), Scheme.parse("w32cle")
+    assert relative_rmse(net, scheme) < 1e-6
+    assert all(each.relative_rmse < 1e-6 for each in measure_weights(net, scheme))
+    *each, _ = list_histograms(net, Scheme.parse("w2cle"))
+    for histogram in each:  # levels lie among the weights that are drawn
+        assert histogram.low * 1.5 <= min(histogram.levels) <= max(histogram.levels) <= histogram.high * 1.5
 
 
 def test_biases_are_left_out():

@@ -35,7 +35,10 @@ ATTRIBUTES = {  # of torch, by those of ONNX
     "dilation": "dilations", "groups": "group", "split_sizes": "split", "dim": "axis", "start": "starts", "end": "ends",
     "start_dim": "axis",
 }  # fmt: skip
-UNREAD = {"training", "momentum", "cudnn_enabled", "p", "train", "chunks", "threshold", "end_dim", "dtype", "keepdim"}
+# Of no consequence: a policy is played in evaluation mode, whatever mode it was exported in.
+UNREAD = {"training", "momentum", "cudnn_enabled", "p", "train", "chunks", "end_dim", "dtype", "keepdim"}
+PLAIN = {"threshold": 20}  # the only values of further arguments; elsewhere they are 1
+FACTORS = ("add.Tensor", "sub.Tensor")  # whose `alpha` is a factor
 DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, StopIteration)
 WHOLE = 2**62  # of an end, that means all
 
@@ -100,9 +103,9 @@ def _read_node(node: dict[str, Any], constants: dict[str, Array], where: str) ->
         elif name == "other":
             inputs.append(f"{names[0]}.other")
             constants[inputs[-1]] = np.asarray(value, dtype=np.float64)
-        elif name in ATTRIBUTES:
+        elif name in ATTRIBUTES and target not in FACTORS:
             attributes[ATTRIBUTES[name]] = value
-        elif name not in UNREAD and value != 1:  # 1 is what other factors are by default
+        elif name not in UNREAD and value != PLAIN.get(name, 1):
             raise PolicyError(
                 f"{where}: node {names[:1]} ({target[:40]}) has {name[:40]}={str(value)[:20]}; export to ONNX"
             )
@@ -126,6 +129,4 @@ def _translate(node: Node) -> Node:
             kind, given = "Identity", {}  # all of the batch
         else:
             given = {"axes": [given["axis"]], "starts": [given.get("starts", 0)], "ends": [given.get("ends", WHOLE)]}
-    elif kind in ("Add", "Sub") and given.pop("alpha", 1) != 1:
-        raise ValueError("a sum with a factor")
     return Node(kind, node.name, node.inputs, node.outputs, given)

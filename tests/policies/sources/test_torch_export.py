@@ -74,6 +74,31 @@ def test_actions_are_the_module_s(activation: Activation) -> None:
         np.testing.assert_allclose(policy.act(X.numpy()), module(X).numpy(), atol=1e-5)
 
 
+class Residual(nn.Module):
+    """Sums with a factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sub(self.layer(x), 1.0, alpha=2)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (nn.Sequential(nn.Linear(3, 2), nn.Softplus(threshold=1.0)), "threshold=1"),
+        (nn.Sequential(nn.Linear(3, 2), nn.Softplus(beta=2.0)), "beta=2"),
+        (Residual(), "alpha=2"),
+    ],
+    ids=["threshold", "beta", "factor"],
+)
+def test_arguments_without_a_form_are_named(module: nn.Module, said: str) -> None:
+    with pytest.raises(PolicyError, match=f"has {said}.*; export to ONNX"):
+        read_program(save(module), "policy.pt2")
+
+
 def unknown(content: bytes) -> bytes:
     program = json.loads(content)
     program["graph_module"]["graph"]["nodes"][4]["target"] = "os.system"
