@@ -52,10 +52,14 @@ class SchemeResult:
         return float(align(self.reference)[0].mean())
 
     @property
+    def mean(self) -> float:
+        """Its own mean return over the same episodes."""
+        return float(align(self.reference, self.measured)[1].mean())
+
+    @property
     def difference(self) -> float:
         """Mean of the paired differences to fp32, in return units; like the verdict, of distinct episodes."""
-        _, other = align(self.reference, self.measured)
-        return float(other.mean()) - self.base
+        return self.mean - self.base
 
     @property
     def interval(self) -> tuple[float, float] | None:

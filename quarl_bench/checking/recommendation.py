@@ -28,19 +28,17 @@ def choose_schemes(lines: "Sequence[SchemeResult]", asked: str) -> tuple[str, ..
 
 def find_fewest(lines: "Sequence[SchemeResult]") -> "SchemeResult | None":
     """The integer scheme of fewest bits that holds, else the weight-only or half-precision one; or None."""
-    kept = [line for line in lines if _holds(line, lines)]
+    kept = [line for line in lines if holds(line, lines)]
     return min(kept, key=lambda line: (not line.scheme.integer, line.scheme.widest), default=None)
 
 
-def _holds(line: "SchemeResult", lines: "Sequence[SchemeResult]") -> bool:
-    """Supported; of integer schemes of its kind all wider ones have to be, too.
+def holds(line: "SchemeResult", lines: "Sequence[SchemeResult]") -> bool:
+    """Whether it is known to do: supported, and of its kind all wider schemes as well.
 
     One of many that does well where more bits do not is likely to owe it to chance.
     """
     kind, bits = _name_kind(line.scheme), line.scheme.widest
-    wider = [
-        one for one in lines if line.scheme.integer and _name_kind(one.scheme) == kind and one.scheme.widest > bits
-    ]
+    wider = [one for one in lines if _name_kind(one.scheme) == kind and one.scheme.widest > bits]
     return all(one.verdict.outcome is Outcome.SUPPORTED for one in (line, *wider))
 
 
@@ -65,7 +63,7 @@ def recommend(check: "Answer") -> str:
 
 def _recommend_integers(check: "Answer", kept: "SchemeResult") -> str:
     """The smallest of the integer schemes that do, beside fp32: runtimes store fewer bits than eight in bytes."""
-    known = {line.scheme.name: line.scheme for line in check.lines if _holds(line, check.lines) and line.scheme.integer}
+    known = {line.scheme.name: line.scheme for line in check.lines if holds(line, check.lines) and line.scheme.integer}
     least, own, full = (find_least(check.costs, names) for names in (known, {kept.scheme.name}, {FP32}))
     smaller = least is not None and own is not None and least.bytes < own.bytes
     scheme, cost = (known[least.scheme], least) if least and smaller else (kept.scheme, own)
@@ -98,7 +96,7 @@ def _list_remarks(check: "Answer", kept: "SchemeResult | None") -> Iterator[str]
         if names:
             yield f"{', '.join(names)}: {remedy}."
     for line in check.lines:
-        if line.verdict.outcome is Outcome.SUPPORTED and not _holds(line, check.lines):
+        if line.verdict.outcome is Outcome.SUPPORTED and not holds(line, check.lines):
             yield f"{line.scheme.name} may owe it to chance: more bits are not known to do."
     if (kept is not None and kept.scheme.integer) or outcomes.get(INT8) is not Outcome.REFUTED:
         return

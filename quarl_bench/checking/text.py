@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.checking.recommendation import find_fewest, recommend
 from quarl_bench.evaluation.sensitivity import describe_sensitivity
+from quarl_bench.judging.pairs import align
 from quarl_bench.judging.statistics import ERROR
 from quarl_bench.views.rows import SCHEMA_VERSION
 from quarl_bench.views.text import describe_returns, format_table
@@ -44,7 +45,7 @@ def describe_answer(found: "Answer") -> dict[str, Any]:
         "scheme": found.asked,
         "fewest": None if fewest is None else fewest.scheme.name,
         "verdict": str(found.verdict.outcome),
-        "return": found.reference.mean,
+        "return": found.lines[0].base,
         "random_return": found.random.mean,
         "doubt": found.doubt,
         "rows": [describe_line(line) for line in found.lines],
@@ -66,9 +67,11 @@ def list_lines(found: "Answer") -> list[str]:
     fewest = find_fewest(found.lines)
     best = "none" if fewest is None else fewest.scheme.name
     tried, random = len(found.random.environment_seeds), describe_returns(found.random.returns[0])
-    episodes, returns = len(found.reference.environment_seeds), describe_returns(found.reference.returns[0])
+    episodes, (distinct,) = len(found.reference.environment_seeds), align(found.reference)[0]
+    equal = "" if len(distinct) == episodes else f" ({len(distinct)} distinct; equal ones count once)"
+    returns = describe_returns(distinct.tolist())
     return [
-        f"{found.environment.id}, {episodes} episodes each, deterministic, measured on this machine",
+        f"{found.environment.id}, {episodes} episodes each{equal}, deterministic, measured on this machine",
         f"fp32 returns {returns}; a scheme is to keep {found.share}, on the same environment seeds",
         f"random actions return {random} on the first {tried} of them",
         *format_table([COLUMNS, *map(format_line, found.lines)]),
@@ -104,7 +107,7 @@ def describe_line(line: "SchemeResult") -> dict[str, Any]:
         "scheme": line.scheme.name,
         "family": str(line.scheme.family),
         "bits": line.scheme.widest,
-        "return": line.measured.mean,
+        "return": line.mean,
         "difference": line.difference,
         "difference_interval": None if line.interval is None else list(line.interval),
         "ratio": verdict.estimate,
@@ -122,7 +125,7 @@ def format_line(line: "SchemeResult") -> tuple[str, ...]:
     verdict = line.verdict
     interval = "none" if verdict.low is None else f"[{verdict.low:.1%}, {verdict.high:.1%}]"
     keeps = "none" if verdict.estimate is None else f"{verdict.estimate:.1%}"
-    returns, apart = f"{line.measured.mean:.4g}", f"{line.difference:+.4g}"
+    returns, apart = f"{line.mean:.4g}", f"{line.difference:+.4g}"
     return line.scheme.name, returns, apart, keeps, interval, f"{line.agreement:.2%}", str(verdict.outcome)
 
 

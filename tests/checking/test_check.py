@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from quarl_bench.checking.answer import Answer, SchemeResult, play_schemes
 from quarl_bench.checking.costs import ArtefactCost
 from quarl_bench.checking.recommendation import find_fewest, recommend
+from quarl_bench.checking.text import format_line
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import Environment, find_environment, identify_environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
@@ -505,6 +506,7 @@ def test_differences_are_of_distinct_episodes():
     )
     line = SchemeResult(Scheme.parse("w8"), reference, measured, judge_retention(reference, measured))
     assert line.difference == pytest.approx(-(20 + 40) / 21)
+    assert (line.mean - line.base, f"{line.mean:.4g}") == (line.difference, format_line(line)[1])
     assert line.interval[0] < line.difference < line.interval[1]
 
 

@@ -4,6 +4,8 @@ Every measurement goes through the store that pytest uses, so that a killed swee
 """
 
 import argparse
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +44,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure what is missing, judge every width, and name the sweet spot."""
+    """Measure what is missing, judge every width, and name the fewest bits that keep the return."""
     from quarl_bench.checking.answer import MARGIN
     from quarl_bench.checking.cores import collect_lines
     from quarl_bench.checking.subject import Subject
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     schemes = [scheme for scheme in schemes if scheme.name not in refused]
     lines = collect_lines(subject, schemes, options.episodes, "width")
     reference, rows = lines[0].reference, [_describe(line) for line in lines]
-    fewest, refuted = find_sweet_spots(rows)
+    fewest, refuted = find_limits(lines)
     result = {
         "kind": "sweep",
         "policy_sha256": stored.sha256,
@@ -87,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     text = [
         f"{environment.id}, {options.episodes} episodes each, deterministic, measured on this machine",
         *format_table([COLUMNS, *map(_format, rows)]),
-        *(_conclude(rows, family, fewest[family], refuted[family]) for family in fewest),
+        *(conclude(rows, family, fewest[family], refuted[family]) for family in fewest),
     ]
     print_result(options, result, "\n".join(text))
     return 0
@@ -106,16 +108,36 @@ def list_schemes(bits: tuple[int, ...], family: str | None) -> "list[Scheme]":
     return [Scheme.parse(name) for name in names]
 
 
-def find_sweet_spots(rows: list[dict[str, Any]]) -> tuple[dict[str, int | None], dict[str, int | None]]:
-    """Per family, the fewest bits whose verdict is supported, and, from wide to narrow, the first that is refuted."""
+def find_limits(lines: "Sequence[SchemeResult]") -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Per family, the fewest bits that hold, wider ones included, and from wide to narrow the first that is refuted."""
+    from quarl_bench.checking.recommendation import holds
+    from quarl_bench.spec import Outcome
+
     fewest: dict[str, int | None] = {}
     refuted: dict[str, int | None] = {}
     for family in FAMILIES:
-        members = [row for row in rows if row["family"] == family]
+        members = {line.scheme.widest: line for line in lines if line.scheme.family == family}
         if members:
-            fewest[family] = min((row["bits"] for row in members if row["verdict"] == "supported"), default=None)
-            refuted[family] = max((row["bits"] for row in members if row["verdict"] == "refuted"), default=None)
+            kept = (bits for bits, line in members.items() if holds(line, lines))
+            lost = (bits for bits, line in members.items() if line.verdict.outcome is Outcome.REFUTED)
+            fewest[family], refuted[family] = min(kept, default=None), max(lost, default=None)
     return fewest, refuted
+
+
+def conclude(rows: list[dict[str, Any]], family: str, fewest: int | None, refuted: int | None) -> str:
+    """The line about one family: the fewest bits that keep the return, the first that lose it, and what is chance."""
+    from quarl_bench.spec import Outcome
+
+    lost = "none loses it" if refuted is None else f"{family}{refuted} is the first, from wide to narrow, that loses it"
+    members = [row for row in rows if row["family"] == family]
+    lucky = [
+        row["scheme"] for row in members if row["verdict"] == Outcome.SUPPORTED and row["bits"] < (fewest or math.inf)
+    ]
+    chance = f"; {', '.join(lucky)} may owe it to chance: more bits are not known to do" if lucky else ""
+    if fewest is None:
+        needed = next((row["needed"] for row in members if row["needed"]), "")
+        return f"{family}: no width is known to keep it{needed and f' ({needed})'}; {lost}{chance}"
+    return f"{family}: {family}{fewest} is the fewest that keeps it, as all wider ones do; {lost}{chance}"
 
 
 def _describe(line: "SchemeResult") -> dict[str, Any]:
@@ -125,7 +147,7 @@ def _describe(line: "SchemeResult") -> dict[str, Any]:
         "scheme": line.scheme.name,
         "family": str(line.scheme.family),
         "bits": line.scheme.bit_width,
-        "return": line.base + line.difference,
+        "return": line.mean,
         "low": None if low is None else line.base + low,
         "high": None if high is None else line.base + high,
         "ratio": verdict.estimate,
@@ -140,12 +162,3 @@ def _describe(line: "SchemeResult") -> dict[str, Any]:
 def _format(row: dict[str, Any]) -> tuple[str, ...]:
     interval = "none" if row["low"] is None else f"[{row['low']:.4g}, {row['high']:.4g}]"
     return row["scheme"], f"{row['return']:.4g}", interval, f"{row['agreement']:.2%}", row["verdict"]
-
-
-def _conclude(rows: list[dict[str, Any]], family: str, fewest: int | None, refuted: int | None) -> str:
-    lost = "none loses it" if refuted is None else f"{family}{refuted} is the first, from wide to narrow, that loses it"
-    if fewest is None:
-        needed = next((row["needed"] for row in rows if row["family"] == family and row["needed"]), "")
-        return f"{family}: no width is known to keep it{needed and f' ({needed})'}; {lost}"
-    hole = "; in between, fewer bits are not always worse" if refuted is not None and fewest < refuted else ""
-    return f"{family}: {family}{fewest} is the fewest that keeps it; {lost}{hole}"

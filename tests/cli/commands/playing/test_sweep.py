@@ -3,12 +3,15 @@
 import csv
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from quarl_bench.cli.arguments import read_bits
-from quarl_bench.cli.commands.playing.sweep import find_sweet_spots, list_schemes
+from quarl_bench.cli.commands.playing.sweep import conclude, find_limits, list_schemes
 from quarl_bench.policies.storage.fp32 import load_policy
+from quarl_bench.quantization.scheme import Scheme
+from quarl_bench.spec import Outcome
 from tests.support.commands import PROCESS
 from tests.support.forks import Fork
 
@@ -63,15 +66,32 @@ class TestSweep:
         assert len(list((folder / "cache").rglob("*.json"))) == 13
         assert kept.items() <= {path: path.stat().st_mtime_ns for path in (folder / "cache").rglob("*.json")}.items()
 
-    def test_sweet_spots(self):
-        rows = [
-            {"family": family, "bits": bits, "verdict": verdict}
-            for family, bits, verdict in [
-                ("w", 8, "supported"), ("w", 4, "refuted"), ("w", 3, "supported"), ("w", 2, "refuted"),
-                ("int", 8, "inconclusive"),
+    def test_the_fewest_bits_need_all_wider_ones_to_do(self):
+        lines = [
+            SimpleNamespace(scheme=Scheme.parse(name), verdict=SimpleNamespace(outcome=Outcome(outcome)))
+            for name, outcome in [
+                ("fp32", Outcome.SUPPORTED), ("fp16", Outcome.SUPPORTED), ("w16", Outcome.SUPPORTED),
+                ("w8", Outcome.SUPPORTED), ("w4", Outcome.REFUTED), ("w3", Outcome.SUPPORTED),
+                ("w2", Outcome.REFUTED), ("int8", Outcome.INCONCLUSIVE), ("int4", Outcome.SUPPORTED),
             ]
         ]  # fmt: skip
-        assert find_sweet_spots(rows) == ({"w": 3, "int": None}, {"w": 4, "int": None})
+        assert find_limits(lines) == ({"w": 8, "int": None}, {"w": 4, "int": None})
+
+    @pytest.mark.parametrize(
+        ("outcomes", "fewest", "said"),
+        [
+            ({8: "supported", 4: "supported"}, 4, "int4 is the fewest that keeps it, as all wider ones do; none loses it"),
+            ({8: "supported", 4: "inconclusive", 3: "supported"}, 8, "; none loses it; int3 may owe it to chance"),
+            ({8: "inconclusive", 4: "supported"}, None, "known to keep it (more episodes); none loses it; int4 may owe"),
+        ],
+        ids=["all", "a hole", "none"],
+    )  # fmt: skip
+    def test_what_may_be_chance_is_named(self, outcomes, fewest, said):
+        rows = [
+            {"family": "int", "scheme": f"int{bits}", "bits": bits, "verdict": outcome, "needed": "more episodes"}
+            for bits, outcome in outcomes.items()
+        ]
+        assert said in conclude(rows, "int", fewest, None)
 
     def test_widths(self):
         assert read_bits("2..4,8") == (8, 4, 3, 2)
