@@ -26,7 +26,7 @@ from quarl_bench.policies.storage.fp32 import (
 )
 from quarl_bench.policies.storage.integers import build_integers, describe_integers, integer_tensors
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.formats import Range
 from quarl_bench.quantization.calibration.ranges import Ranges
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Linear, Net

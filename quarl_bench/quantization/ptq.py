@@ -9,7 +9,7 @@ from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quantization.branches import list_places
-from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.formats import Range, choose_format
 from quarl_bench.quantization.calibration.ranges import Ranges, observe_activations
 from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
@@ -143,14 +143,14 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
         raise QuantizationError(f"{scheme.name}: layer {index} is followed by a layer normalization; use fp16 or w<n>")
     if scheme.layer_bits and len(scheme.layer_bits) != len(net.layers):
         raise QuantizationError(f"{scheme.name}: bits of {len(scheme.layer_bits)} layers, not of {len(net.layers)}")
-    first = source = _activation_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
+    first = source = choose_format(ranges.input, IntegerFormat(scheme.bit_width), scheme)
     layers: list[QuantizedLayer] = []
     cells: list[QuantizedCell] = []
     if net.branches:
         parted, layers = _quantize_branches(net, scheme, ranges)
         first, source = parted, parted.joined
     for cell, seen in zip(net.cells, ranges.cells, strict=True):
-        cells.append(choose_cell(cell, seen, _activation_format(seen.hidden, first.format, scheme)))
+        cells.append(choose_cell(cell, seen, choose_format(seen.hidden, first.format, scheme)))
     places = {place: cell for cell in cells for place in (cell.place, cell.place + 1)}
     for index, (layer, span) in enumerate(zip(net.layers, ranges.outputs, strict=True)):
         if index < net.stem:
@@ -171,13 +171,13 @@ def quantize_to_ranges(net: Net, scheme: Scheme, ranges: Ranges) -> QuantizedNet
 def _quantize_branches(net: Net, scheme: Scheme, ranges: Ranges) -> tuple[PartedFormat, list[QuantizedLayer]]:
     """The format of the input, and the layers of its branches, all of which end in the one that the chain reads."""
     integers = IntegerFormat(scheme.bit_width)
-    joined = _activation_format(ranges.input, integers, scheme)
+    joined = choose_format(ranges.input, integers, scheme)
     layers: list[QuantizedLayer] = []
     found: dict[range, ActivationFormat] = {}  # by the layers that read it
     for place, span in zip(list_places(net.branches), ranges.parts, strict=True):
         if not place.layers:
             continue
-        source = found[place.layers] = _activation_format(span, integers, scheme)
+        source = found[place.layers] = choose_format(span, integers, scheme)
         for index in place.layers:
             reached = ranges.input if index == place.layers[-1] else ranges.outputs[index]
             layers.append(_quantize_layer(net.layers[index], scheme, source, reached, scheme.bits_of(index)))
@@ -225,7 +225,7 @@ def _quantize_layer(layer: Layer, scheme: Scheme, source: ActivationFormat, span
     if is_tabled(layer.activation):
         output, tabled = _choose_table(layer.activation, span, source.format, scheme, smallest)
     else:
-        output = _activation_format(span, source.format, scheme, smallest)
+        output = choose_format(span, source.format, scheme, smallest)
     stride = layer.stride if isinstance(layer, Conv2d) else 1
     return QuantizedLayer(type(layer), layer.activation, stride, weight, scale32, weight_format, bias, output, tabled)
 
@@ -244,7 +244,7 @@ def _choose_table(
         behind = ActivationFormat(format, np.float32(2.0 ** (1 - scheme.bit_width)), 0)
         bound = entry.unit_bound(float(behind.scale) / 2)
         span = Range(max(span.low, -bound), min(span.high, bound))
-        front = _activation_format(span, format, scheme, smallest)
+        front = choose_format(span, format, scheme, smallest)
         while not has_margin(activation, front, behind):
             front = replace(front, scale=front.scale * step)
         return front, behind
@@ -254,8 +254,8 @@ def _choose_table(
     first, last = _count_flat(y, half), SAMPLES - 1 - _count_flat(y[::-1], half)
     if first < last:
         span, y = Range(float(x[first]), float(x[last])), y[first : last + 1]
-    front = _activation_format(span, format, scheme, smallest)
-    behind = _activation_format(Range(float(y.min()), float(y.max())), format, scheme)
+    front = choose_format(span, format, scheme, smallest)
+    behind = choose_format(Range(float(y.min()), float(y.max())), format, scheme)
     # Doubling the scale of a function that all machines compute alike would lose a bit for nothing.
     while not (entry.basic and scheme.power_of_two) and not has_margin(activation, front, behind):
         behind = replace(behind, scale=behind.scale * step)  # at last every entry is below half a step
@@ -266,17 +266,3 @@ def _count_flat(y: NDArray[np.float64], half: float) -> int:
     """Index of the last of the first values that all are within `half` of the first one."""
     beyond = np.abs(y - y[0]) > half
     return int(beyond.argmax()) - 1 if beyond.any() else 0
-
-
-def _activation_format(
-    span: Range, format: IntegerFormat, scheme: Scheme, smallest: float = SMALLEST_SCALE
-) -> ActivationFormat:
-    affine = choose_affine(span.low, span.high, format, symmetric=scheme.symmetric, endpoint=True)
-    scale = np.maximum(affine.scale, smallest)
-    if scheme.power_of_two:
-        scale = to_power_of_two(scale)
-    if (scale != affine.scale).any():  # a grown scale moves the zero point
-        low = min(span.low, 0.0)
-        offset = 0 if scheme.symmetric else int(np.rint(-low / scale)) + format.minimum
-        return ActivationFormat(format, np.float32(scale), int(np.clip(offset, format.minimum, format.maximum)))
-    return ActivationFormat(format, np.float32(scale), int(affine.zero_point))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from quarl_bench.policies.policy import IntegerPolicy, Observations, PolicyNet, QuantizedPolicy
-from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.formats import Range
 from quarl_bench.quantization.calibration.ranges import Ranges, observe_activations
 from quarl_bench.quantization.net import Outputs
 from quarl_bench.quantization.ptq import quantize_to_ranges

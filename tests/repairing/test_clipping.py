@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quarl_bench.policies.storage.integers import hash_integers
-from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.formats import Range
 from quarl_bench.quantization.calibration.ranges import Ranges
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.repairing.candidate import compare_decisions

@@ -6,7 +6,8 @@ import torch
 
 from quarl_bench.quantization.activations import ELEMENTWISE, is_tabled
 from quarl_bench.quantization.branches import join, list_places
-from quarl_bench.quantization.calibration.observers import Range, observe
+from quarl_bench.quantization.calibration.formats import Range
+from quarl_bench.quantization.calibration.observers import observe
 from quarl_bench.quantization.net import Floats, Net
 from quarl_bench.quantization.recurrent.cells import NO_STATE, PARTS, State, list_steps, split_state
 from quarl_bench.quantization.recurrent.ranges import CellRanges, observe_cell
@@ -34,10 +35,7 @@ def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State =
     """
     spans: list[Range] = []
     cells: list[CellRanges] = []
-    seen_parts = tuple(
-        observe(inputs[:, place.values], scheme.observer, scheme.percentile, scheme.bit_width)
-        for place in list_places(net.branches)
-    )
+    seen_parts = tuple(observe(inputs[:, place.values], scheme) for place in list_places(net.branches))
 
     def watch(index: int, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         layer = net.layers[index]
@@ -45,7 +43,7 @@ def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State =
         behind = ELEMENTWISE[layer.activation].apply(affine)
         # The range in front of a table is its own; a ReLU is fused, so the range behind it counts.
         seen = affine if is_tabled(layer.activation) else behind
-        spans.append(observe(seen.numpy(), scheme.observer, scheme.percentile, scheme.bit_width))
+        spans.append(observe(seen.numpy(), scheme))
         return affine, behind
 
     values = torch.from_numpy(inputs)
@@ -62,5 +60,5 @@ def observe_activations(net: Net, scheme: Scheme, inputs: Floats, state: State =
                 spans.append(spans[-1])
                 values, found = observe_cell(cell, affine, recalled, [*parts[index]], scheme)
                 cells.append(found)
-    joined = observe(inputs, scheme.observer, scheme.percentile, scheme.bit_width)
+    joined = observe(inputs, scheme)
     return Ranges(joined, tuple(spans), tuple(cells), seen_parts)

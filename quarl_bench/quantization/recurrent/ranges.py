@@ -7,7 +7,8 @@ import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, choose_affine
-from quarl_bench.quantization.calibration.observers import Range, observe
+from quarl_bench.quantization.calibration.formats import Range
+from quarl_bench.quantization.calibration.observers import observe
 from quarl_bench.quantization.parameters import ActivationFormat, has_margin
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 from quarl_bench.quantization.recurrent.quantized import STATE_FORMAT, Lookup, QuantizedCell
@@ -36,7 +37,7 @@ def observe_cell(
     gates, candidate = cell.find_sums(x, h)
     hidden, behind = cell.advance(x, h, state)
     both = torch.cat([hidden, state[0]]).numpy()
-    seen = observe(both, scheme.observer, scheme.percentile, scheme.bit_width)
+    seen = observe(both, scheme)
     ranges = CellRanges(
         sums=_reach(x, h, candidate, *gates),
         gates=_span(*gates),

@@ -22,7 +22,7 @@ from torch import nn
 from quarl_bench.errors import QuantizationError
 from quarl_bench.quantization.activations import ELEMENTWISE, Activation, find_activation, is_tabled
 from quarl_bench.quantization.affine import IntegerFormat
-from quarl_bench.quantization.calibration.observers import Range
+from quarl_bench.quantization.calibration.formats import Range
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.scheme import Granularity, Scheme
 

@@ -80,9 +80,9 @@ class TestSweep:
     @pytest.mark.parametrize(
         ("outcomes", "fewest", "said"),
         [
-            ({8: "supported", 4: "supported"}, 4, "int4 is the fewest that keeps it, as all wider ones do; none loses it"),
+            ({8: "supported", 4: "supported"}, 4, "int4 is the fewest that keeps it, as all wider ones do; none"),
             ({8: "supported", 4: "inconclusive", 3: "supported"}, 8, "; none loses it; int3 may owe it to chance"),
-            ({8: "inconclusive", 4: "supported"}, None, "known to keep it (more episodes); none loses it; int4 may owe"),
+            ({8: "inconclusive", 4: "supported"}, None, "known to keep it (more episodes); none loses it; int4 may"),
         ],
         ids=["all", "a hole", "none"],
     )  # fmt: skip
