@@ -28,6 +28,7 @@ EVALUATION_CODE = (
     "quantization/fake_quantized.py",
     "quantization/integer.py",
     "quantization/learned.py",
+    "quantization/calibration/formats.py",
     "quantization/calibration/observers.py",
     "quantization/parameters.py",
     "quantization/products/packed.py",
@@ -71,6 +72,8 @@ EVALUATION_LOOP = (
     "evaluation/protocol.py",
     "evaluation/rollouts.py",
     "evaluation/batches/walks.py",
+    "spec.py",
+    "system/compiler.py",
 )
 LIBRARIES = {  # that decide what an environment does, by the extra that brings it
     "atari": ("ale-py", "opencv-python-headless"),

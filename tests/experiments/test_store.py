@@ -211,10 +211,15 @@ def loaded():
     return {line.split()[0]: drop_others(line.split()[1:]) for line in lines}
 
 
+# They find things, and keep them, and compute nothing.
+SYSTEM = ("atomic", "bars", "extras", "interruption", "machine", "places", "processor", "programs", "registry")
+HELPERS = {"errors", "version", *(f"system.{name}" for name in SYSTEM)}
+
+
 def drop_others(names):
     found = {name.removeprefix("quarl_bench.") for name in names}
     rooms = {name.rpartition(".")[0] for name in found}
-    return {name for name in found - rooms if not name.startswith(("system.", "policies.storage")) and "." in name}
+    return {name for name in found - rooms - HELPERS if not name.startswith("policies.storage")}
 
 
 def name_modules(*files):
