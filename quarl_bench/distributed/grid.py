@@ -16,11 +16,11 @@ from quarl_bench.distributed.engine import open_engine
 from quarl_bench.distributed.tasks import run_tasks
 from quarl_bench.environments.registry import find_environment, identify_environment
 from quarl_bench.errors import EngineError, SpecError
+from quarl_bench.evaluation.profiles import Profile
 from quarl_bench.evaluation.protocol import Protocol
-from quarl_bench.experiments.cells import Cells, PolicySet, environment_for
-from quarl_bench.experiments.member import FP32, LazyPolicy, measure_member
+from quarl_bench.experiments.cells import Cells, PolicySet
+from quarl_bench.experiments.member import FP32, LazyPolicy
 from quarl_bench.experiments.store import Store, StorePaths, Train
-from quarl_bench.policies.algorithm import is_sampled
 from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
@@ -59,9 +59,12 @@ class GridTask:
 
     @property
     def name(self) -> str:
-        """`ppo-cartpole-qat8-seed0`; of many seeds `sac-hopperv4-i8c3o8-seeds0..9`."""
+        """`ppo-cartpole-qat8-seed0`; of many seeds `sac-hopperv4-i8c3o8-seeds0..9`, or `seeds0,5`."""
         trained = self.schemes[0] if self.multi_seed or Scheme.parse(self.schemes[0]).trained else ""
-        numbers = f"seed{self.seeds[0]}" if len(self.seeds) == 1 else f"seeds{self.seeds[0]}..{self.seeds[-1]}"
+        first, last = self.seeds[0], self.seeds[-1]
+        whole = len(self.seeds) > 1 and self.seeds == tuple(range(first, last + 1))
+        listed = f"{first}..{last}" if whole else ",".join(map(str, self.seeds))
+        numbers = f"seed{'s' if len(self.seeds) > 1 else ''}{listed}"
         return "-".join(part for part in (self.algo, self.environment, trained, self.origin, numbers) if part)
 
 
@@ -81,8 +84,7 @@ class GridPlan:
 
     cache: Path
     baselines: Path
-    episodes: int
-    games: int
+    profile: Profile
 
 
 def read_tasks(path: Path) -> tuple[GridTask, ...]:
@@ -92,8 +94,7 @@ def read_tasks(path: Path) -> tuple[GridTask, ...]:
     if not isinstance(entries, list) or not entries:
         raise SpecError(f"grid {path}: holds no [[task]]; write one per line of the grid")
     tasks = [task for number, entry in enumerate(entries, 1) for task in _expand(entry, f"grid {path}, task {number}")]
-    names = [task.name for task in tasks]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((task.name for task in tasks if tasks.count(task) > 1), None)
     if twice:
         raise SpecError(f"grid {path}: {twice} is listed twice; remove one")
     return tuple(tasks)
@@ -182,19 +183,16 @@ def _train_seeds(task: GridTask, plan: GridPlan, options: TrainingOptions) -> It
 
 def _measure(store: Store, plan: GridPlan, task: GridTask, spec: PolicySpec, stored: Stored) -> Iterator[Mean]:
     """The mean return of a policy under every scheme of its task, through the store."""
-    protocol = Protocol(1, plan.episodes, plan.games)
-    environment = find_environment(spec.environment)
-    seeds = protocol.list_seeds(environment)
+    cells = Cells(store, Protocol.of(1, plan.profile), plan.cache)
     for scheme in map(Scheme.parse, task.schemes):
         case = Case(spec.algo, spec.environment, scheme.name, spec.origin)
-        member = LazyPolicy(stored, partial(_return, stored.policy))
+        policies = PolicySet(case, (LazyPolicy(stored, partial(_return, stored.policy)),))
         if scheme.name != FP32 and not spec.scheme:
-            cells = Cells(store, protocol, plan.cache)
-            (member,) = cells.quantize(PolicySet(case, (member,)), scheme).members
-        home = environment_for(stored, case)
-        for sampled in (False, True) if is_sampled(spec.algo, atari=environment.atari) else (False,):
-            measured = measure_member(store, member, home, seeds, scheme=scheme, sampled=sampled)
-            yield spec.name, case.scheme + (" sampled" if sampled else ""), measured.mean
+            policies = cells.quantize(policies, scheme)
+        measured = cells.measure(policies)
+        yield spec.name, case.scheme, measured.mean
+        if measured.sampled is not None:
+            yield spec.name, f"{case.scheme} sampled", measured.sampled.mean
 
 
 def _return(policy: Policy) -> Policy:

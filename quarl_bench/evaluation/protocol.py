@@ -1,9 +1,11 @@
 """On which environment seeds a policy is scored, chosen and calibrated, and on how many of them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from typing import Self
 
 from quarl_bench.environments.classic_control import DYNAMICS
 from quarl_bench.environments.registry import Environment
+from quarl_bench.evaluation.profiles import Profile
 
 # Disjoint ranges: what selects or calibrates a policy never scores it.
 TEST_SEEDS = 10_000
@@ -23,6 +25,11 @@ class Protocol:
     games: int | None = None  # episodes on Atari, where that is another number
     cheap: int | None = None  # the same on classic control, whose dynamics are our own
     patience: int | None = None  # steps of an Atari game without a point, behind which it ends
+
+    @classmethod
+    def of(cls, policies: int, profile: Profile) -> Self:
+        """So many policies of each cell, played as the profile says."""
+        return cls(policies, *astuple(profile))
 
     def shorten(self, environment: Environment) -> Environment:
         """The environment as it is played here."""

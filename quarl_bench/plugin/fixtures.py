@@ -79,8 +79,7 @@ def quarl_cells(policy_store: "Store", quarl_settings: "Settings", tmp_path_fact
     from quarl_bench.evaluation.protocol import Protocol
     from quarl_bench.experiments.cells import Cells
 
-    settings = quarl_settings
-    protocol = Protocol(settings.policies, settings.episodes, settings.games, settings.cheap, settings.patience)
+    protocol = Protocol.of(quarl_settings.policies, quarl_settings.played)
     return Cells(policy_store, protocol, tmp_path_factory.mktemp("artefacts"))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from quarl_bench.evaluation.profiles import PROFILES
 from quarl_bench.system.counts import read_episodes
 
-PROFILES = ("quick", "nightly", "paper")
 TRAIN = ("never", "missing", "always")
 INI_KEYS = ("profile", "train", "episodes", "cache_dir", "baselines", "zoo", "boards")
 VARIABLES = ("QUARL_ZOO", "QUARL_BOARDS")  # paths that must be there
@@ -37,7 +37,7 @@ def add_options(parser: pytest.Parser) -> None:
         if (key := name.replace("-", "_")) in INI_KEYS:
             parser.addini(f"quarl_{key}", f"{help} Default: {default}.", default=None)
 
-    add("profile", "How much to evaluate.", default="quick", choices=PROFILES)
+    add("profile", "How much to evaluate.", default="quick", choices=tuple(PROFILES))
     add("train", "When to train a policy.", default="never (paper profile: missing)", choices=TRAIN)
     add("episodes", "Episodes per policy.", default="the profile's", type=read_episodes, metavar="N")
     add("cache-dir", "Where policies and measurements are kept.", default="$QUARL_CACHE_DIR, else ~/.cache/quarl_bench",

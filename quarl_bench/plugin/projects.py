@@ -21,7 +21,7 @@ def assert_quantizable(
     from quarl_bench.testing import assert_quantizable as ask
 
     beside = _name_baselines(quarl_settings)
-    return partial(ask, episodes=quarl_settings.cheap, store=policy_store, **beside)
+    return partial(ask, episodes=quarl_settings.played.cheap, store=policy_store, **beside)
 
 
 @pytest.fixture

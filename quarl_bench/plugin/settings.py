@@ -13,18 +13,13 @@ from typing import Any
 import pytest
 
 from quarl_bench.errors import QuarlError
-from quarl_bench.plugin.options import PROFILES, TRAIN
+from quarl_bench.evaluation.profiles import PROFILES, Profile, choose_profile
+from quarl_bench.plugin.options import TRAIN
 from quarl_bench.system.atomic import open_file, open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import expect
 from quarl_bench.system.places import default_cache
 
-EPISODES = 100  # per policy
-WHOLE = {"games": 114}  # the fewest seeds that meet all 30 starts of an Atari game: what played them all is exact
-QUICK = {"episodes": 20, "games": 4}  # fewer of what takes seconds; on Atari one does
-# Steps without a point behind which a game ends: argmax may go round in circles for 27,000. `paper` plays them.
-PATIENCE = {"quick": 1_000, "nightly": 2_500}
-COUNTS = ("episodes", "games", "cheap")  # settings
 POLICIES = 3  # training seeds per cell
 CONFIG_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 PATH_OPTIONS = (
@@ -36,7 +31,7 @@ PATH_OPTIONS = (
     "--quarl-html",
     "--quarl-compare",
 )
-CHANGE_NUMBERS = ("profile", "train", "episodes", "games", "cheap", "policies", "strict")  # settings
+COUNTS = ("episodes", "games", "cheap")  # of a profile
 NAME_SIMILARITY = 0.8  # how alike two names are that are taken for one, by difflib's ratio
 
 
@@ -46,10 +41,7 @@ class Settings:
 
     profile: str
     train: str
-    episodes: int
-    games: int  # on Atari
-    cheap: int  # on classic control, and of one policy of a user's
-    patience: int | None  # steps of a game on Atari without a point, behind which it ends
+    played: Profile  # of one policy of a user's `cheap` episodes
     policies: int
     cache: Path
     baselines: Path | None
@@ -67,7 +59,14 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """What changes numbers, for the results file."""
-        return {name: getattr(self, name) for name in CHANGE_NUMBERS}
+        counts = {name: getattr(self.played, name) for name in COUNTS}
+        return {
+            "profile": self.profile,
+            "train": self.train,
+            **counts,
+            "policies": self.policies,
+            "strict": self.strict,
+        }
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -80,7 +79,7 @@ def read_settings(config: pytest.Config) -> Settings:
             raise pytest.UsageError(f"quarl_{name} {value!r} is not one of {', '.join(known)}")
     episodes = _choose(config, "episodes")
     try:
-        counts = dict.fromkeys(COUNTS, EPISODES if episodes is None else read_episodes(str(episodes)))
+        played = choose_profile(profile, None if episodes is None else read_episodes(str(episodes)))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"quarl_episodes: {error}") from error
     named = _choose_place(config, "baselines")
@@ -93,8 +92,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         profile=profile,
         train=train,
-        **counts | ({} if episodes is not None else QUICK if profile == "quick" else WHOLE),
-        patience=PATIENCE.get(profile),
+        played=played,
         policies=POLICIES,
         cache=_find_cache(config),
         # The paper profile trains everything itself, at the recipe's full budget.

@@ -13,6 +13,7 @@ import pytest
 from quarl_bench.distributed import grid
 from quarl_bench.distributed.nodes import Node, check_gpu, check_room, check_stores, find_silent
 from quarl_bench.errors import EngineError
+from quarl_bench.evaluation.profiles import choose_profile
 from quarl_bench.version import __version__
 from tests.support.cluster import CLUSTER
 from tests.support.compare_rows import list_differences, read_rows
@@ -227,7 +228,7 @@ def test_a_killed_node_is_replaced_and_nothing_is_lost(found):
 def test_a_grid_measures_on_the_cluster_what_it_measures_here(found, tmp_path):
     ran = found["run_grid"]
     assert ran["code"] == 0, ran["tasks"]
-    plan = grid.GridPlan(tmp_path, ROOT / "baselines", 2, 2)
+    plan = grid.GridPlan(tmp_path, ROOT / "baselines", choose_profile("nightly", 2))
     for task in ran["tasks"]:
         here = grid.run_task(grid.GridTask("ppo", "cartpole", tuple(task["task"]["seeds"]), ("fp32", "int8")), plan)
         assert [tuple(mean) for mean in task["means"]] == list(here)

@@ -11,6 +11,7 @@ from quarl_bench.cli import main
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.distributed import engine, grid
 from quarl_bench.errors import EngineError, SpecError, StoreError
+from quarl_bench.evaluation.profiles import PROFILES, choose_profile
 from quarl_bench.evaluation.protocol import Protocol
 from quarl_bench.experiments.cells import Cells
 from quarl_bench.experiments.store import Store, StorePaths, Train
@@ -66,6 +67,33 @@ def test_an_id_of_gymnasium_names_the_same_tasks(tmp_path):
     twice = SPEC.replace('"cartpole", "acrobot"', '"cartpole", "CartPole-v1"')
     with pytest.raises(SpecError, match="ppo-cartpole-seed0 is listed twice"):
         grid.read_tasks(write(tmp_path, twice))
+
+
+def test_tasks_that_differ_are_not_listed_twice(tmp_path):
+    """In what their policies are measured under, or in seeds between the first and the last."""
+    entries = (
+        ("ppo", "cartpole", [0], ["fp32"], False), ("ppo", "cartpole", [0], ["int8"], False),
+        ("sac", "hopperv4", [0, 5], ["fp32"], True), ("sac", "hopperv4", [0, 2, 5], ["fp32"], True),
+    )  # fmt: skip
+    text = "".join(
+        f"[[task]]\nalgo = '{algo}'\nenvironments = ['{where}']\nseeds = {seeds}\nschemes = {schemes}\n"
+        f"multi_seed = {str(many).lower()}\n"
+        for algo, where, seeds, schemes, many in entries
+    )
+    names = [task.name for task in grid.read_tasks(write(tmp_path, text))]
+    assert names[2:] == ["sac-hopperv4-fp32-seeds0,5", "sac-hopperv4-fp32-seeds0,2,5"]
+
+
+def test_a_grid_has_the_episodes_of_a_nightly(tmp_path, monkeypatch):
+    plans = []
+    monkeypatch.setattr(grid, "run_grid", lambda _, plan, **__: plans.append(plan) or iter(()))
+    before = signal.getsignal(signal.SIGTERM)
+    for given in ([], ["--episodes", "7"], ["--games", "9"]):
+        main(["grid", str(write(tmp_path, SPEC)), "--cache-dir", str(tmp_path), *given])
+    signal.signal(signal.SIGTERM, before)
+    nightly = PROFILES["nightly"]
+    seven = replace(nightly, episodes=7, games=7, cheap=7)
+    assert [plan.profile for plan in plans] == [nightly, seven, replace(nightly, games=9)]
 
 
 def test_a_grid_of_many_seeds_has_its_size(tmp_path):
@@ -168,7 +196,7 @@ def test_a_bench_finds_what_a_task_has_measured(tmp_path):
     """The same key as a case's: computed once, by whoever comes first."""
     if not (BASELINES / "policies" / "ppo-cartpole-seed0").is_dir():
         pytest.skip(f"no baseline ppo-cartpole-seed0 in {BASELINES}")
-    plan = grid.GridPlan(tmp_path, BASELINES, episodes=2, games=2)
+    plan = grid.GridPlan(tmp_path, BASELINES, choose_profile("nightly", 2))
     task = grid.GridTask("ppo", "cartpole", (0,), ("fp32", "w8", "int8"))
     means = grid.run_task(task, plan)
     assert [(name, scheme) for name, scheme, _ in means] == [
@@ -177,7 +205,9 @@ def test_a_bench_finds_what_a_task_has_measured(tmp_path):
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
     assert len(written) == 3
     assert grid.run_task(task, plan) == means
-    cells = Cells(Store(StorePaths(tmp_path, BASELINES), Train.NEVER), Protocol(1, 2), tmp_path / "artefacts")
+    cells = Cells(
+        Store(StorePaths(tmp_path, BASELINES), Train.NEVER), Protocol.of(1, plan.profile), tmp_path / "artefacts"
+    )
     first = cells.find_policies(Case("ppo", "cartpole", "fp32"))
     first = replace(first, members=first.members[:1])
     for scheme, (_, _, mean) in zip(("fp32", "w8", "int8"), means, strict=True):
@@ -194,7 +224,7 @@ def test_multi_seed_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_
     for name, value in {"CURVE_EPISODES": 2, "CURVE_POINTS": 4, "EXPORT_STATES": 200}.items():
         monkeypatch.setattr(train, name, value)
     monkeypatch.setattr(rl_run, "SCORE_EPISODES", 3)
-    plan = grid.GridPlan(tmp_path / "cache", tmp_path / "baselines", episodes=2, games=2)
+    plan = grid.GridPlan(tmp_path / "cache", tmp_path / "baselines", choose_profile("nightly", 2))
     schemes = choose(["i4c3o8h16"], ["fp32", "i4c3o8h16"])
     tasks = [grid.GridTask("sac", "pendulum", (0, 1), (name,), multi_seed=True, steps=5040) for name in schemes]
     means = [grid.run_task(task, plan) for task in tasks]
@@ -207,7 +237,9 @@ def test_multi_seed_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_
     for name in names:
         manifest = json.loads((plan.baselines / "policies" / name / "manifest.json").read_text())
         assert manifest["recipe"]["timesteps"] == 5040
-    cells = Cells(Store(StorePaths(plan.cache, plan.baselines), Train.NEVER), Protocol(1, 2), tmp_path / "artefacts")
+    cells = Cells(
+        Store(StorePaths(plan.cache, plan.baselines), Train.NEVER), Protocol.of(1, plan.profile), tmp_path / "artefacts"
+    )
     for task, row in zip(tasks, means, strict=True):
         found = Runs(cells).find_arm(Case("sac", "pendulum", task.schemes[0], "lqcc"))
         assert list(average(cells, found)) == [mean for _, _, mean in row]
@@ -221,6 +253,7 @@ def test_multi_seed_tasks_train_their_seeds_together_and_a_bench_finds_them(tmp_
 WORKERS = """
 from quarl_bench.distributed import engine
 from quarl_bench.distributed import grid
+from quarl_bench.evaluation.profiles import Profile
 
 folder = Path(sys.argv[1])
 
@@ -246,7 +279,7 @@ def kill():
     os.kill(int((folder / "ppo-cartpole-seed0.began").read_text()), signal.SIGKILL)
 
 threading.Thread(target=kill, daemon=True).start()
-plan = grid.GridPlan(folder, folder, 1, 1)
+plan = grid.GridPlan(folder, folder, Profile(1, 1, 1))
 for done in grid.run_grid(tasks, plan, workers=2, note=lambda line: print(line, file=sys.stderr), work=work):
     print(done.task.name, done.means, done.retries, repr(done.failure), file=sys.__stdout__)
 """

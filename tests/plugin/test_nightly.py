@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from quarl_bench.cli import main
 from quarl_bench.environments.atari.games import NOOPS, count_noops
 from quarl_bench.errors import StoreError
+from quarl_bench.evaluation.profiles import PROFILES
 from quarl_bench.evaluation.protocol import list_test_seeds
-from quarl_bench.plugin.settings import WHOLE
 from quarl_bench.plugin.shard import group_durations, pick_shard, split
 from quarl_bench.plugin.state import CASE
 from quarl_bench.report.compare import compare_rows, list_changes, list_conditions
@@ -338,6 +338,6 @@ def test_a_verdict_in_a_fixture_s_teardown_is_not_lost(project, workers):
 
 
 def test_a_nightly_meets_every_start_of_atari():
-    starts = [count_noops(seed) for seed in list_test_seeds(WHOLE["games"])]
+    starts = [count_noops(seed) for seed in list_test_seeds(PROFILES["nightly"].games)]
     assert len(set(starts)) == NOOPS
     assert len(set(starts[:-1])) < NOOPS

@@ -41,12 +41,13 @@ def observe(values: NDArray[np.floating[Any]], scheme: Scheme) -> Range:
 def _shrink(values: NDArray[np.floating[Any]], scheme: Scheme) -> Range:
     flat = values.reshape(-1)
     low, high = min(float(flat.min()), 0.0), max(float(flat.max()), 0.0)
-    sample = flat[:: -(-flat.size // SAMPLE)].astype(np.float64)
+    sample = flat[:: -(-flat.size // SAMPLE)].astype(np.float32)
     integers = IntegerFormat(scheme.bit_width)
 
     def find_error(factor: float) -> float:
         found = choose_format(Range(factor * low, factor * high), integers, scheme)
-        return float(((sample - found.count_steps(sample) * float(found.scale)) ** 2).sum())
+        lost = sample - found.count_steps(sample) * found.scale
+        return float(np.square(lost, dtype=np.float64).sum())
 
     best = min(FACTORS, key=find_error) if high > low else 1.0
     return Range(best * low, best * high)

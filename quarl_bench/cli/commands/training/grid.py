@@ -3,7 +3,7 @@
 import argparse
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPED, STOPPING, listen_for_stop
 from quarl_bench.errors import EngineError
+from quarl_bench.evaluation.profiles import choose_profile
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import needing
@@ -37,8 +38,9 @@ def add_command(commands: Any) -> None:
                          "~/.cache/quarl_bench.")  # fmt: skip
     command.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="PATH",
                          help="what is there already, and where many seeds' go. Default: baselines.")  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="per policy. Default: 100, as nightly.")
-    command.add_argument("--games", type=read_episodes, help="episodes on Atari. Default: as --episodes.")
+    command.add_argument("--episodes", type=read_episodes, help="per policy. Default: the nightly's, 100.")
+    command.add_argument("--games", type=read_episodes,
+                         help="episodes on Atari. Default: as --episodes; without it the nightly's, 114.")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
     tasks = read_tasks(options.spec)
     warn_of_emulation(list_precisions(tasks))
     cache = open_folder((options.cache_dir or default_cache()).absolute())
-    plan = GridPlan(cache, options.baselines.absolute(), options.episodes, options.games or options.episodes)
+    profile = choose_profile("nightly", options.episodes)
+    profile = replace(profile, games=options.games or profile.games)
+    plan = GridPlan(cache, options.baselines.absolute(), profile)
     finished = list(
         run_grid(
             tasks, plan, address=options.address, workers=options.workers, progress=sys.stderr.isatty(),
