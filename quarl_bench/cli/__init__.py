@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from quarl_bench.cli.commands import COMMANDS
 from quarl_bench.cli.completion import complete, is_asked
+from quarl_bench.cli.outputs import keep_inputs
 from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.errors import QuarlError
 from quarl_bench.system.interruption import Interrupted
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Environments and policies of other people print what they like, which is no part of a result.
         with contextlib.redirect_stdout(sys.stderr), _tell_in_one_line():
+            keep_inputs(options)
             code = int(options.run(options))
         sys.stdout.flush()  # here, where a closed pipe is understood, not when the interpreter ends
     except QuarlError as error:

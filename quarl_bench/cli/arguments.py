@@ -43,7 +43,7 @@ def add_policy(command: argparse.ArgumentParser) -> None:
     """The argument POLICY, and what its file may leave open."""
     command.add_argument(
         "policy",
-        type=Path,
+        type=read_path,
         help="folder with policy.safetensors and manifest.json, name of a baseline, .zip of stable-baselines3 or a "
         "folder of one as in rl-baselines3-zoo, or one of the Hugging Face hub: "
         "hub:OWNER/REPOSITORY[/FILE.zip][@REVISION]; with --environment also an .onnx, .pt2 or TorchScript file, a "
@@ -104,6 +104,13 @@ def add_integers(command: argparse.ArgumentParser) -> None:
         "--scheme",
         help="for fp32 policies: int<bits>, or i<bits>c<bits>o<bits>ptq. Default: int8; integer policies keep theirs.",
     )
+
+
+def read_path(text: str) -> Path:
+    """A path; argparse reports an empty one, which would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name; name a file or a folder")
+    return Path(text)
 
 
 def read_kwargs(text: str) -> dict[str, Any]:

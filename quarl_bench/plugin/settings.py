@@ -15,7 +15,7 @@ import pytest
 from quarl_bench.errors import QuarlError
 from quarl_bench.evaluation.profiles import PROFILES, Profile, choose_profile
 from quarl_bench.plugin.options import TRAIN
-from quarl_bench.system.atomic import open_file, open_folder
+from quarl_bench.system.atomic import PAGES, RESULTS, open_file, open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import expect
 from quarl_bench.system.places import default_cache
@@ -101,7 +101,7 @@ def read_settings(config: pytest.Config) -> Settings:
         zoo=_find_zoo(config),
         boards=boards,
         claims=tuple(config.getoption("quarl_claims") or ()),
-        json=_choose_file(config, "json"),
+        json=_choose_file(config, "json", RESULTS),
         html=_find_page(config),
         compare=_find_results(config),
         shard=config.getoption("quarl_shard"),
@@ -163,16 +163,22 @@ def _choose_place(config: pytest.Config, name: str, variable: str = "") -> str |
     return os.environ.get(variable) or None
 
 
-def _choose_file(config: pytest.Config, name: str) -> Path | None:
-    """A file to write when the run ends; its folder must be there and writable now, not after an hour of work."""
+def _choose_file(config: pytest.Config, name: str, *endings: str) -> Path | None:
+    """A file to write when the run ends; its folder must be there and writable now, not after an hour of work.
+
+    A file of another kind, and what `--quarl-compare` reads, is left alone.
+    """
     chosen = config.getoption(f"quarl_{name}")
     if chosen is None:
         return None
     path = Path(chosen).absolute()
     if not path.parent.is_dir():
         raise pytest.UsageError(f"--quarl-{name} {chosen}: the folder {path.parent} does not exist; make it")
+    compared = config.getoption("quarl_compare")
+    if compared is not None and path.resolve() == Path(compared).resolve():
+        raise pytest.UsageError(f"--quarl-{name} {chosen}: --quarl-compare reads it; choose another name")
     with _as_usage_error(f"--quarl-{name}: "):
-        return open_file(path)
+        return open_file(path, *endings)
 
 
 def _find_zoo(config: pytest.Config) -> Path | None:
@@ -223,7 +229,9 @@ def _find_required(config: pytest.Config, boards: Path | None) -> tuple[str, ...
 
 def _find_page(config: pytest.Config) -> Path | None:
     """The page of this run; what draws it has to be there now, not after an hour of work."""
-    chosen = _choose_file(config, "html")
+    chosen = _choose_file(config, "html", *PAGES)
+    if chosen is not None and chosen == _choose_file(config, "json"):
+        raise pytest.UsageError(f"--quarl-html {chosen}: --quarl-json has this name; choose another")
     if chosen is not None:
         with _as_usage_error():
             expect("report", "--quarl-html", "jinja2", "matplotlib")

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from quarl_bench.errors import StoreError
 
+PAGES = (".html", ".htm")  # endings of a page
+RESULTS = ".json"
 ABANDONED_SECONDS = 24 * 3600.0  # seconds
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
@@ -83,10 +85,15 @@ def _resolve_link(target: Path) -> Path:
     return Path(os.path.realpath(target)) if target.is_symlink() else target
 
 
-def open_file(path: Path) -> Path:
-    """`path`, to be written later, in a folder that can be written now; StoreError for anything else."""
+def open_file(path: Path, *endings: str) -> Path:
+    """`path`, to be written later, in a folder that can be written now; StoreError for anything else.
+
+    A file that is there is replaced if its name has one of `endings`, which tell its kind, and is left alone if not.
+    """
     if path.is_dir():
         raise StoreError(f"{path}: a folder; name the file to write in it")
+    if endings and path.is_file() and path.stat().st_size and path.suffix not in endings:
+        raise StoreError(f"{path} exists and is no {endings[0]} file; it is left alone: choose another name")
     open_folder(path.parent)
     return path
 

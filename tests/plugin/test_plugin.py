@@ -360,6 +360,12 @@ def test_required_baselines_fail_instead_of_skipping(project):
             "*--quarl-cache-dir: cannot write folder *own_claims.py/x: Not a directory; *",
         ),
         (("--quarl-json", "no/such/rows.json"), "*no/such does not exist; make it*"),
+        (
+            ("--quarl-json", "own_claims.py"),
+            "*--quarl-json: *own_claims.py exists and is no .json file; it is left alone*",
+        ),
+        (("--quarl-json=a.x", "--quarl-html=a.x"), "*--quarl-html *a.x: --quarl-json has this name; choose another*"),
+        (("--quarl-json=1.json", "--quarl-compare=1.json"), "*--quarl-json 1.json: --quarl-compare reads it; choose *"),
         (("--quarl-json", "."), "*--quarl-json: *: a folder; name the file to write in it*"),
         (("--quarl-json", "/proc/x.json"), "*--quarl-json: cannot write folder /proc: *"),
         (("--quarl-html", "/proc/x.html"), "*--quarl-html: cannot write folder /proc: *"),

@@ -1,10 +1,9 @@
 """`quarl fetch`: what other people made and the claims play, from where it is published."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
 from quarl_bench.views.text import format_table
 
@@ -16,7 +15,7 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("what", choices=("zoo",), help="zoo: the agents of rl-baselines3-zoo that claims play.")
     command.add_argument(
-        "--output", type=Path, required=True, help="folder to fill; agents that it has already are kept."
+        "--output", type=read_path, required=True, help="folder to fill; agents that it has already are kept."
     )
 
 

@@ -2,10 +2,9 @@
 
 import argparse
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
 from quarl_bench.views.text import format_table
 
@@ -18,7 +17,9 @@ def add_command(commands: Any) -> None:
         "quarl list environments"
     )  # fmt: skip
     command.add_argument("kind", nargs="?", choices=tuple(KINDS), help="what to list. Default: all, counted.")
-    command.add_argument("--boards", type=Path, metavar="FILE", help="board file (TOML). Default: this machine alone.")
+    command.add_argument(
+        "--boards", type=read_path, metavar="FILE", help="board file (TOML). Default: this machine alone."
+    )
 
 
 def run(options: argparse.Namespace) -> int:

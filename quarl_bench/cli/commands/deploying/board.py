@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.bars import open_bar, step
 
@@ -25,14 +25,14 @@ def add_command(commands: Any) -> None:
         "quarl board --boards boards.toml raspi3b fp32-artefact int8-artefact", EXIT_CODES)  # fmt: skip
     command.add_argument("name", help="a board of the file, or `local`, this machine")
     command.add_argument(
-        "artefacts", nargs="*", type=Path, metavar="ARTEFACT",
+        "artefacts", nargs="*", type=read_path, metavar="ARTEFACT",
         help="folder of `quarl deploy`: one is checked, two are checked and timed in turns. Default: none.",
     )  # fmt: skip
     command.add_argument(
-        "--boards", type=Path, metavar="FILE", help="board file, as hw/boards.example.toml. Default: only `local`."
+        "--boards", type=read_path, metavar="FILE", help="board file, as hw/boards.example.toml. Default: only `local`."
     )
     command.add_argument(
-        "--sessions", type=Path, metavar="FILE",
+        "--sessions", type=read_path, metavar="FILE",
         help="with two artefacts: CSV of sessions of this comparison, which this one joins if its times count and the "
         "last one is an hour old; the limits of the ratio then cover all. Default: this session alone.",
     )  # fmt: skip

@@ -1,10 +1,9 @@
 """`quarl deploy`: a policy as an artefact that has proved itself."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 
@@ -31,7 +30,7 @@ def add_command(commands: Any) -> None:
         "Default: litert.",
     )  # fmt: skip
     command.add_argument(
-        "--output", type=Path, required=True, help="folder to write; an artefact there is replaced. Default: none."
+        "--output", type=read_path, required=True, help="folder to write; an artefact there is replaced. Default: none."
     )
 
 

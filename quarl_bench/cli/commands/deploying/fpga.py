@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_share
+from quarl_bench.cli.arguments import add_integers, new_command, read_clock, read_path, read_share
 from quarl_bench.cli.designs import (
     describe_candidate,
     describe_run,
@@ -64,13 +64,17 @@ def add_command(commands: Any) -> None:
         "--vectors", type=read_natural, metavar="N",
         help=f"observations to simulate; 0: none. Default: {VECTORS}; with --estimate 0.",
     )  # fmt: skip
-    command.add_argument("--output", type=Path, help="folder for the Verilog; a design there is replaced. Default: no.")
+    command.add_argument(
+        "--output", type=read_path, help="folder for the Verilog; a design there is replaced. Default: no."
+    )
     command.add_argument(
         "--tanh", action="store_true",
         help="also build the table from outputs to actions, counted separately. Default: left to the host.",
     )  # fmt: skip
     command.add_argument("--place", action="store_true", help="also place on an ECP5, another part. Default: no.")
-    command.add_argument("--qonnx", type=Path, metavar="FILE", help="QONNX file to write, for FINN. Default: none.")
+    command.add_argument(
+        "--qonnx", type=read_path, metavar="FILE", help="QONNX file to write, for FINN. Default: none."
+    )
     command.add_argument(
         "--board", metavar="PORT",
         help="serial port of a board that holds the design, or `simulated`: it acts on the same observations. Default: "
@@ -78,11 +82,11 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument(
         "--reports",
-        type=Path,
+        type=read_path,
         metavar="FOLDER",
         help="what hw/fpga/vivado/build.tcl wrote of the design. Default: none.",
     )
-    command.add_argument("--cache", type=Path, help="folder for builds and syntheses. Default: the user's.")
+    command.add_argument("--cache", type=read_path, help="folder for builds and syntheses. Default: the user's.")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -120,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         check_replaceable(options.output, MANIFEST)
         open_folder(options.output.parent)
     if options.qonnx is not None:
-        open_file(options.qonnx)
+        open_file(options.qonnx, ".onnx")
     implementation = None if options.reports is None else read_reports(options.reports)
     _require_tools(options)
     candidates = explore(stages, part, options.stream, options.spare)

@@ -2,10 +2,9 @@
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_integers, new_command
+from quarl_bench.cli.arguments import add_integers, new_command, read_path
 from quarl_bench.cli.opening import find_integers, quantize_to_integers, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.errors import SpecError
@@ -46,7 +45,7 @@ def add_command(commands: Any) -> None:
         help="of integer, qat, c-arm, c-cortex-m4, rtl, and the backends that run integers here (litert, c, onnx, "
         "those of others), with commas. Default: all.",
     )  # fmt: skip
-    command.add_argument("--cache", type=Path, help="folder for compiled designs. Default: the user's.")
+    command.add_argument("--cache", type=read_path, help="folder for compiled designs. Default: the user's.")
 
 
 def run(options: argparse.Namespace) -> int:

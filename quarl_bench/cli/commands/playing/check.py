@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, name_command, new_command
+from quarl_bench.cli.arguments import add_task, name_command, new_command, read_path
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
-from quarl_bench.system.atomic import check_replaceable, open_file, open_folder
+from quarl_bench.system.atomic import PAGES, check_replaceable, open_file, open_folder
 from quarl_bench.system.bars import open_bar, open_note, step
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import expect, needing
@@ -50,16 +50,16 @@ def add_command(commands: Any) -> None:
         help="episodes per scheme, each from an environment seed of its own. Default: 100.",
     )
     command.add_argument(
-        "--html", type=Path, metavar="FILE", help="also write the answer as an HTML page. Default: none."
+        "--html", type=read_path, metavar="FILE", help="also write the answer as an HTML page. Default: none."
     )
     command.add_argument(
-        "--export", type=Path, metavar="DIR",
+        "--export", type=read_path, metavar="DIR",
         help="also write the artefacts of --scheme and of the fewest bits that do, with golden pairs, one folder per "
         "backend. Default: none.",
     )  # fmt: skip
 
     command.add_argument(
-        "--repair", type=Path, metavar="DIR",
+        "--repair", type=read_path, metavar="DIR",
         help="if an int<n> scheme is refuted, search for a form that is not, and write it there; the exit code is then "
         "about that form. Default: none.",
     )  # fmt: skip
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         check_replaceable(options.repair, WEIGHTS, INTEGERS)
     if options.html is not None:
         expect("report", "--html", "jinja2", "matplotlib")
-        open_file(options.html)
+        open_file(options.html, *PAGES)
     subject = Subject(stored, environment, Store(StorePaths(default_cache()), note=say), shown=None)
     selection = check.select_schemes(subject, options.scheme)
     if selection.note:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import announce, print_result
 from quarl_bench.system.bars import open_note
@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
         "simulation.",
     )  # fmt: skip
     command.add_argument(
-        "--against", type=Path, metavar="POLICY",
+        "--against", type=read_path, metavar="POLICY",
         help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
     )  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")

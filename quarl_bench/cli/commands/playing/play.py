@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
 from quarl_bench.system.bars import AT_MOST, open_bar
@@ -35,7 +35,7 @@ def add_command(commands: Any) -> None:
         "--scheme", help="schemes in order, separated by commas. Default: fp32,int8; of integers, theirs."
     )
     command.add_argument(
-        "--video", type=Path, metavar="FILE", help="write a .gif or an .mp4 file. Default: show it in windows."
+        "--video", type=read_path, metavar="FILE", help="write a .gif or an .mp4 file. Default: show it in windows."
     )
     command.add_argument(
         "--render", choices=("human",), help="show it in windows, one per scheme. Default: this, without --video."

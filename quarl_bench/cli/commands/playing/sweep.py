@@ -6,10 +6,9 @@ Every measurement goes through the store that pytest uses, so that a killed swee
 import argparse
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits
+from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits, read_path
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, print_result, say
 from quarl_bench.errors import SpecError
@@ -40,7 +39,7 @@ def add_command(commands: Any) -> None:
         "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
     )
     command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
-    command.add_argument("--output", type=Path, help="folder for sweep.csv and sweep.png. Default: not written.")
+    command.add_argument("--output", type=read_path, help="folder for sweep.csv and sweep.png. Default: not written.")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.opening import open_policy, open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
-from quarl_bench.errors import StoreError
 from quarl_bench.system.atomic import check_replaceable
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def add_command(commands: Any) -> None:
     add_task(command)
     command.add_argument("--scheme", default="w8", help="fp16, w2..w32, int2..int8, i8c3o8ptq. Default: w8.")
     command.add_argument(
-        "--output", type=Path, required=True, help="folder to write; a policy there is replaced. Default: none."
+        "--output", type=read_path, required=True, help="folder to write; a policy there is replaced. Default: none."
     )
 
 
@@ -34,15 +33,12 @@ def run(options: argparse.Namespace) -> int:
     """Quantize and write; the manifest says from what, how, and with how many levels per tensor."""
     from quarl_bench.evaluation.calibration import count_calibration
     from quarl_bench.evaluation.episode_bars import quantize_with_bar
-    from quarl_bench.experiments.policy_source import find_baseline
     from quarl_bench.policies.policy import deployable
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
     scheme = Scheme.parse(options.scheme)
-    if options.output.resolve() == find_baseline(options.policy).resolve():
-        raise StoreError(f"{options.output} is the policy itself; choose another --output")
     check_replaceable(options.output, WEIGHTS, INTEGERS)
     home: dict[str, str | None] = {}  # where it is at home from now on
     if (scheme.integer and scheme.calibrated) or options.environment:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_task, new_command
+from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.commands.playing.check import CODES
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
@@ -67,7 +67,7 @@ def add_command(commands: Any) -> None:
         "--resume", action="store_true",
         help="go on where an interrupted repair of the same policy, scheme, target and seed stopped. Default: not.",
     )  # fmt: skip
-    command.add_argument("--output", type=Path, help="folder to write the repaired integers to. Default: none.")
+    command.add_argument("--output", type=read_path, help="folder to write the repaired integers to. Default: none.")
 
 
 def read_seconds(text: str) -> float:

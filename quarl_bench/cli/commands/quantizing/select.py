@@ -4,10 +4,9 @@ import argparse
 import signal
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.arguments import new_command, read_path, read_seeds
 from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
@@ -32,9 +31,11 @@ def add_command(commands: Any) -> None:
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--seeds", type=read_seeds, metavar="LIST",
                         help="train these seeds, as 0..9, where missing. Default: none.")  # fmt: skip
-    source.add_argument("--published", type=Path, metavar="FOLDER",
+    source.add_argument("--published", type=read_path, metavar="FOLDER",
                         help="replay the authors' runs, two CSV files. Default: none.")  # fmt: skip
-    command.add_argument("--output", type=Path, help="folder of what is trained, and of the result. Default: none.")
+    command.add_argument(
+        "--output", type=read_path, help="folder of what is trained, and of the result. Default: none."
+    )
     command.add_argument(
         "--steps", type=partial(read_positive, most=MOST_STEPS),
         help="environment steps per seed, with --seeds. Default: the recipe's.",

@@ -1,10 +1,9 @@
 """`quarl weights`: what the weights of a policy look like, and what a bit width does to them."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import WIDEST, add_policy, new_command
+from quarl_bench.cli.arguments import WIDEST, add_policy, new_command, read_path
 from quarl_bench.cli.opening import open_policy, use_one_thread
 from quarl_bench.cli.printing import format_csv, print_result
 from quarl_bench.errors import SpecError
@@ -25,7 +24,9 @@ def add_command(commands: Any) -> None:
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--bits", type=read_positive, help="the scheme w<bits>, 2 to 32. Default: 8.")
     choice.add_argument("--scheme", help="another scheme of weights, for example fp16 or w8sympc. Default: w<bits>.")
-    command.add_argument("--output", type=Path, help="folder for weights.csv and weights.png. Default: not written.")
+    command.add_argument(
+        "--output", type=read_path, help="folder for weights.csv and weights.png. Default: not written."
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,10 +1,9 @@
 """`quarl audit`: whether the verdicts of a results file follow from the returns that it holds."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
 
 DIFFERS = 1  # exit code
@@ -18,7 +17,7 @@ def add_command(commands: Any) -> None:
     command = new_command(commands, "audit", run,
         "quarl audit docs/results/nightly.json.xz", EXIT_CODES)  # fmt: skip
     command.add_argument(
-        "results", type=Path, metavar="FILE", help="results file of pytest --quarl-json, also packed as .xz"
+        "results", type=read_path, metavar="FILE", help="results file of pytest --quarl-json, also packed as .xz"
     )
 
 

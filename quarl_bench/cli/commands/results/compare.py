@@ -1,10 +1,9 @@
 """`quarl compare`: what moved between two runs."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ def add_command(commands: Any) -> None:
     """Add `quarl compare`: the results files of two runs."""
     command = new_command(commands, "compare", run,
         "quarl compare last.json now.json", EXIT_CODES)  # fmt: skip
-    command.add_argument("before", type=Path, metavar="BEFORE", help="results file of pytest --quarl-json")
-    command.add_argument("after", type=Path, metavar="AFTER", help="that of the other run")
+    command.add_argument("before", type=read_path, metavar="BEFORE", help="results file of pytest --quarl-json")
+    command.add_argument("after", type=read_path, metavar="AFTER", help="that of the other run")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_engine, add_workers, new_command
+from quarl_bench.cli.arguments import add_engine, add_workers, new_command, read_path
 from quarl_bench.cli.commands.results.compare import CHANGED
 from quarl_bench.cli.commands.results.report import merge_files
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPED, listen_for_stop
 from quarl_bench.errors import EngineError, SpecError
-from quarl_bench.system.atomic import open_file
+from quarl_bench.system.atomic import RESULTS, open_file
 from quarl_bench.system.counts import read_positive
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def add_command(commands: Any) -> None:
     add_workers(command)
     command.add_argument("--parts", type=read_positive, metavar="N",
                          help="into how many the run is cut. Default: two for each core.")  # fmt: skip
-    command.add_argument("--compare", type=Path, metavar="FILE",
+    command.add_argument("--compare", type=read_path, metavar="FILE",
                          help="results file of the last run: its durations balance the parts, and what moved since is "
                          "told. Default: none.")  # fmt: skip
-    command.add_argument("--output", type=Path, default=Path("nightly.json"), metavar="FILE",
+    command.add_argument("--output", type=read_path, default=Path("nightly.json"), metavar="FILE",
                          help="results file that is written. Default: nightly.json.")  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
     if (word := find_own(options.arguments)) is not None:
         raise SpecError(f"{word} is for the command to set; give --parts, --output or --compare before `--`")
-    open_file(options.output)
+    open_file(options.output, RESULTS)
     compared = ""
     if options.compare is not None:
         read_results(options.compare)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def add_command(commands: Any) -> None:
         "--all", action="store_true", help="every claim that was judged and not decided, the cheapest first."
     )
     command.add_argument(
-        "--results", type=Path, default=STORED, metavar="FILE",
+        "--results", type=read_path, default=STORED, metavar="FILE",
         help=f"results file of pytest --quarl-json. Default: {STORED}.",
     )  # fmt: skip
     command.add_argument(
-        "--baselines", type=Path, metavar="DIR",
+        "--baselines", type=read_path, metavar="DIR",
         help="folder with trained policies, whose manifests say what there is and how long it took. Default: "
         "baselines/policies.",
     )  # fmt: skip

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command
+from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.commands.results.compare import CHANGED, compare_results
+from quarl_bench.cli.outputs import keep_inputs
 from quarl_bench.cli.printing import print_result
+from quarl_bench.system.atomic import PAGES, RESULTS, open_file
 from quarl_bench.system.extras import needing
 
 if TYPE_CHECKING:
@@ -30,15 +32,18 @@ def add_command(commands: Any) -> None:
         "before the files, which are then the parts of one run, a results file is written instead of a page",
     )  # fmt: skip
     command.add_argument(
-        "--output", type=Path, metavar="FILE", help="what is written. Default: report.html, or results.json of merge."
+        "--output",
+        type=read_path,
+        metavar="FILE",
+        help="what is written. Default: report.html, or results.json of merge.",
     )
     command.add_argument(
-        "--figures", type=Path, metavar="DIR",
+        "--figures", type=read_path, metavar="DIR",
         help="write the verdict matrix and the return against bits there, as SVG and PNG; a page only where --output "
         "names one. Default: a page alone.",
     )  # fmt: skip
     command.add_argument(
-        "--compare", type=Path, metavar="FILE",
+        "--compare", type=read_path, metavar="FILE",
         help="with merge: results file of the last run; say what moved, and exit with 1 on changed verdicts. "
         "Default: none.",
     )  # fmt: skip
@@ -52,12 +57,18 @@ def run(options: argparse.Namespace) -> int:
     if first == MERGE and rest:
         if options.figures is not None:
             raise SpecError("--figures goes with a page's files; leave out merge")
-        output = options.output or Path("results.json")
+        output = options.output = options.output or Path("results.json")
+        keep_inputs(options)
+        open_file(output, RESULTS)
         summary, lines, code = merge_files([Path(name) for name in rest], output, options.compare)
         print_result(options, summary, "\n".join(lines))
         return code
     if options.compare is not None:
         raise SpecError("--compare goes with merge: quarl report merge FILE ... --compare LAST")
+    if options.figures is None:
+        options.output = options.output or Path("report.html")
+    if options.output is not None:
+        open_file(options.output, *PAGES)
     return _draw(options, [Path(name) for name in options.results])
 
 
@@ -77,8 +88,7 @@ def _draw(options: argparse.Namespace, paths: list[Path]) -> int:
     drawn = [] if options.figures is None else write_figures(options.figures, rows, shown=None)
     result: dict[str, Any] = {"figures": [str(path) for path in drawn]}
     lines = [f"{path}: {path.stat().st_size:,} bytes" for path in drawn]
-    if options.figures is None or options.output is not None:
-        output = options.output or Path("report.html")
+    if (output := options.output) is not None:
         write_report(output, documents, shown=None)
         size, count = output.stat().st_size, sum(len(document.data["rows"]) for document in documents)
         result |= {"file": str(output), "bytes": size, "files": len(documents), "rows": count}

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_engine, new_command, read_seeds
+from quarl_bench.cli.arguments import add_engine, new_command, read_path, read_seeds
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPING, listen_for_stop
@@ -34,7 +34,9 @@ def add_command(commands: Any) -> None:
         "quarl actorq dqn cartpole --precision fp32,fp16,int8 --output runs", STOPPING)  # fmt: skip
     command.add_argument("algo", help="dqn or d4pg; a2c with --behaviour-log-probs")
     command.add_argument("environment", help="environment, for example cartpole, CartPole-v1 or walker-walk")
-    command.add_argument("--output", type=Path, help="folder of the runs' folders; not of --calibrate. Default: none.")
+    command.add_argument(
+        "--output", type=read_path, help="folder of the runs' folders; not of --calibrate. Default: none."
+    )
     command.add_argument(
         "--calibrate", type=read_positive, metavar="SECONDS",
         help="train each combination for so many seconds, keep nothing, and print how long it would take, and whether "
@@ -108,11 +110,11 @@ def add_command(commands: Any) -> None:
     engine.add_argument("--test-episodes", type=read_episodes, default=100, metavar="N",
                         help="episodes that score the best policy, played after the run. Default: 100.")  # fmt: skip
     engine.add_argument(
-        "--plot", type=Path, metavar="FILE", help="PNG of what an actor's time is spent on. Default: none."
+        "--plot", type=read_path, metavar="FILE", help="PNG of what an actor's time is spent on. Default: none."
     )
     engine.add_argument(
         "--curves",
-        type=Path,
+        type=read_path,
         metavar="FILE",
         help="PNG of returns against seconds, a curve for each precision, with a band over seeds. Default: none.",
     )
@@ -136,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
         expect("report", "a figure", "matplotlib")
     open_folder(options.output)
     for picture in pictures:
-        open_file(picture)
+        open_file(picture, ".png")
     records = [_train(options, settings) for settings in runs]
     rows = compare_runs(records)
     if options.plot:

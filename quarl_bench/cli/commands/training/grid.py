@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import add_engine, add_workers, new_command
+from quarl_bench.cli.arguments import add_engine, add_workers, new_command, read_path
 from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.printing import print_result, say
 from quarl_bench.cli.stopping import STOPPED, STOPPING, listen_for_stop
@@ -27,16 +27,16 @@ def add_command(commands: Any) -> None:
     command = new_command(commands, "grid", run,
         "quarl grid SPEC.toml --workers 2", STOPPING)  # fmt: skip
     command.add_argument(
-        "spec", type=Path,
+        "spec", type=read_path,
         help="TOML with [[task]] tables: algo, environments, seeds; schemes, origin, cores, memory (bytes); multi_seed "
         "= true for all seeds in one process, and steps",
     )  # fmt: skip
     add_engine(command)
     add_workers(command)
-    command.add_argument("--cache-dir", type=Path, metavar="PATH",
+    command.add_argument("--cache-dir", type=read_path, metavar="PATH",
                          help="the store; a folder that all machines share. Default: $QUARL_CACHE_DIR, else "
                          "~/.cache/quarl_bench.")  # fmt: skip
-    command.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="PATH",
+    command.add_argument("--baselines", type=read_path, default=Path("baselines"), metavar="PATH",
                          help="what is there already, and where many seeds' go. Default: baselines.")  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, help="per policy. Default: the nightly's, 100.")
     command.add_argument("--games", type=read_episodes,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarl_bench.cli.arguments import new_command, read_seeds
+from quarl_bench.cli.arguments import new_command, read_path, read_seeds
 from quarl_bench.cli.emulation import warn_of_emulation
 from quarl_bench.cli.opening import name_task
 from quarl_bench.cli.printing import print_result, say
@@ -55,7 +55,7 @@ def add_command(commands: Any) -> None:
         type=partial(read_positive, most=MOST_STEPS),
         help="environment steps per seed. Default: the recipe's.",
     )
-    command.add_argument("--output", type=Path, help="folder to write. Default: the cache, where pytest finds it.")
+    command.add_argument("--output", type=read_path, help="folder to write. Default: the cache, where pytest finds it.")
     command.add_argument(
         "--resume", action="store_true",
         help="go on from the last checkpoint, and keep a policy that is finished. Default: start anew.",

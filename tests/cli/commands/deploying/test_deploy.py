@@ -64,7 +64,7 @@ def test_integers_play_where_they_fit(folder, quarl, quarl_json):
         (("evaluate", "integers", "--environment", "mountaincar"), "an agent of (4,) observations cannot play"),
         (("deploy", "integers", "--environment", "acrobot", "--output", "o"), "which gives (6,)"),
         (("evaluate", "integers", "--algo", "sac"), "its manifest says algo itself"),
-        (("quantize", "policy", "--output", "policy"), "is the policy itself"),
+        (("quantize", "policy", "--output", "policy"), "it is read, and would be lost"),
     ):
         code, _, err = quarl(*arguments)
         assert (code, message in err, err.count("\n")) == (2, True, 1), err
