@@ -20,7 +20,7 @@ from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.evaluation.sensitivity import Sensitivity, measure_sensitivity
 from quarl_bench.judging.pairs import align
-from quarl_bench.judging.retention import judge_retention
+from quarl_bench.judging.retention import check_limits, judge_retention
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Measurement, Verdict
@@ -189,8 +189,7 @@ def play_schemes(
     SpecError where fp32's mean return is not above it, and for numbers that are out of range.
     """
     check_episodes(episodes)
-    if not 0 < margin < 1:
-        raise SpecError(f"margin {margin:g}: the share of the return that may be lost lies between 0 and 1")
+    check_limits(margin, floor)
     return _play_schemes(subject, schemes, list_test_seeds(episodes), margin, floor)
 
 

@@ -48,7 +48,9 @@ def _name_kind(scheme: "Scheme") -> str:
 
 
 def recommend(check: "Answer") -> str:
-    """What to ship, in a sentence, and what might change it in others."""
+    """What to ship, in a sentence, and what might change it in others; nothing where the verdicts prove nothing."""
+    if check.doubt:
+        return f"{check.doubt}."
     kept = find_fewest(check.lines)
     if kept is None:
         found = f"Keep fp32: no scheme is known to keep {check.share}."
@@ -57,8 +59,7 @@ def recommend(check: "Answer") -> str:
     else:
         found = f"Ship {kept.scheme.name}: it keeps {check.share}; no integer scheme is known to."
         found += _recommend_floats(check, kept)
-    doubt = [f"{check.doubt}."] if check.doubt else []
-    return " ".join((*doubt, found, *_list_remarks(check, kept)))
+    return " ".join((found, *_list_remarks(check, kept)))
 
 
 def _recommend_integers(check: "Answer", kept: "SchemeResult") -> str:

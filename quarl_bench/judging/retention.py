@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging import statistics as stats
@@ -261,6 +262,14 @@ def _list_caveats(pairs: Pairs) -> list[str]:
     if pairs.tied and not pairs.exact:
         found.append(f"assumes that no unseen episode loses more than {pairs.unseen_loss:g}")
     return found
+
+
+def check_limits(margin: float, floor: float | None) -> None:
+    """SpecError for a share that may be lost outside of 0 to 1, and for a floor that is no finite number."""
+    if not isinstance(margin, Real) or not 0 < margin < 1:
+        raise SpecError(f"margin {margin!r}: the share of the return that may be lost lies between 0 and 1")
+    if floor is not None and not (isinstance(floor, Real) and math.isfinite(floor)):
+        raise SpecError(f"floor {floor!r}: it must be finite, and below what the reference returns")
 
 
 def check_floor(floor: float | None, mean: float) -> None:

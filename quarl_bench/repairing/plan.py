@@ -13,7 +13,7 @@ from quarl_bench.checking.random_play import find_doubt
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_validation_seeds
-from quarl_bench.judging.retention import judge_retention
+from quarl_bench.judging.retention import check_limits, judge_retention
 from quarl_bench.policies.masks import drop_masks
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.scheme import Scheme
@@ -102,8 +102,7 @@ def check_subject(subject: Subject, plan: Plan) -> None:
     if plan.fewest_bytes:
         check_spare(plan.scheme)
     list_fresh_seeds(plan)
-    if not 0 < plan.margin < 1:
-        raise SpecError(f"margin {plan.margin:g}: the share of the return that may be lost lies between 0 and 1")
+    check_limits(plan.margin, plan.floor)
     if not np.isfinite(drop_masks(subject.observations)).all():
         raise PolicyError("observations hold NaN or infinity, which have no range; clip them in the environment")
     first = IMAGE_ROUNDS[0].episodes if subject.stored.policy.transform.image else FIRST

@@ -61,6 +61,10 @@ class Configured(Target):
 class Named(Target):
     observation_space = gymnasium.spaces.Sequence(Target.observation_space)
 
+class Gift(Target):
+    def step(self, action):
+        return super().step(action)[0], 1.0, False, False, {}
+
 class Endless(Target):
     max_episode_steps = None
 
@@ -220,6 +224,17 @@ def test_a_torch_module_in_an_environment_of_ones_own(own, capsys):
     assert not Path("cache/measurements").exists(), "a user's environment may change: nothing is kept"
 
 
+@pytest.mark.usefixtures("brief_costs")
+def test_nothing_is_shipped_of_a_policy_no_better_than_chance(own, capsys):
+    """Where every action earns the same, each scheme keeps the return, and that says nothing."""
+    arguments = ["check", f"{own}:actor", "--environment", f"{own}:Gift", "--margin", "0.5", "--json"]
+    assert main(arguments) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "supported"
+    assert found["recommendation"] == f"{found['doubt']}."
+    assert found["doubt"].startswith("fp32 does not beat random play")
+
+
 def test_returns_around_0_are_counted_from_a_floor():
     """fp32 returns 0 on average and the scheme 8 less, that is 40% of what fp32 has above -20."""
     better = np.random.default_rng(0).normal(0, 5, 100)
@@ -247,9 +262,14 @@ def test_returns_around_0_are_counted_from_a_floor():
     (plot,) = view_plots([row, replace(row, scheme="int4", id="gambler-bets-int4")])
     point = next(point for curve in plot.curves for point in curve.points if point.bits == 8)
     assert (point.low, point.high) == pytest.approx([plot.reference + side for side in line.interval])
-    for floor in (1.0, np.nan, -np.inf):
+    for margin in (0, 1.0, np.nan, "x"):
+        with pytest.raises(SpecError, match="margin .* lies between 0 and 1"):
+            play_schemes(subject, schemes, 100, margin)
+    for floor in (np.nan, -np.inf, "x"):
         with pytest.raises(SpecError, match="finite, and below what the reference returns"):
-            next(play_schemes(subject, schemes, 100, floor=floor))
+            play_schemes(subject, schemes, 100, floor=floor)  # before anything is played
+    with pytest.raises(SpecError, match="finite, and below what the reference returns"):
+        next(play_schemes(subject, schemes, 100, floor=1.0))
 
 
 def test_a_cap_is_named_as_it_is_whatever_the_floor():

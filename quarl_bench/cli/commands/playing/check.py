@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
 CODES = {"supported": 0, "refuted": 1, "inconclusive": 3, "undecidable": 3}
 EXIT_CODES = (
-    "exit codes: 0 the scheme of --scheme is supported, 1 it is refuted, 3 not decided, 2 wrong input (one line on "
-    "stderr), 130 interrupted"
+    "exit codes: 0 the scheme of --scheme is supported, 1 it is refuted, 3 not decided, or fp32 does not beat random "
+    "play, 2 wrong input (one line on stderr), 130 interrupted"
 )
 
 
@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.net import refuse_branches
     from quarl_bench.quantization.scheme import Scheme
+    from quarl_bench.spec import Outcome
 
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
@@ -112,6 +113,8 @@ def run(options: argparse.Namespace) -> int:
         chosen = choose_schemes(lines, found.asked)
         exported = [line for name in chosen for line in _export(subject, name, options.export)]
     told, outcome = [str(found), *exported], str(found.verdict.outcome)
+    if found.doubt and outcome == Outcome.SUPPORTED:  # it keeps what is worth nothing
+        outcome = str(Outcome.UNDECIDABLE)
     if outcome == "refuted" and found.asked in REPAIRABLE and not stored.policy.net.branches:
         repair = _repair(subject, options, found.asked)
         result |= {"repair": repair[0]}
