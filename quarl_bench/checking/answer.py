@@ -23,7 +23,7 @@ from quarl_bench.judging.pairs import align
 from quarl_bench.judging.retention import check_limits, judge_retention
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import Measurement, Verdict
+from quarl_bench.spec import Measurement, Outcome, Verdict
 from quarl_bench.system.counts import check_episodes
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
@@ -136,6 +136,12 @@ class Answer:
     def doubt(self) -> str:
         """Why the verdicts prove nothing, where fp32 does not beat random play; else empty."""
         return find_doubt(self.reference, self.random)
+
+    @property
+    def outcome(self) -> Outcome:
+        """That of the verdict; undecidable where what is kept is worth nothing."""
+        outcome = self.verdict.outcome
+        return Outcome.UNDECIDABLE if self.doubt and outcome is Outcome.SUPPORTED else outcome
 
     @property
     def recommendation(self) -> str:

@@ -122,6 +122,7 @@ def make_environment(environment: Environment, *, shaped: bool = False, render_m
         bare = FastBullet(bare)
     if environment.extra == NAVIGATION:
         bare = Flight(bare, shaped=shaped)
+    _check_spaces(bare, environment)
     bare = encode(bare)
     if environment.time_feature:
         bare = TimeFeature(bare, limit)
@@ -191,6 +192,13 @@ def _make_bare(environment: Environment, render_mode: str | None) -> Made:
         remedy = "register it with max_episode_steps, or give its class an attribute of that name"
         raise SpecError(f"environment {environment.id} has no step limit; {remedy}")
     return Unlimited(bare), LONGEST + 1
+
+
+def _check_spaces(made: gymnasium.Env[Any, Any], environment: Environment) -> None:
+    """SpecError where it does not say what is observed, or what acts."""
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(made, name, None), gymnasium.Space):
+            raise SpecError(f"environment {environment.id}: it has no {name}; give it one of gymnasium.spaces")
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ def import_attribute(name: str) -> Any:
         sys.path.insert(0, here)
     try:
         return getattr(importlib.import_module(module), attribute, None)
-    except Exception as error:  # whatever the user's module raises
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         raise SpecError(f"{name!r}: importing {module!r} failed ({_describe(error)})") from error
 
 
@@ -33,13 +33,13 @@ def instantiate(maker: Callable[..., Any], called: str | None = None, /, **argum
     """
     try:
         return maker(**arguments)
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         name = called or f"{maker.__module__}{SEPARATOR}{getattr(maker, '__qualname__', type(maker).__qualname__)}"
         given = f"what was given to it ({', '.join(arguments)})"
         other = given if arguments else "name a subclass that gives it its arguments"
         raise SpecError(f"{name!r}: making one failed ({_describe(error)}); mend it, or {other}") from error
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"

@@ -65,6 +65,9 @@ class Gift(Target):
     def step(self, action):
         return super().step(action)[0], 1.0, False, False, {}
 
+class Unseen(gymnasium.Env):
+    action_space = Target.action_space
+
 class Endless(Target):
     max_episode_steps = None
 
@@ -96,6 +99,9 @@ class Pixels(Target):
 class Divided(torch.nn.Sequential):
     def forward(self, x):
         return super().forward(x / 255)
+
+def leave():
+    raise SystemExit(3)
 
 def chooser():
     return torch.nn.Linear(2, 2)
@@ -263,7 +269,7 @@ def test_returns_around_0_are_counted_from_a_floor():
     point = next(point for curve in plot.curves for point in curve.points if point.bits == 8)
     assert (point.low, point.high) == pytest.approx([plot.reference + side for side in line.interval])
     for margin in (0, 1.0, np.nan, "x"):
-        with pytest.raises(SpecError, match="margin .* lies between 0 and 1"):
+        with pytest.raises(SpecError, match=r"margin .* lies between 0 and 1"):
             play_schemes(subject, schemes, 100, margin)
     for floor in (np.nan, -np.inf, "x"):
         with pytest.raises(SpecError, match="finite, and below what the reference returns"):
@@ -306,6 +312,8 @@ def test_classes_of_one_name_in_two_modules_are_two_environments(own, tmp_path):
         ("{}:actor", "{}:Whole", "are whole numbers; use Discrete, or a Box of real ones"),
         ("{}:chooser", "{}:Started", "2 outputs for the actions Discrete(3)"),
         ("{}:actor", "{}:Unseeded", "reset(seed=...) does not give the same start twice"),
+        ("{}:actor", "{}:Unseen", "it has no observation_space; give it one of gymnasium.spaces"),
+        ("{}:leave", "{}:Target", "{0}:leave': making one failed (SystemExit: 3)"),
         ("{}:actor", "nowhere:Env", "importing 'nowhere' failed"),
         ("no_such_module:actor", "{}:Target", "importing 'no_such_module' failed"),
     ],

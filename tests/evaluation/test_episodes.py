@@ -232,6 +232,10 @@ class Broken(Ledger):
 gymnasium.register("Broken-v0", entry_point=Broken, max_episode_steps=10)
 
 
+def leave(*_):
+    raise SystemExit(3)
+
+
 def fail(*_):
     raise ZeroDivisionError("no\nmore")
 
@@ -239,6 +243,7 @@ def fail(*_):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
+        (leave, r"step\(\) raised SystemExit: 3 \(.*test_episodes.py:\d+\); mend it there"),
         (fail, r"step\(\) raised ZeroDivisionError: no \(.*test_episodes.py:\d+\); mend it there"),
         (lambda o, r, ended, *_: (o, r, ended, {}), r"step\(\) returned 4 things, not the 5 of Gymnasium"),
         (lambda *_: None, r"step\(\) returned NoneType, not the 5 of Gymnasium"),

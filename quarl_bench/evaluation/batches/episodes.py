@@ -197,7 +197,7 @@ class SteppedEpisodes:
             answer: tuple[Any, ...] = getattr(self._environments[index], method)(*arguments, **options)
         except QuarlError:
             raise
-        except Exception as error:  # whatever the environment raises
+        except (Exception, SystemExit) as error:  # whatever the environment raises
             place = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {first_line(error)} ({place.filename}:{place.lineno})"
             raise self._refuse(index, f"{method}() raised {what}", "mend it there") from error

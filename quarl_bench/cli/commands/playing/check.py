@@ -76,7 +76,6 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.policies.storage.fp32 import INTEGERS, WEIGHTS
     from quarl_bench.quantization.net import refuse_branches
     from quarl_bench.quantization.scheme import Scheme
-    from quarl_bench.spec import Outcome
 
     if options.scheme is not None:
         Scheme.parse(options.scheme)  # a misspelling says so before a file is read
@@ -102,19 +101,12 @@ def run(options: argparse.Namespace) -> int:
         found = check.build_answer(subject, name, selection, lines, options.margin, options.floor, tell)
     result = found.as_dict()
     if options.html is not None:
-        from quarl_bench.report.documents import Document
-
-        with needing("report", "--html"):
-            from quarl_bench.report.page.html import write_report
-
-        write_report(options.html, [Document(found.name, result)], shown=None)
+        _write_page(options.html, found.name, result)
     exported: list[str] = []
     if options.export is not None:
         chosen = choose_schemes(lines, found.asked)
         exported = [line for name in chosen for line in _export(subject, name, options.export)]
-    told, outcome = [str(found), *exported], str(found.verdict.outcome)
-    if found.doubt and outcome == Outcome.SUPPORTED:  # it keeps what is worth nothing
-        outcome = str(Outcome.UNDECIDABLE)
+    told, outcome = [str(found), *exported], str(found.outcome)
     if outcome == "refuted" and found.asked in REPAIRABLE and not stored.policy.net.branches:
         repair = _repair(subject, options, found.asked)
         result |= {"repair": repair[0]}
@@ -155,6 +147,15 @@ def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tup
     found = repair_with_progress(subject, plan)
     written, line = write_repaired(options.repair, subject, found)
     return found.as_dict() | {"written": written}, [str(found), line], str(found.test.verdict.outcome)
+
+
+def _write_page(file: Path, name: str, result: dict[str, Any]) -> None:
+    from quarl_bench.report.documents import Document
+
+    with needing("report", "--html"):
+        from quarl_bench.report.page.html import write_report
+
+    write_report(file, [Document(name, result)], shown=None)
 
 
 def _open_export(folder: Path, schemes: Sequence[str]) -> None:
