@@ -11,6 +11,7 @@ import errno
 import importlib
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Container, Iterator, Sequence
@@ -26,11 +27,24 @@ from quarl_bench.system.interruption import Interrupted
 from quarl_bench.version import __version__
 
 CUT = 130  # the exit code of ctrl-C
+NEAR = 0.7  # how alike an option that is meant and what was typed are, by difflib's ratio
+NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")  # what begins with a minus and is no option
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of one, or a file as large as is allowed
 
 
 class Parser(argparse.ArgumentParser):
     """One line for wrong arguments, as for all wrong input."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._negative_number_matcher = NEGATIVE
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Exit code 2, with the option that may have been meant."""
+        import difflib  # a misspelling is rare
+
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, 1, NEAR)
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{f'; did you mean {near[0]}?' if near else ''}")
 
     def error(self, message: str) -> NoReturn:
         """Exit code 2; the list of options is a page, and asked for by name."""
@@ -39,8 +53,7 @@ class Parser(argparse.ArgumentParser):
 
 def _suggest(message: str) -> str:
     """The message with what may have been meant, where a choice is misspelt."""
-    import difflib  # a misspelling is rare
-    import re
+    import difflib
 
     found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
     near = difflib.get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
@@ -52,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     parser = _build_parser(COMMANDS if is_asked() else given)
     complete(parser)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        getattr(options, "parser", parser).refuse(unknown)
     if options.command is None:
         parser.print_help()
         return 0
@@ -159,7 +174,7 @@ def _is_unread() -> bool:
     return unread
 
 
-def _build_parser(named: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+def _build_parser(named: Container[str] = COMMANDS) -> Parser:
     """The parser with whole commands where `named` has them, and lines of help for the others."""
     description = "Train, quantize, evaluate, deploy policies, and report on them."
     parser = Parser(prog="quarl", description=description)

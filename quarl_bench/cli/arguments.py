@@ -35,7 +35,7 @@ def new_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("--json", action="store_true", help="print one JSON object instead of text. Default: text.")
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, parser=command)
     return command
 
 

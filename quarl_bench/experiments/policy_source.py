@@ -21,6 +21,7 @@ from quarl_bench.system.registry import Registry
 
 BASELINES = Path("baselines/policies")  # of a checkout
 CARRIED = Path(__file__).parents[1] / "policies" / "carried"  # in every installation
+SAVED = (".pt", ".pth", ".ckpt")  # how files of torch.save are called
 NO_POLICY = "{} is no policy; pass a model of stable-baselines3, a torch module, a path or a name"
 
 
@@ -80,10 +81,17 @@ def find_reader(named: PolicySource) -> Reader:
     if named.live is not None:
         raise SpecError(NO_POLICY.format(path))
     if not find_baseline(path, named.baselines).exists():
+        others = "agents of the Hugging Face hub are hub:OWNER/REPOSITORY, " if ":" in str(path) else ""
         raise PolicyError(
-            f"{path}: neither a path nor a policy of that name in {named.baselines}; {_suggest(named)}"
+            f"{path}: neither a path nor a policy of that name in {named.baselines}; {_suggest(named)}{others}"
             "`quarl list policies` names them"
         )
+    if path.suffix in SAVED:
+        from quarl_bench.policies.sources.archive import read_file
+        from quarl_bench.policies.sources.checkpoints import flatten_checkpoint
+        from quarl_bench.policies.sources.sb3.state_dict import LIMIT, read_weights
+
+        read_weights(read_file(path, LIMIT, follow=True), str(path), flatten_checkpoint)  # what is damaged says so
     raise PolicyError(
         f"{path}: no folder, no .onnx and no .zip of a policy; of a state dictionary pass --arch as well, of a "
         "checkpoint of rsl_rl, rl_games or skrl its activation, as --arch elu"
@@ -93,22 +101,34 @@ def find_reader(named: PolicySource) -> Reader:
 def open_stored(named: PolicySource) -> StoredPolicy:
     """The policy of a command that does not play it; QuarlError for what says nothing about its task."""
     reader = find_reader(named)
-    if reader.alone:
-        raise SpecError(
-            f"{named.policy}: a network alone; commands with --environment take it, as check and evaluate do"
-        )
-    return reader.open(named)[0]
+    if reader.alone and named.environment is None:
+        raise SpecError(f"{named.policy}: a network alone says nothing about its task; pass --environment")
+    return _open(reader, named)[0]
 
 
 def open_task(named: PolicySource) -> tuple[StoredPolicy, Environment]:
     """The policy and the environment it plays in: the one named, else its own; they have to fit."""
-    stored, environment = find_reader(named).open(named)
+    stored, environment = _open(find_reader(named), named)
     if find_normalizer(named.environment) is not None and stored.policy.transform.normalization is None:
         raise PolicyError(
             f"{named.policy}: its environment normalizes observations, and the policy has no statistics; pass "
             "normalization, the file of the saved VecNormalize, or the environment inside it"
         )
     return stored, environment or _resolve_home(stored, named)
+
+
+def _open(reader: Reader, named: PolicySource) -> tuple[StoredPolicy, Environment | None]:
+    """What the reader gives; every error says of which policy, and of a network alone where it was to act."""
+    where = str(named.policy)
+    if reader.alone and named.algo is not None:
+        raise SpecError(f"{where}: a network alone has no algorithm to be named; leave --algo out")
+    try:
+        return reader.open(named)
+    except PolicyError as error:
+        if where in str(error):
+            raise
+        place = f" in {named.environment}" if reader.alone and isinstance(named.environment, str) else ""
+        raise PolicyError(f"{where}{place}: {error}") from error
 
 
 def from_live_model(policy: Any, named: PolicySource) -> tuple[StoredPolicy, Environment]:

@@ -1,5 +1,7 @@
 """The sources of policies that this package reads: a reader each, in the order in which they are asked."""
 
+import difflib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,6 +45,7 @@ if TYPE_CHECKING:  # policies are read without it
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 HUB_ADDRESS = "hub:"  # what the address of an agent on the Hugging Face hub begins with
+ATTRIBUTE = re.compile(r"[\w.]+:[\w.]+")  # of a module
 SCRIPTS = (".pt", ".jit")  # how files of TorchScript are called
 RAW = "none"  # as statistics: the policy was trained on observations as the environment gives them
 ALONE = "a network alone says nothing about its task"
@@ -53,7 +56,7 @@ Opened = tuple[StoredPolicy, Environment | None]
 def _is_module(named: PolicySource) -> bool:
     if named.live is not None:
         return isinstance(named.live, torch.nn.Module)
-    return SEPARATOR in str(named.policy) and not (_is_address(named) or named.arch or named.policy.exists())
+    return bool(ATTRIBUTE.fullmatch(str(named.policy))) and not (named.arch or named.policy.exists())
 
 
 def _open_module(named: PolicySource) -> Opened:
@@ -62,6 +65,11 @@ def _open_module(named: PolicySource) -> Opened:
         raise SpecError(f"{where}: {ALONE}; pass {'--environment' if live is None else 'its environment'}")
     environment, statistics = named.resolve_environment(), _read_statistics(named.normalization)
     return _adopt_module(_import_module(where) if live is None else live, environment, statistics, where)
+
+
+def _is_weights(named: PolicySource) -> bool:
+    """Whether it is a state dictionary, of which one says the layers; folders and .zip files say theirs."""
+    return named.live is None and bool(named.arch) and not _is_folder(named) and _find_archive(named) is None
 
 
 def _open_weights(named: PolicySource) -> Opened:
@@ -194,6 +202,8 @@ def _find_archive(named: PolicySource) -> Path | None:
 def _open_zip(named: PolicySource) -> Opened:
     archive = _find_archive(named)
     assert archive is not None  # noqa: S101  (accepted)
+    if named.arch is not None:
+        raise SpecError(f"{named.policy}: a .zip says itself which layers it has; leave --arch out")
     return read_agent(archive, named.algo, _choose_statistics(named.normalization)).store(), None
 
 
@@ -252,6 +262,10 @@ def _name_home(model: "BaseAlgorithm", where: str) -> str | None:
 def _import_module(name: str) -> torch.nn.Module:
     """The torch module that `module:attribute` names, or that calling it makes."""
     found = import_attribute(name)
+    if found is None:
+        module, _, attribute = name.partition(SEPARATOR)
+        near = difflib.get_close_matches(attribute, vars(sys.modules[module]), 1)
+        raise SpecError(f"{name!r}: {module} has no {attribute!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     if callable(found) and not isinstance(found, torch.nn.Module):
         found = instantiate(found)
     if not isinstance(found, torch.nn.Module):
@@ -277,7 +291,7 @@ ONNX = Reader("onnx", _is_graph(".onnx"), lambda named: _open_graph(named, read_
 EXPORTED = Reader("exported", _is_graph(".pt2"), lambda named: _open_graph(named, read_program), alone=True)
 TORCHSCRIPT = Reader("torchscript", _is_script, _open_script, alone=True)
 MODULE = Reader("module", _is_module, _open_module, alone=True)  # of torch: live, or module:attribute
-WEIGHTS = Reader("weights", lambda named: named.live is None and bool(named.arch), _open_weights, alone=True)
+WEIGHTS = Reader("weights", _is_weights, _open_weights, alone=True)
 HUB = Reader("hub", _is_address, _open_address)
 MODEL = Reader("model", _is_model, _open_model)  # of stable-baselines3, live
 NET = Reader("net", lambda named: isinstance(named.live, PolicyNet | StoredPolicy), _open_net)

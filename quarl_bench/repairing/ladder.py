@@ -92,7 +92,10 @@ def find_unfit(policy: IntegerPolicy, target: str) -> str:
     """
     if target == ANY:
         return ""
-    backend = None if target == FPGA else find_backend(target)
+    try:
+        backend = None if target == FPGA else find_backend(target)
+    except DeploymentError as error:
+        raise DeploymentError(f"target {target!r}: {error}; or {FPGA}, or {ANY}") from error
     try:
         if backend is None:
             split(policy.net)

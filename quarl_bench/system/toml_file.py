@@ -26,5 +26,7 @@ def read_toml(path: Path, where: str, remedy: str) -> dict[str, Any]:
         raise SpecError(f"{where}: not TOML: {error}; {remedy}") from error
     except RecursionError as error:
         raise SpecError(f"{where}: brackets within brackets, deeper than any such file; {remedy}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{where}: {error}; {remedy}") from error
+    except OSError as error:
+        raise SpecError(f"{where}: {error.strerror or error}; {remedy}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{where}: no text ({error.reason}); {remedy}") from error

@@ -52,8 +52,11 @@ def _find_environments(_: argparse.Namespace) -> Rows:
 def _find_schemes(_: argparse.Namespace) -> Rows:
     yield "fp32", "nothing is quantized"
     yield "fp16", "weights in IEEE 754 binary16"
-    yield "w32..w2", "weights alone; options sym narrow wide pt pc floor"
-    yield "int8..int2", "weights and activations; options sym narrow wide pt pc ema pct<dd> uncal pow2"
+    yield "w32..w2", "weights alone; options sym wide pt pc floor cle"
+    yield (
+        "int8..int2",
+        "weights and activations; options sym narrow wide pt pc ema mse pct<dd> uncal pow2 eq cle hba acc w<digits>",
+    )
     yield "qat8..qat2", "the same, trained with the quantizer"
     yield "i8c3o8", "bits of input, core and output, trained; h16 for another hidden width, ptq without training"
 

@@ -86,6 +86,8 @@ def read_file(path: Path, limit: int, *, follow: bool = False) -> bytes:
                 raise PolicyError(f"{path}: not a regular file; give the file itself")
             if status.st_size > limit:
                 raise PolicyError(f"{path}: {status.st_size} bytes, more than the {limit} of any such file")
+            if status.st_size == 0:
+                raise PolicyError(f"{path}: an empty file; write it again")
             with os.fdopen(handle, "rb", closefd=False) as stream:
                 return stream.read(limit)
         finally:

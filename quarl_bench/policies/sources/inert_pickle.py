@@ -167,9 +167,10 @@ class _Reader:
     def _name(self, parts: list[Any]) -> None:
         text = ".".join(map(str, parts)) if all(isinstance(part, str) for part in parts) else "something unnamed"
         if text not in self._known:
+            remedy = "; save the module's state_dict, or export it to .onnx" if text.startswith("torch.nn.") else ""
             raise PolicyError(
                 f"{self._where}: the pickle would load {text[:80]!r}, which is no data of a policy; it is refused, and "
-                "nothing of it was executed"
+                f"nothing of it was executed{remedy}"
             )
         self._stack.append(Name(text))
 

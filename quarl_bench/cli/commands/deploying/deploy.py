@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import print_result
+from quarl_bench.errors import SpecError
 
 if TYPE_CHECKING:
     from quarl_bench.policies.policy import Policy
@@ -45,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.quantization.scheme import Scheme
 
     use_one_thread()
+    if options.backend == "fpga":
+        raise SpecError("--backend fpga: a design is what `quarl fpga` writes, with what it takes on a part")
     backend = find_backend(options.backend)  # an unknown one says so before anything is played
     scheme = Scheme.parse(options.scheme or backend.scheme)
     player: Policy
@@ -74,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
     size = sum(len(content) for content in deployed.artefact.files.values())
     result = {"folder": str(options.output), "scheme": scheme.name, "backend": backend.name, "bytes": size}
     equal = "all equal" if deployed.net.output else f"all within {TOLERANCE:g}"
-    text = f"{options.output}: {scheme.name}, {backend.name} of {size:,} bytes; {pairs} golden pairs re-run, {equal}"
+    source = "" if backend.compile_code is None else " of source"
+    made = f"{options.output}: {scheme.name}, {backend.name} of {size:,} bytes{source}"
+    text = f"{made}; {pairs} golden pairs re-run, {equal}"
     print_result(options, result | {"golden_pairs": pairs}, text)
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from quarl_bench.cli.arguments import WIDEST, add_policy, new_command, read_path
+from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_path
 from quarl_bench.cli.opening import open_policy, use_one_thread
 from quarl_bench.cli.printing import format_csv, print_result
 from quarl_bench.errors import SpecError
@@ -20,7 +20,7 @@ def add_command(commands: Any) -> None:
     """Add `quarl weights`: a policy, a scheme for its weights, and the folder of table and figure."""
     command = new_command(commands, "weights", run,
         "quarl weights baselines/policies/ppo-cartpole-seed0 --bits 4 --output weights")  # fmt: skip
-    add_policy(command)
+    add_task(command)
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--bits", type=read_positive, help="the scheme w<bits>, 2 to 32. Default: 8.")
     choice.add_argument("--scheme", help="another scheme of weights, for example fp16 or w8sympc. Default: w<bits>.")

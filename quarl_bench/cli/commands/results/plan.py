@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from quarl_bench.system.bars import collect
 
     if options.all == bool(options.names):
-        raise SpecError("name claims or cases, or --all for every one that is undecided")
+        raise SpecError("name claims or cases, or pass --all for every one that is undecided: one of the two")
     folder = options.baselines or BASELINES
     if not folder.is_dir():
         raise StoreError(f"{folder}: no folder of trained policies; name one by --baselines")

@@ -150,7 +150,9 @@ def train_arms(options: argparse.Namespace, settings: "TrainingOptions") -> int:
     if options.output is None or options.seeds is not None:
         raise SpecError(f"--scheme {options.scheme}: pass --output, the folder of the policies' folders; no --seeds")
     spec = PolicySpec(options.algo, options.environment, options.seed, find_origin(options))
-    schemes = dict.fromkeys(options.scheme.split(","))
+    schemes = options.scheme.split(",")
+    if len({*schemes}) < len(schemes):
+        raise SpecError(f"--scheme {options.scheme}: a scheme is named twice")
     for scheme in schemes:
         if not scheme or Scheme.parse(scheme).family is not Family.AWARE:
             raise SpecError(f"--scheme {options.scheme}: {scheme!r} cannot share steps; train with one of qat2..qat8")

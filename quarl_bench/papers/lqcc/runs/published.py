@@ -55,7 +55,8 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[str, Configur
             reader = csv.DictReader(stream)
             names, rows = reader.fieldnames or (), list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StoreError(f"{path}: {error}; name the folder of {FP32_FILE} and {QUANTIZED_FILE}") from error
+        said = getattr(error, "strerror", None) or error
+        raise StoreError(f"{path}: {said}; name the folder of {FP32_FILE} and {QUANTIZED_FILE}") from error
     if not set(columns) <= set(names):
         raise StoreError(f"{path}: its columns are not {', '.join(columns)}; restore it")
     found: dict[tuple[str, Configuration, int], float] = {}

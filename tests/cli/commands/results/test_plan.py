@@ -107,8 +107,11 @@ def test_stored_verdicts_are_read_as_results_are(results, quarl_json):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "name claims or cases, or --all for every one that is undecided"),
-        (("table2-cell", "--all"), "name claims or cases, or --all for every one that is undecided"),
+        ((), "name claims or cases, or pass --all for every one that is undecided: one of the two"),
+        (
+            ("table2-cell", "--all"),
+            "name claims or cases, or pass --all for every one that is undecided: one of the two",
+        ),
         (
             ("table2-cel",),
             "'table2-cel' is no claim, case or item; did you mean 'table2-cell'? `quarl list claims` names",
