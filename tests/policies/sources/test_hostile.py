@@ -293,7 +293,7 @@ ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "deep_json": (lambda: forge(lambda m: m.update({"data": b"[" * 100_000})), "not the JSON"),
     "json_list": (lambda: forge(lambda m: m.update({"data": b"[]"})), "not a JSON object"),
     "many_digits": (lambda: forge(lambda m: m.update({"data": b"9" * 10_000})), "not the JSON"),
-    "empty": (lambda: b"", "not a zip"),
+    "empty": (lambda: b"", "an empty file"),
     "text": (lambda: b"hello", "not a zip"),
     "cut": (lambda: forge()[:-30], "not a zip"),
     "weights_are_text": (lambda: forge(lambda m: m.update({"policy.pth": b"hello"})), "policy.pth: not a zip"),
