@@ -1,7 +1,7 @@
 """Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
 docs/house.svg, and between their marks the findings of README.md and docs/findings.md, and tables of docs/findings.md,
-actorq.md, fpga.md, nightly.md, pytest_plugin.md, repair.md, speed.md and training.md. What docs/api.md shows of
-docstrings is made when the site is built.
+actorq.md, fpga.md, nightly.md, pytest_plugin.md, repair.md, speed.md and training.md, and numbers in the sentences of
+findings.md and repair.md (cited_numbers.py). What docs/api.md shows of docstrings is made when the site is built.
 
 python docs/scripts/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is
                                                  stored of the nightly and of benches/peers
@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from cited_numbers import cite_numbers
 from claims_page import tell_runs, tell_shortly, write_page
 from designs_table import list_designs
 from house_picture import draw_house, read_floors
@@ -66,6 +67,7 @@ FLOORS = "floors"  # the block of SPEED that two runs make together
 NIGHTLY = DOCS / "nightly.md"
 HOUSE, PROJECT = DOCS / "house.svg", DOCS.parent / "pyproject.toml"
 README, PICTURES = DOCS.parent / "README.md", DOCS / "pictures"
+CITING = (FINDINGS, REPAIR)  # pages whose sentences have numbers of rows and manifests
 BEGIN, END = "<!-- {}: made by generate.py -->", "<!-- end of {} -->"
 
 
@@ -89,6 +91,9 @@ def main(arguments: list[str]) -> None:
         for name, lines in blocks.items():
             text = insert_block(text, name, lines)
         write_file(path, text)
+    for path in CITING:
+        text = path.read_text(encoding="utf-8")
+        write_file(path, cite_numbers(text, Document(STORED.name, verdicts).rows, read_manifests(BASELINES)))
     write_figures(PICTURES, Document(STORED.name, verdicts).rows, (".svg",))
     write_file(HOUSE, draw_house(read_floors(PROJECT)))
 
