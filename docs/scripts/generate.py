@@ -1,7 +1,7 @@
 """Pages and pictures made of data: docs/claims.md, docs/policies.md, docs/pictures/*.svg, the picture of the floors,
 docs/house.svg, and between their marks the findings of README.md and docs/findings.md, and tables of docs/findings.md,
-actorq.md, fpga.md, nightly.md, pytest_plugin.md, repair.md, speed.md and training.md. What docs/api.md shows of
-docstrings is made when the site is built.
+actorq.md, fpga.md, nightly.md, pytest_plugin.md, repair.md, speed.md and training.md, and numbers in the sentences of
+findings.md and repair.md (cited_numbers.py). What docs/api.md shows of docstrings is made when the site is built.
 
 python docs/scripts/generate.py                  write them from claims, baselines, plugin, pyproject.toml, and what is
                                                  stored of the nightly and of benches/peers
@@ -16,21 +16,26 @@ which run it was. The lander is no part of it:
 quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 200 --video docs/pictures/landing.gif
 """
 
+import io
 import json
 import lzma
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from cited_numbers import cite_numbers
 from claims_page import tell_runs, tell_shortly, write_page
 from designs_table import list_designs
 from house_picture import draw_house, read_floors
 from policies_page import read_manifests, write_policies
 
+from quarl_bench.cli import main as run_command
 from quarl_bench.judging.claim import Claim, expand
 from quarl_bench.papers.registry import read_catalog
 from quarl_bench.plugin.options import MARKERS, add_options
@@ -63,9 +68,10 @@ TRAINING, FPGA, DESIGNS = DOCS / "training.md", DOCS / "fpga.md", DOCS.parent / 
 ACTORQ, PAIRED = DOCS / "actorq.md", DOCS.parent / "baselines" / "actorq"
 SPEED, RUNS = DOCS / "speed.md", DOCS.parent / "benches" / "peers" / "runs"
 FLOORS = "floors"  # the block of SPEED that two runs make together
-NIGHTLY = DOCS / "nightly.md"
+NIGHTLY, PLANNED = DOCS / "nightly.md", "ppo-acrobot-qat4"  # a case that is undecided, whose plan is shown
 HOUSE, PROJECT = DOCS / "house.svg", DOCS.parent / "pyproject.toml"
 README, PICTURES = DOCS.parent / "README.md", DOCS / "pictures"
+CITING = (FINDINGS, REPAIR)  # pages whose sentences have numbers of rows and manifests
 BEGIN, END = "<!-- {}: made by generate.py -->", "<!-- end of {} -->"
 
 
@@ -89,6 +95,9 @@ def main(arguments: list[str]) -> None:
         for name, lines in blocks.items():
             text = insert_block(text, name, lines)
         write_file(path, text)
+    for path in CITING:
+        text = path.read_text(encoding="utf-8")
+        write_file(path, cite_numbers(text, Document(STORED.name, verdicts).rows, read_manifests(BASELINES)))
     write_figures(PICTURES, Document(STORED.name, verdicts).rows, (".svg",))
     write_file(HOUSE, draw_house(read_floors(PROJECT)))
 
@@ -123,7 +132,7 @@ def list_blocks(verdicts: dict[str, Any]) -> dict[Path, dict[str, list[str]]]:
         | {FLOORS: list_floors(runs.get("evaluation"), runs.get("parts"))},
         ACTORQ: list_actorq(rows, runs),
         TRAINING: {"exploration": list_exploration(rows), "half precision": list_mixed(rows)},
-        NIGHTLY: {"dearest": list_dearest(rows)},
+        NIGHTLY: {"dearest": list_dearest(rows), "plan": list_plan()},
         FPGA: {"designs": list_designs(DESIGNS)},
     }
 
@@ -148,6 +157,14 @@ def list_comparisons(page: str, folder: Path) -> dict[str, list[str]]:
     if homeless := runs.keys() - names:
         raise ValueError(f"no block in {SPEED} for {', '.join(sorted(homeless))}")
     return {name: list_comparison(name, runs.get(name)) for name in names}
+
+
+def list_plan() -> list[str]:
+    """What `quarl plan` prints of one case, in a block of the console."""
+    with redirect_stdout(io.StringIO()) as shown:
+        run_command(["plan", PLANNED, "--results", str(STORED), "--baselines", str(BASELINES)])
+    lines = (wrapped for line in shown.getvalue().splitlines() for wrapped in textwrap.wrap(line, 120))
+    return ["```console", f"$ quarl plan {PLANNED}", *lines, "```"]
 
 
 class Options:

@@ -4,12 +4,14 @@ import contextlib
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from quarl_bench.cli import main
 from quarl_bench.policies.storage.fp32 import save_policy
+from quarl_bench.report.rows.checks import name_check
 from quarl_bench.views.rows import SCHEMA_VERSION
 from tests.support.inner import run_inside
 from tests.support.pages import DOCS
@@ -86,6 +88,13 @@ def test_the_page_has_the_version():
 )
 def test_what_a_command_prints(arguments, folder):
     compare(ask(*arguments), f"`quarl {arguments[0]} --json`")
+
+
+def test_the_id_of_a_file_is_the_pages():
+    line = SimpleNamespace(scheme=SimpleNamespace(name="int8"), floor=None)
+    subject = SimpleNamespace(environment=SimpleNamespace(slug="cartpole"))
+    assert f"`{name_check('agent.zip', subject, line, 0.05)}` of `agent.zip`" in PAGE
+    assert f"`{name_check('agent.zip', subject, line, 0.02)}`" in (DOCS / "check.md").read_text(encoding="utf-8")
 
 
 def test_what_a_plan_prints(folder):
