@@ -120,6 +120,12 @@ def test_the_page_shows_a_curve_for_every_cell():
     assert panel.band.mean == pytest.approx(100, abs=0.5)
 
 
+def test_a_threshold_that_no_width_has_is_one_line():
+    told = "claim 'x', field 'schemes': no scheme has 5 bits, which is the threshold; these have 2, 3, 4, 6, 8"
+    with pytest.raises(SpecError, match=rf"^{told}$"):
+        make_claim(Fewest(5.0, margin=0.05), schemes=("w2", "w3", "w4", "w6", "w8"))
+
+
 @pytest.mark.parametrize(
     ("judgement", "message"),
     [
