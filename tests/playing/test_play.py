@@ -237,7 +237,6 @@ def test_a_gif_lasts_as_long_as_its_rate_says(tmp_path, rate, still):
     assert max(durations) - min(durations) <= 10
 
 
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
