@@ -1,5 +1,7 @@
 """Returns against bits: which widths keep a return, how often that is wrong, and what a cell's curve looks like."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,21 @@ def test_what_is_missing_leaves_sweet_spots_open_unless_another_cell_has_one():
     gone = Evidence(missing=("ppo-acrobot",))
     assert judgement.decide(item, gone).outcome is Outcome.PARTIAL
     assert judgement.show(item, gone) == []
+
+
+def test_a_cell_of_which_a_width_was_not_trained_is_missing():
+    (item,) = expand_claims(make_claim(FEWEST, schemes=("qat4", "qat8"), cells=over("ppo", "cartpole"), slug="bits"))
+
+    def quantize(policies, scheme):
+        if scheme == "qat4":
+            raise SpecError("no recipe for it")
+        return policies
+
+    measured = measure_all(np.full((3, 30), 100.0))
+    cells = SimpleNamespace(find_policies=lambda *_: "policies", quantize=quantize, measure=lambda _: measured)
+    evidence = FEWEST.collect(cells, item)
+    assert (evidence.measurements, evidence.missing) == ({}, ("ppo-cartpole-qat4",))
+    assert FEWEST.decide(item, evidence).outcome is Outcome.PARTIAL
 
 
 def test_the_page_shows_a_curve_for_every_cell():
