@@ -11,6 +11,8 @@ from quarl_bench.system.extras import read_version
 
 RECORD = "record.json"
 LIBRARIES = ("torch", "numpy", "gymnasium", "ray")
+PARTS = ("settings", "elapsed", "steps", "curve", "acting", "breakdown", "server", "cpu", "load", "scores", "drift",
+         "deaths")  # fmt: skip
 Record = dict[str, Any]
 
 
@@ -25,7 +27,7 @@ def read_record(path: Path) -> Record:
     try:
         record: Record = json.loads(path.read_text())
         record["settings"] = list_defaults() | record["settings"]  # of settings that are newer than the record
-        for key in ("settings", "elapsed", "steps", "curve", "acting", "breakdown", "server", "cpu"):
+        for key in PARTS:
             record[key]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not the record of a finished run ({error!r})") from error

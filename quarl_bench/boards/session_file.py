@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quarl_bench.errors import StoreError
 from quarl_bench.judging.times.sessions import APART, Ratios, Session, Sessions
-from quarl_bench.system.atomic import write_file
+from quarl_bench.system.atomic import lock_file, write_file
 
 WHEN = "when"
 Identity = Mapping[str, object]  # columns that say what was timed on which machine
@@ -36,20 +36,21 @@ def read_sessions(path: Path, identity: Identity, names: Collection[str], now: d
 def store_session(path: Path, identity: Identity, ratios: Ratios, now: datetime) -> bool:
     """Add a line for a session; False, with nothing written, where one of the same things is less than an hour old.
 
-    StoreError for a file of another form.
+    Of processes that do so at once, each waits for the others. StoreError for a file of another form.
     """
-    columns = [WHEN, *identity, *ratios]
-    lines = _read_lines(path, columns) if path.exists() else []
-    mine = [line for line in lines if all(line[name] == str(value) for name, value in identity.items())]
-    if any(abs(now - _parse(path, line, ratios).when) < APART for line in mine):
-        return False
-    numbers = {name: f"{value:.6g}" for name, value in ratios.items()}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows([*lines, {WHEN: f"{now:%Y-%m-%dT%H:%M}Z", **identity, **numbers}])
-    write_file(path, text.getvalue())
-    return True
+    with lock_file(path):
+        columns = [WHEN, *identity, *ratios]
+        lines = _read_lines(path, columns) if path.exists() else []
+        mine = [line for line in lines if all(line[name] == str(value) for name, value in identity.items())]
+        if any(abs(now - _parse(path, line, ratios).when) < APART for line in mine):
+            return False
+        numbers = {name: f"{value:.6g}" for name, value in ratios.items()}
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*lines, {WHEN: f"{now:%Y-%m-%dT%H:%M}Z", **identity, **numbers}])
+        write_file(path, text.getvalue())
+        return True
 
 
 def _read_lines(path: Path, columns: list[str]) -> list[dict[str, str]]:

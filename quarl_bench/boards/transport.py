@@ -17,8 +17,9 @@ from quarl_bench.spec import Source
 
 CONNECT = 10  # seconds until a silent host counts as one
 ANSWER = 60.0  # seconds until a command counts as lost
+SLOWEST = 50_000  # bytes a second of a copy that is waited for: a weak wireless link carries 0.4 Mbit
 PERSIST = 60  # seconds that one ssh connection waits for the next command
-WRONG_USE, NOT_EXECUTABLE, NOT_FOUND, NO_CONNECTION = 2, 126, 127, 255  # exit codes
+NOT_EXECUTABLE, NOT_FOUND, NO_CONNECTION = 126, 127, 255  # exit codes
 QEMU = "qemu-aarch64-static"
 
 
@@ -136,13 +137,13 @@ class SshChannel(Channel):
         return ["ssh", *self._options, "--", self.board.host, shlex.join([self.board.python, *arguments])]
 
     def push(self, source: Path, target: str) -> None:
-        """By scp; a message of the board's, such as a full disk, is passed on."""
+        """By scp, for as long as a slow link needs; a message of the board's, such as a full disk, is passed on."""
         flags = ["-r"] if source.is_dir() else []
         try:
             self._finish(
                 ["scp", "-q", *flags, *self._options, "--", str(source.absolute()), f"{self.board.host}:{target}"],
                 b"",
-                ANSWER,
+                ANSWER + _count_bytes(source) / SLOWEST,
             )
         except BoardError as error:
             reason = str(error).partition(": ")[2]
@@ -193,6 +194,12 @@ def open_channel(board: Board) -> Channel:
     """A channel to `board`; nothing is sent before it is used."""
     channel: Channel = TRANSPORTS.find(board.transport).open(board)
     return channel
+
+
+def _count_bytes(source: Path) -> int:
+    """Of a file, or of all files of a folder."""
+    files = source.rglob("*") if source.is_dir() else (source,)
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _last_line(text: str) -> str:

@@ -31,6 +31,7 @@ Weak: type[np.floating[Any]] = type(np.float32(1) * 1.0)
 # By action; an action that does not exist is an IndexError.
 CART_FORCES = np.array([-10.0, 10.0])
 DIRECTIONS = np.array([-1.0, 0.0, 1.0])
+PLACES = np.array([1, 0, 1, 0], dtype=np.float32)  # of position, velocity, angle, angular velocity
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Dynamics:
 def observe_state(state: State) -> Floats:
     """Observations (n, width): the state itself in float32."""
     return state.T.astype(np.float32, order="C")
+
+
+def observe_places(state: State) -> Floats:
+    """Observations (n, 4) of CartPole's states (4, n), with zeros for velocities."""
+    return observe_state(state) * PLACES
 
 
 def advance_cartpole(state: State, actions: NDArray[Any]) -> Step:
@@ -180,6 +186,7 @@ def _clamp(values: State, low: float, high: float) -> State:
 
 DYNAMICS = {
     "CartPole-v1": Dynamics(advance_cartpole, observe_state),
+    "quarl_bench.environments.hidden_velocities:CartPoleNoVel-v1": Dynamics(advance_cartpole, observe_places),
     "Acrobot-v1": Dynamics(advance_acrobot, observe_acrobot),
     "MountainCar-v0": Dynamics(advance_mountaincar, observe_state),
     "MountainCarContinuous-v0": Dynamics(advance_mountaincar_continuous, observe_state),

@@ -11,18 +11,9 @@ import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 from numpy.typing import NDArray
 
-from quarl_bench.environments.classic_control import Dynamics, Floats, State, advance_cartpole, observe_state
+from quarl_bench.environments.classic_control import PLACES
 
-SEEN = np.array([1, 0, 1, 0], dtype=np.float32)  # position, velocity, angle, angular velocity
 STEPS = 500  # of an episode, as of CartPole-v1
-
-
-def observe_places(state: State) -> Floats:
-    """Observations (n, 4) of states (4, n)."""
-    return observe_state(state) * SEEN
-
-
-DYNAMICS = Dynamics(advance_cartpole, observe_places)
 
 
 class HiddenVelocities(gymnasium.ObservationWrapper[NDArray[np.float32], Any, NDArray[np.float32]]):
@@ -30,7 +21,7 @@ class HiddenVelocities(gymnasium.ObservationWrapper[NDArray[np.float32], Any, ND
 
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """The two places, and zeros."""
-        return observation * SEEN
+        return observation * PLACES
 
 
 def make(**options: Any) -> gymnasium.Env[Any, Any]:
@@ -38,5 +29,4 @@ def make(**options: Any) -> gymnasium.Env[Any, Any]:
     return HiddenVelocities(CartPoleEnv(**options))
 
 
-ID = f"{__name__}:CartPoleNoVel-v1"
 gymnasium.register("CartPoleNoVel-v1", entry_point=f"{__name__}:{make.__name__}", max_episode_steps=STEPS)

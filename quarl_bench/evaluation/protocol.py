@@ -1,11 +1,13 @@
 """On which environment seeds a policy is scored, chosen and calibrated, and on how many of them."""
 
 from dataclasses import astuple, dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from quarl_bench.environments.classic_control import DYNAMICS
 from quarl_bench.environments.registry import Environment
-from quarl_bench.evaluation.profiles import Profile
+
+if TYPE_CHECKING:
+    from quarl_bench.evaluation.profiles import Profile
 
 # Disjoint ranges: what selects or calibrates a policy never scores it.
 TEST_SEEDS = 10_000
@@ -27,7 +29,7 @@ class Protocol:
     patience: int | None = None  # steps of an Atari game without a point, behind which it ends
 
     @classmethod
-    def of(cls, policies: int, profile: Profile) -> Self:
+    def of(cls, policies: int, profile: "Profile") -> Self:
         """So many policies of each cell, played as the profile says."""
         return cls(policies, *astuple(profile))
 

@@ -64,6 +64,7 @@ class Claim:
             raise self.error("judgement", str(error)) from error
         for name in self.schemes:
             self._check("schemes", self.judgement.axis.check, name)
+        self._check("schemes", self.judgement.check_schemes, self.schemes)
         for name in ("slug", "origin"):
             value = getattr(self, name)
             if value and not ID_PART.fullmatch(value):

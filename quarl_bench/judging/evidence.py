@@ -101,7 +101,7 @@ def collect_returns(cells: Cells, item: JudgedClaim, statistic: str = "") -> Evi
 
 
 def collect_widths(cells: Cells, item: JudgedClaim) -> Evidence:
-    """Measure every cell of `item` in fp32 and under each of its schemes; cells without policies are `missing`."""
+    """Measure every cell of `item` in fp32 and under each of its schemes; cells without all policies are `missing`."""
     measurements: dict[str, tuple[Measurement, ...]] = {}
     missing: list[str] = []
     for algo, environment in dict.fromkeys((case.algo, case.environment) for case in item.cases):
@@ -109,9 +109,14 @@ def collect_widths(cells: Cells, item: JudgedClaim) -> Evidence:
         policies = _find(cells, replace(cases[0], scheme=FP32), missing)
         if policies is None:
             continue
-        plain = cells.measure(policies)
-        for case in cases:
-            measurements[case.id] = plain, cells.measure(cells.quantize(policies, case.scheme))
+        plain, found = cells.measure(policies), {}
+        try:
+            for case in cases:
+                found[case.id] = plain, cells.measure(cells.quantize(policies, case.scheme))
+        except ABSENT:  # of a scheme that is trained: what it would return no other width tells
+            missing.append(case.id)
+            continue
+        measurements |= found
     fewest = min((len(group[0].policies) for group in measurements.values()), default=0)
     return Evidence(measurements, policies=fewest, missing=tuple(missing))
 

@@ -24,6 +24,7 @@ from quarl_bench.views.rows import Row
 DRAWS = 200
 SEED = 20191001
 COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)  # policies that are tried
+NEAR, FAR = -5.0, 8.0  # spreads that a normal number's centre lies below a cap: hardly any is lower, or is cut
 DEFINITE = (Outcome.SUPPORTED, Outcome.REFUTED)
 Item = JudgedCase | JudgedClaim
 
@@ -66,11 +67,15 @@ class Spread:
         return cls(level, row.estimate, own, max(2, int(row.reference["distinct_episodes"])), shared)
 
     def draw(self, policies: int, cap: float | None, rng: np.random.Generator) -> Measurement:
-        """A measurement of made-up policies."""
+        """A measurement of made-up policies; at a cap, too, of the mean and spread that are stated."""
         lost = self.kept - 1.0 + self.sd * rng.standard_normal((policies, 1))
         episodes = self.shared * math.sqrt(self.episodes) * rng.standard_normal((1, self.episodes))
         returns = self.level + abs(self.level) * (lost + episodes)
-        return _measure(returns if cap is None else np.minimum(returns, cap))
+        if cap is None:
+            return _measure(returns)
+        mean = self.level + abs(self.level) * (self.kept - 1.0)
+        spread = abs(self.level) * math.hypot(self.sd, self.shared * math.sqrt(self.episodes))
+        return _measure(_cut(returns, mean, spread, cap))
 
     def repeat(self, policies: int) -> Measurement:
         """As many fp32 policies, none of which differs: what they differ by is in `sd`."""
@@ -142,6 +147,40 @@ def _decide(
         return Outcome.SUPPORTED if kept < lost else Outcome.REFUTED
     evidence = Evidence(dict(groups), policies=policies)
     return item.claim.judgement.decide(item, evidence).outcome
+
+
+def _cut(returns: stats.Floats, mean: float, spread: float, cap: float) -> stats.Floats:
+    """Normal returns of this mean and spread as ones that a cap cuts: of the same mean and spread, which stay below it.
+
+    Returns whose mean is the cap are all there.
+    """
+    room = cap - mean
+    if room > FAR * spread:
+        return returns
+    if room <= 0.0:
+        return np.full_like(returns, cap)
+    distance = _find_distance(spread / room)
+    return cap - room / _lose(distance)[0] * np.maximum(distance - (returns - mean) / spread, 0.0)
+
+
+@lru_cache(maxsize=256)
+def _find_distance(ratio: float) -> float:
+    """How far below its cap a normal number is centred, in its own spreads, so that what it loses there has this ratio
+    of spread to mean; at least `NEAR`.
+    """
+    low, high = NEAR, FAR
+    for _ in range(60):
+        middle = (low + high) / 2
+        mean, square = _lose(middle)
+        low, high = (middle, high) if square > (1.0 + ratio**2) * mean**2 else (low, middle)
+    return high
+
+
+def _lose(distance: float) -> tuple[float, float]:
+    """Mean, and mean square, of how far a standard normal number that is cut `distance` above 0 stays below that."""
+    density = math.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi)
+    below = math.erfc(-distance / math.sqrt(2)) / 2
+    return distance * below + density, (distance**2 + 1) * below + distance * density
 
 
 def _measure(returns: stats.Floats) -> Measurement:

@@ -224,9 +224,12 @@ def _plan(pairs: Pairs, drop: float, starts: int | None = None) -> str:
     policies, ratio = pairs.policies, f"if the true ratio is {1.0 - pairs.drop:.3f}"
     if policies > 1:
         ratio = f"for {stats.POWER:.0%} power {ratio}"
-        parts = stats.split_variance(contrast)
-        shared = 0.0 if pairs.census else parts.episode / pairs.episodes
-        count = stats.count_policies(effect, parts.policy + parts.interaction / pairs.episodes, shared)
+        if pairs.census:
+            per_policy, shared = float(contrast.mean(axis=1).var(ddof=1)), 0.0
+        else:
+            parts = stats.split_variance(contrast)
+            per_policy, shared = parts.policy + parts.interaction / pairs.episodes, parts.episode / pairs.episodes
+        count = stats.count_policies(effect, per_policy, shared)
         if count is None:
             return f"more than 1000 policies at {pairs.episodes} distinct episodes {ratio}"
         policies = max(count, policies, FEWEST)

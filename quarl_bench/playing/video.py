@@ -3,6 +3,7 @@
 import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,11 @@ def write_video(path: Path, frames: Sequence[Picture], rate: float, tell: Callab
 
     `tell` is called behind each frame that was encoded.
     """
-    encode = _encode_gif if path.suffix == GIF else _encode_mp4
-    content = encode(load_writer(path), _tell_each(frames, tell), rate)
+    library, told = load_writer(path), _tell_each(frames, tell)
+    if path.suffix == GIF:
+        content = _encode_gif(library, told, _spread(len(frames), rate))
+    else:
+        content = _encode_mp4(library, told, rate)
     write_file(path, content)
     return len(content)
 
@@ -46,9 +50,15 @@ def _tell_each(frames: Sequence[Picture], tell: Callable[[], Any]) -> Iterator[P
         tell()
 
 
-def _encode_gif(pillow: Any, frames: Iterator[Picture], rate: float) -> bytes:
+def _spread(count: int, rate: float) -> list[int]:
+    """Milliseconds of each of `count` frames in the hundredths that a GIF has: as long together as `rate` says."""
+    ends = [round(100 * frame / rate) for frame in range(count + 1)]
+    return [10 * (end - start) for start, end in pairwise(ends)]
+
+
+def _encode_gif(pillow: Any, frames: Iterator[Picture], durations: list[int]) -> bytes:
     pictures, file = map(pillow.fromarray, frames), io.BytesIO()
-    next(pictures).save(file, "GIF", save_all=True, append_images=pictures, duration=1000 / rate, loop=0, optimize=True)
+    next(pictures).save(file, "GIF", save_all=True, append_images=pictures, duration=durations, loop=0, optimize=True)
     return file.getvalue()
 
 

@@ -24,6 +24,7 @@ from quarl_bench.system.code_epoch import hash_code
 
 REPAIRS = "repairs"  # folder of the cache
 POINT = "state.pt"
+DIGEST = hashlib.sha256().digest_size  # bytes before a state: nothing that a disk has damaged is unpickled
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,21 @@ class Journal:
         if self.folder is not None:
             buffer = io.BytesIO()
             torch.save(state, buffer)
-            write_file(self.folder / f"{name}-{POINT}", buffer.getvalue())
+            content = buffer.getvalue()
+            write_file(self.folder / f"{name}-{POINT}", hashlib.sha256(content).digest() + content)
 
     def load_point(self, name: str) -> dict[str, Any] | None:
         """What `save_point` kept last; None where it kept nothing, or a disk has damaged it."""
         if self.folder is None:
             return None
         try:
-            state: dict[str, Any] = torch.load(self.folder / f"{name}-{POINT}", weights_only=True)
-        except (OSError, RuntimeError, ValueError, EOFError):
+            stored = (self.folder / f"{name}-{POINT}").read_bytes()
+        except OSError:
             return None
+        digest, content = stored[:DIGEST], stored[DIGEST:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
         return state
 
     def remove(self) -> None:

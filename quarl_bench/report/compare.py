@@ -1,5 +1,6 @@
 """This run beside the last one: which verdicts changed, and which numbers moved by how many standard errors."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
@@ -90,7 +91,7 @@ def _compare(before: "Row", after: "Row") -> Change:
     errors = None
     if then is not None and now is not None and interval:
         error = (interval[1] - interval[0]) / 2.0 / QUANTILE
-        errors = 0.0 if now == then else (now - then) / error if error else float("inf")
+        errors = 0.0 if now == then else (now - then) / error if error else math.copysign(math.inf, now - then)
     verdicts = before.verdict, after.verdict
     return Change(after.nodeid, after.id, *verdicts, then, now, errors)
 
@@ -105,7 +106,7 @@ def _rank(change: Change) -> tuple[bool, float, str, str]:
 
 def _limit(errors: float | None) -> float | None:
     """None in place of infinity, which JSON does not know."""
-    return None if errors in (None, float("inf")) else errors
+    return None if errors is None or math.isinf(errors) else errors
 
 
 def _describe_move(change: Change) -> str:

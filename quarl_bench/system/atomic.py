@@ -141,6 +141,25 @@ def lock_run(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+@contextlib.contextmanager
+def lock_file(target: Path) -> Iterator[None]:
+    """Keep `target`, which is read and written again, to this process while the block lasts; others wait for it.
+
+    StoreError where a lock cannot be made beside it.
+    """
+    from filelock import FileLock
+
+    with _one_line_for("file", target):
+        place = _resolve_link(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place.with_name(f".{place.name}.lock"))
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _replace_folder(work: Path, target: Path) -> None:
     work.chmod(0o755)  # mkdtemp's 0700 would hide a shared result from other users
     if not target.exists():

@@ -126,6 +126,8 @@ class Row:
                 yield f"{side} lacks one of {', '.join(COUNTS)}"
         if self.paper is not None and not all(_is_number(self.paper.get(name)) for name in ("reference", "value")):
             yield "paper lacks reference or value"
+        if self.gains and not {"name", "machine"} <= (self.device or {}).keys():
+            yield "gains lack the name or the machine of their device"
 
 
 _REQUIRED = [each.name for each in fields(Row) if each.default is MISSING and each.default_factory is MISSING]

@@ -1,10 +1,13 @@
 """Stored sessions of a timing on a board: the file, and the verdict that covers them."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from quarl_bench.boards import session_file
 from quarl_bench.boards.session_file import check_file, read_sessions, store_session
 from quarl_bench.boards.speedup import judge_growth, judge_speed
 from quarl_bench.boards.timing import IDENTITY, RATIOS
@@ -46,6 +49,14 @@ def test_a_session_within_the_hour_is_not_added(tmp_path):
     path = tmp_path / "speed.sessions.csv"
     assert store(path, NOW, NOW + HOUR / 2, NOW - HOUR / 2, NOW + HOUR) == [True, False, False, True]
     assert len(path.read_text().splitlines()) == 3
+
+
+def test_no_session_of_several_that_are_added_at_once_is_lost(tmp_path, monkeypatch):
+    path, write = tmp_path / "speed.sessions.csv", session_file.write_file
+    monkeypatch.setattr(session_file, "write_file", lambda *arguments: (time.sleep(0.05), write(*arguments)))
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda hours: store(path, NOW - hours * HOUR) == [True], range(1, 9)))
+    assert len(recall(path).earlier) == 8
 
 
 def test_a_verdict_covers_stored_sessions(tmp_path):

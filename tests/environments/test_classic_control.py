@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from quarl_bench.environments.classic_control import DYNAMICS, State, _square_torque, _wrap_angles
-from quarl_bench.environments.registry import Environment, make_environment
+from quarl_bench.environments.registry import Environment, find_environment, make_environment
 from quarl_bench.evaluation.batches import episodes
 from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, VectorEpisodes
 from quarl_bench.evaluation.rollouts import roll_out
@@ -21,19 +21,21 @@ from quarl_bench.policies.policy import Policy
 from tests.support.strategies import SEEDS, make_linear_policy
 
 CARTPOLE, ACROBOT, PENDULUM = "CartPole-v1", "Acrobot-v1", "Pendulum-v1"
+PLACES_ONLY = find_environment("cartpolenovel").id
 CAR, CONTINUOUS_CAR = "MountainCar-v0", "MountainCarContinuous-v0"
 Act = Callable[[np.random.Generator, NDArray[Any]], NDArray[Any]]
 
 # What ends episodes, or reaches every limit of a state.
 GOOD: dict[str, Policy] = {
     CARTPOLE: make_linear_policy(np.array([[0, 0, 0, 0], [-1, 0, 5, 0.5]])),
+    PLACES_ONLY: make_linear_policy(np.array([[0, 0, 0, 0], [-1, 0, 5, 0]])),
     ACROBOT: make_linear_policy(np.array([[0, 0, 0, 0, 1, -0.1], [0] * 6, [0, 0, 0, 0, -1, 0.1]])),
     CAR: make_linear_policy(np.array([[0, -1], [0, 0], [0, 1]])),
     CONTINUOUS_CAR: make_linear_policy(np.array([[0, 50]]), (-1, 1)),
     PENDULUM: make_linear_policy(np.array([[0.0, 1.0, 5.0]]), (-2, 2)),
 }
 BOUNDS = {CONTINUOUS_CAR: 1.0, PENDULUM: 2.0}
-CHOICES = {CARTPOLE: 2, ACROBOT: 3, CAR: 3}
+CHOICES = {CARTPOLE: 2, PLACES_ONLY: 2, ACROBOT: 3, CAR: 3}
 everywhere = pytest.mark.parametrize("name", DYNAMICS)
 
 
@@ -93,7 +95,7 @@ def test_whole_episodes_are_equal_bit_by_bit(name: str, act_as: Callable[[str], 
         active, observations = active[~done], observations[~done]
 
 
-@pytest.mark.parametrize("name", [CARTPOLE, ACROBOT, CAR, CONTINUOUS_CAR])
+@pytest.mark.parametrize("name", [CARTPOLE, PLACES_ONLY, ACROBOT, CAR, CONTINUOUS_CAR])
 def test_the_good_policies_end_episodes(name: str) -> None:
     """Else the tests above would compare truncations only."""
     rollouts = roll_out(GOOD[name], Environment("e", name), range(12))
@@ -166,8 +168,10 @@ def near(*limits: float) -> st.SearchStrategy[float]:
 
 
 ANGLE = 12 * 2 * np.pi / 360
+CARTPOLE_STATES = (near(-2.4, 0.0, 2.4), st.floats(-3, 3), near(-ANGLE, 0.0, ANGLE), st.floats(-4, 4))
 STATES: dict[str, tuple[st.SearchStrategy[float], ...]] = {
-    CARTPOLE: (near(-2.4, 0.0, 2.4), st.floats(-3, 3), near(-ANGLE, 0.0, ANGLE), st.floats(-4, 4)),
+    CARTPOLE: CARTPOLE_STATES,
+    PLACES_ONLY: CARTPOLE_STATES,
     ACROBOT: (
         near(-np.pi, -np.pi / 2, 0.0, np.pi / 2, np.pi),
         near(-np.pi, 0.0, np.pi / 3, np.pi),
@@ -199,9 +203,10 @@ def bare() -> dict[str, gymnasium.Env[Any, Any]]:
 
 def put_state(name: str, environment: Any, state: State) -> State:
     """As a column of a batch; in the type that the environment itself keeps."""
-    environment.state = tuple(state) if name == CAR else state
-    if name == CARTPOLE:
-        environment.steps_beyond_terminated = None  # every step is the first that ends
+    bare = environment.unwrapped
+    bare.state = tuple(state) if name == CAR else state
+    if name in (CARTPOLE, PLACES_ONLY):
+        bare.steps_beyond_terminated = None  # every step is the first that ends
     return state[:, None]
 
 
@@ -215,7 +220,7 @@ def test_states_near_the_limits(name: str, bare: dict[str, Any], data: st.DataOb
     expected, batch = [], []
     for state, action in zip(columns, actions, strict=True):
         batch.append(put_state(name, bare[name], state))
-        expected.append((*step_scalar(bare[name], action), np.array(bare[name].state)))
+        expected.append((*step_scalar(bare[name], action), np.array(bare[name].unwrapped.state)))
     start = np.concatenate(batch, axis=1)
     before = start.copy()
     after, rewards, terminated = DYNAMICS[name].advance(start, np.stack(actions))
@@ -232,7 +237,9 @@ def test_states_near_the_limits(name: str, bare: dict[str, Any], data: st.DataOb
 def test_a_step_does_not_depend_on_its_neighbours(name: str, seed: int, count: int) -> None:
     """Vectorised kernels treat the ends of an array apart; results must not."""
     rng = np.random.default_rng(seed)
-    state = rng.uniform(-1, 1, ({CARTPOLE: 4, ACROBOT: 4}.get(name, 2), count)) * rng.choice([0.07, 1.0, 8.0])
+    state = rng.uniform(-1, 1, ({CARTPOLE: 4, PLACES_ONLY: 4, ACROBOT: 4}.get(name, 2), count)) * rng.choice(
+        [0.07, 1.0, 8.0]
+    )
     actions = act_randomly(name)(rng, np.empty((count, 1)))
     after, rewards, terminated = DYNAMICS[name].advance(state, actions)
     index = int(rng.integers(count))

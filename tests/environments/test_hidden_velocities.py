@@ -3,7 +3,8 @@
 import gymnasium
 import numpy as np
 
-from quarl_bench.environments.hidden_velocities import SEEN, STEPS
+from quarl_bench.environments.classic_control import PLACES
+from quarl_bench.environments.hidden_velocities import STEPS
 from quarl_bench.environments.registry import find_environment, identify_environment, make_environment
 
 TASK = find_environment("cartpolenovel")
@@ -18,7 +19,7 @@ def test_it_is_cartpole_with_zeros_for_velocities() -> None:
         seen, whole = bare.reset(seed=seed)[0], cartpole.reset(seed=seed)[0]
         rng, over = np.random.default_rng(seed), False
         while not over:
-            np.testing.assert_array_equal(seen, whole * SEEN)
+            np.testing.assert_array_equal(seen, whole * PLACES)
             assert seen.dtype == whole.dtype
             assert whole[1] != 0 or whole[3] != 0
             action = int(rng.integers(2))

@@ -86,6 +86,32 @@ def test_a_draw_is_judged_as_the_same_returns_in_tuples(cap):
     assert judgement.find_p_values(case, reference, drawn) == judgement.find_p_values(case, same[1], same[0])
 
 
+@pytest.mark.parametrize(
+    ("level", "kept", "sd", "shared"),
+    [
+        (500.0, 0.99, 0.028, 0.0),
+        (480.0, 1.0, 0.04, 0.0),
+        (480.0, 1.02, 0.04, 0.0),
+        (400.0, 1.0, 0.05, 0.0),
+        (490.0, 0.98, 0.01, 0.01),
+        (-200.0, 1.5, 0.4, 0.0),
+    ],
+)
+def test_draws_at_a_cap_have_the_stated_mean_and_spread(level, kept, sd, shared):
+    cap, rng, spread = 500.0 if level > 0 else -80.0, np.random.default_rng(5), Spread(level, kept, sd, 20, shared)
+    drawn = np.array([spread.draw(100, cap, rng).returns for _ in range(400)])
+    total = np.hypot(sd, shared * 20**0.5)
+    assert drawn.max() <= cap
+    assert 1.0 + (drawn.mean() - level) / abs(level) == pytest.approx(kept, abs=total / 50)
+    assert drawn.std() / abs(level) == pytest.approx(total, rel=0.05)
+
+
+@pytest.mark.parametrize("kept", [1.0, 1.000001])
+def test_where_the_mean_is_the_cap_every_draw_is_there(kept):
+    drawn = Spread(500.0, kept, 0.04, 20).draw(50, 500.0, np.random.default_rng(5))
+    assert (np.array(drawn.returns) == 500.0).all()
+
+
 def test_columns_that_share_no_name_stay():
     values = np.array([[1.5, -0.0, 3.0], [4.0, 5.0, 6.0]])
     merged = stats.merge_columns(values, ("a", "b", "c"))

@@ -296,6 +296,15 @@ def test_a_cell_whose_games_are_all_equal(policies: int, outcome: str) -> None:
     assert judge(returns, returns).outcome is Outcome.INCONCLUSIVE
 
 
+def test_policies_whose_only_start_leaves_them_undecided_are_asked_for_more() -> None:
+    reference = np.full((3, 1), 100.0)
+    verdict = judge_all(reference, np.array([[96.0], [90.0], [102.0]]))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.low < verdict.estimate < verdict.high
+    assert verdict.needed.startswith("about ")
+    assert "policies for 80% power if the true ratio is 0.960" in verdict.needed
+
+
 def test_starts_that_do_not_exist_are_not_asked_for() -> None:
     returns = np.full((1, 20), 7.0)
     some = judge_retention(*[measure(returns, starts=30)] * 2)

@@ -1,5 +1,7 @@
 """Returns against bits: which widths keep a return, how often that is wrong, and what a cell's curve looks like."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -111,6 +113,21 @@ def test_what_is_missing_leaves_sweet_spots_open_unless_another_cell_has_one():
     assert judgement.show(item, gone) == []
 
 
+def test_a_cell_of_which_a_width_was_not_trained_is_missing():
+    (item,) = expand_claims(make_claim(FEWEST, schemes=("qat4", "qat8"), cells=over("ppo", "cartpole"), slug="bits"))
+
+    def quantize(policies, scheme):
+        if scheme == "qat4":
+            raise SpecError("no recipe for it")
+        return policies
+
+    measured = measure_all(np.full((3, 30), 100.0))
+    cells = SimpleNamespace(find_policies=lambda *_: "policies", quantize=quantize, measure=lambda _: measured)
+    evidence = FEWEST.collect(cells, item)
+    assert (evidence.measurements, evidence.missing) == ({}, ("ppo-cartpole-qat4",))
+    assert FEWEST.decide(item, evidence).outcome is Outcome.PARTIAL
+
+
 def test_the_page_shows_a_curve_for_every_cell():
     (item,) = items(FEWEST)
     (panel,) = FEWEST.show(item, show(item, 10, 40, 60, 99, 100, 100, 100))
@@ -118,6 +135,12 @@ def test_the_page_shows_a_curve_for_every_cell():
     assert [point.x for point in points] == [float(bits) for bits in BITS]
     assert points[0].mean == pytest.approx(10, abs=0.5)
     assert panel.band.mean == pytest.approx(100, abs=0.5)
+
+
+def test_a_threshold_that_no_width_has_is_one_line():
+    told = "claim 'x', field 'schemes': no scheme has 5 bits, which is the threshold; these have 2, 3, 4, 6, 8"
+    with pytest.raises(SpecError, match=rf"^{told}$"):
+        make_claim(Fewest(5.0, margin=0.05), schemes=("w2", "w3", "w4", "w6", "w8"))
 
 
 @pytest.mark.parametrize(

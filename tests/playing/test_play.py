@@ -222,6 +222,21 @@ def test_a_video_is_read_back_with_as_many_frames(tmp_path, suffix):
         assert count_frames_and_secs(str(path)) == (6, pytest.approx(0.6, abs=0.11))
 
 
+@pytest.mark.needs("video")
+@pytest.mark.parametrize("rate", [15.0, 30.0, 10.0])
+@pytest.mark.parametrize("still", [False, True])
+def test_a_gif_lasts_as_long_as_its_rate_says(tmp_path, rate, still):
+    from PIL import Image, ImageSequence
+
+    path, count = tmp_path / "play.gif", 25
+    write_video(path, [np.full((32, 64, 3), 100 if still else 10 * index, np.uint8) for index in range(count)], rate)
+    with Image.open(path) as video:
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(video)]
+    assert sum(durations) == pytest.approx(1000 * count / rate, abs=5)
+    assert len(durations) == (1 if still else count)
+    assert max(durations) - min(durations) <= 10
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -201,6 +201,14 @@ def test_what_is_no_longer_judged_is_listed(project):
     result.stdout.fnmatch_lines(["not judged in this run: 7: case0, case2, *"])
 
 
+@pytest.mark.parametrize(("now", "told"), [(1.1, "+inf"), (0.9, "-inf")])
+def test_an_interval_without_width_moves_infinitely_far_up_or_down(now, told):
+    before, after = (to_rows([make_row("a", estimate=value, interval=[1.0, 1.0])]) for value in (1.0, now))
+    found = compare_rows(before, after)
+    assert [*list_changes(found, verbose=False)][1].endswith(f"1 -> {now}, {told} standard errors")
+    assert found.as_dicts()[0]["errors"] is None  # JSON does not know infinity
+
+
 def test_what_an_older_file_does_not_say_is_no_other_machine():
     older, now = {"machine": {"cores": 2}}, {"machine": {"cores": 2, "instructions": ["avx2"]}}
     assert not [*list_conditions(older, now)]
@@ -309,7 +317,7 @@ def test_rows_without_an_interval_are_compared_by_their_verdict():
         to_rows([make_row("a"), make_row("b", interval=[1.0, 1.0])]),
         to_rows([make_row("a", "refuted", 0.5), make_row("b", estimate=0.9)]),
     )
-    assert [change.errors for change in found.changes] == [None, float("inf")]
+    assert [change.errors for change in found.changes] == [None, float("-inf")]
     assert [change.id for change in found.changed] == ["a"]
     assert list(list_changes(found, verbose=False))[1] == "  a: supported -> refuted; 1 -> 0.5"
     json.dumps(found.as_dicts(), allow_nan=False)

@@ -49,6 +49,26 @@ def test_what_a_disk_damages_is_made_again(tmp_path, integers):
         assert hash_integers(journal.recall("int8+adaround", lambda: integers)) == hash_integers(integers)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: whole[:0],
+        lambda whole: whole[:0] + b"garbage",
+        lambda whole: whole[:40],
+        lambda whole: whole[:-50],
+        lambda whole: whole[1:],
+        lambda whole: whole.replace(b"losses", b"lossez"),
+        lambda whole: whole[:-1] + b"x",
+    ],
+)
+def test_no_damage_of_a_point_is_read(tmp_path, damage):
+    with open_journal(tmp_path, WHAT, resume=False) as journal:
+        journal.save_point("int8", {"losses": [1.0]})
+        (file,) = journal.folder.iterdir()
+        file.write_bytes(damage(file.read_bytes()))
+        assert journal.load_point("int8") is None
+
+
 def test_two_processes_do_not_share_one(tmp_path):
     with (
         open_journal(tmp_path, WHAT, resume=True),

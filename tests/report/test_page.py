@@ -349,6 +349,7 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
         ({"rows": [make_row("w8", 1.0, "splendid")]}, "verdict is 'splendid', none of supported, refuted"),
         ({"rows": [make_row("w8", 1.0, "supported", measured={"mean": 1.0})]}, "measured lacks one of mean, policies"),
         ({"rows": [make_row("w8", 1.0, "supported", paper={})]}, "paper lacks reference or value"),
+        ({"rows": [CLAIM | {"gains": {"a": {}}, "device": {"name": "x"}}]}, "gains lack the name or the machine of"),
         ({"rows": [make_row("w8", 1.0, "supported", caveats=[3])]}, "caveats is [3]"),
         ({"skipped": [{}]}, "skipped of another type"),
         ({"skipped": None}, "skipped of another type"),

@@ -14,7 +14,8 @@ def make_record(precision, seed, *, seconds, inference, returns, load=0.5):
     learning = {"steps": 10, "wall": dict.fromkeys(LEARNING, 0.1), "cpu": dict.fromkeys(LEARNING, 0.1)}
     return {
         "settings": settings, "elapsed": seconds, "steps": 100, "cpu": seconds, "load": load, "curve": points,
-        "acting": clocks, "breakdown": learning, "server": {}, "scores": {"fp32": score | {"returns": list(returns)}},
+        "acting": clocks, "breakdown": learning, "server": {}, "drift": {}, "deaths": 0,
+        "scores": {"fp32": score | {"returns": list(returns)}},
     }  # fmt: skip
 
 

@@ -17,9 +17,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.environments import classic_control, hidden_velocities
 from quarl_bench.environments.atari.games import count_noops
-from quarl_bench.environments.classic_control import Bools, Rewards, State
+from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
 from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (
     DMC,
@@ -38,7 +37,6 @@ from quarl_bench.evaluation.batches.walks import WalkEpisodes
 from quarl_bench.policies.masks import read_masks
 from quarl_bench.spec import name_seeds
 
-DYNAMICS = classic_control.DYNAMICS | {hidden_velocities.ID: hidden_velocities.DYNAMICS}
 COMPARED_STARTS = 16  # episodes of equal starts that are compared
 ANSWERS = {"reset": 2, "step": 5}  # how many things Gymnasium says that each returns
 PROBE_STEPS = 1000

@@ -88,6 +88,9 @@ class Judgement:
         if not self.domain.holds(self.threshold):
             raise SpecError(f"threshold {self.threshold!r} must be {self.domain.value}")
 
+    def check_schemes(self, schemes: Sequence[str]) -> None:
+        """SpecError where all schemes of a claim together are not what it is judged on."""
+
     def find_against(self, scheme: str) -> str:  # noqa: ARG002
         """The scheme that an item about `scheme` is compared with; empty where that is none."""
         return ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from quarl_bench.errors import SpecError
 from quarl_bench.judging.rules.judgement import Domain, Judgement
+from quarl_bench.quantization.scheme import Scheme
 
 if TYPE_CHECKING:
     from quarl_bench.experiments.cells import Cells
@@ -53,6 +54,13 @@ class Fewest(OnWidths):
         super().check()
         if not Domain.SHARE.holds(self.margin):
             raise SpecError(f"margin {self.margin!r} must be {Domain.SHARE.value}")
+
+    def check_schemes(self, schemes: "Sequence[str]") -> None:
+        """SpecError where the threshold is none of their widths: what loses below it says nothing about it."""
+        widths = sorted({Scheme.parse(scheme).bit_width for scheme in schemes})
+        if self.threshold not in widths:
+            told = ", ".join(map(str, widths))
+            raise SpecError(f"no scheme has {self.threshold:g} bits, which is the threshold; these have {told}")
 
     def decide(self, item: "JudgedClaim", evidence: "Evidence") -> "Verdict":
         """A fixed sequence of tests from either end."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quarl_bench.actorq.breakdown import QUANTIZED
+from quarl_bench.actorq.breakdown import QUANTIZED, find_ceiling
 from quarl_bench.actorq.comparison import BASE, find_target, list_shared_settings
 from quarl_bench.actorq.evaluator import find_time
 from quarl_bench.actorq.record import RECORD, Record, read_acting, read_costs, read_record
@@ -111,11 +111,14 @@ def judge_return(pairs: Sequence[Pair], margin: float) -> Verdict:
 
 
 def find_floor(record: Record, clock: str) -> float:
-    """The share of an fp32 run's time, by `clock`, that is left when its actors infer and load in none (Amdahl)."""
+    """The share of an fp32 run's time, by `clock`, that is left when its actors infer and load in none (Amdahl).
+
+    0 where their threads' clocks count as much as the whole run's.
+    """
     if clock == "elapsed":
         return 1 / read_costs(record).ceiling
     step = read_acting(record).per_step("cpu")
-    return float(1 - sum(step[stage] for stage in QUANTIZED) * 1e-6 * record["steps"] / record["cpu"])
+    return max(0.0, float(1 - sum(step[stage] for stage in QUANTIZED) * 1e-6 * record["steps"] / record["cpu"]))
 
 
 def collect_pairs(item: JudgedClaim, regime: "Regime | None") -> Evidence:
@@ -137,7 +140,7 @@ def collect_pairs(item: JudgedClaim, regime: "Regime | None") -> Evidence:
 def _limit(verdict: Verdict, pairs: Sequence[Pair], threshold: float, clock: str) -> Verdict:
     """Undecidable where no precision of the actors could have met the threshold; the ceiling is said in any case."""
     floor = min(find_floor(base, clock) for base, _ in pairs)
-    could = f"at best {floor:.2f} could come out here, a ceiling of {1 / floor:.2f}x (Amdahl)"
+    could = f"at best {floor:.2f} could come out here, a ceiling of {find_ceiling(1 - floor):.2f}x (Amdahl)"
     verdict = replace(verdict, caveats=(could, *verdict.caveats))
     if verdict.outcome is Outcome.SUPPORTED or floor <= threshold:
         return verdict

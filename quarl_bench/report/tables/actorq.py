@@ -54,7 +54,8 @@ def list_changes(run: PeerRun | None) -> list[str]:
         whole.append(f"{1e3 * bits[0] / LINK:.0f} ms in {shipped}")
         changed.append(f"{1e3 * bits[1] / LINK:.0f}")
         costs.append(f"{cost:.0f}")
-        rates.append(f"{(bits[0] - bits[1]) / (cost / 1e3) / 1e9:.2g} Gbit/s in {shipped}")
+        rate = f"{(bits[0] - bits[1]) / (cost / 1e3) / 1e9:.2g} Gbit/s" if cost > 0 else "any rate"
+        rates.append(f"{rate} in {shipped}")
     size = _show_bytes(parts[SENT].find_median(f"{BASE} {FORMS[0]}"))
     link = f"At 1 Gbit/s the {size} take {_enumerate(whole)}. Changes take {_enumerate(changed)} ms"
     ends = f"but cost {_enumerate(costs)} ms of CPU time more at both ends"

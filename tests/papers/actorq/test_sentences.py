@@ -5,6 +5,7 @@ import json
 import pytest
 
 from quarl_bench.actorq.breakdown import LEARNING
+from quarl_bench.actorq.record import PARTS
 from quarl_bench.errors import MissingBaseline, StoreError
 from quarl_bench.judging.claim import expand_claims
 from quarl_bench.papers.actorq.judgements import OnPairs, Regime
@@ -82,9 +83,10 @@ def test_runs_are_paired_by_seed_and_options(tmp_path):
     assert pair_records([*records, other], "dqn", "cartpole", "int8") == pairs
     with pytest.raises(StoreError, match="two records of one run"):
         pair_records([records[0].copy(), *records], "dqn", "cartpole", "int8")
-    (tmp_path / "damaged.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"damaged\.json: not the record"):
-        read_records(tmp_path)
+    for damaged in ({}, *({key: records[0][key] for key in records[0] if key != gone} for gone in PARTS)):
+        (tmp_path / "damaged.json").write_text(json.dumps(damaged))
+        with pytest.raises(StoreError, match=r"damaged\.json: not the record"):
+            read_records(tmp_path)
 
 
 def learn_slowly(pairs, seconds):
@@ -110,6 +112,15 @@ def test_where_actors_take_little_cpu_time_fewer_seconds_of_it_are_undecidable()
     verdict = judge_time(pairs, 0.526, "cpu")
     assert verdict.outcome is Outcome.UNDECIDABLE
     assert "at best 0.91 could come out here, a ceiling of 1.10x (Amdahl)" in verdict.caveats
+
+
+def test_actors_whose_threads_count_more_cpu_time_than_the_run_leave_no_floor():
+    pairs = make_pairs(1.0, noise=0.05)
+    for base, _ in pairs:
+        base["cpu"] = 50.0
+    verdict = judge_time(pairs, 0.526, "cpu")
+    assert verdict.outcome is not Outcome.UNDECIDABLE
+    assert "at best 0.00 could come out here, a ceiling of infx (Amdahl)" in verdict.caveats
 
 
 def test_a_verdict_names_actors_sizes_and_load():

@@ -61,6 +61,16 @@ def test_changes_pay_below_the_rate_that_is_told():
     assert list_changes(None) == []
 
 
+@pytest.mark.parametrize(("made", "taken"), [(0.0, 0.0), (1.0, -2.0)])
+def test_changes_that_cost_nothing_pay_at_any_rate(made, taken):
+    first, *rest = make_broadcast(made=made, taken=taken)
+    run = type(RUN).from_dict(RUN.as_dict() | {"contests": []}).add(first, 0, 0)
+    for contest in rest:
+        run = run.add(contest, 0, 0)
+    (line,) = list_changes(run)
+    assert "they thus pay below any rate in fp32, any rate in fp16 and any rate in int8." in line
+
+
 def test_the_sentence_on_precision_holds_in_the_stored_run():
     contests = read_run(PEERS / "runs" / "broadcast.json").contests
     smaller = [contest for contest in contests if contest.name.endswith((", sent", ", to make"))]

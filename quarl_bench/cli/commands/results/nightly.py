@@ -58,8 +58,7 @@ def run(options: argparse.Namespace) -> int:
     open_file(options.output, RESULTS)
     compared = ""
     if options.compare is not None:
-        read_results(options.compare)
-        compared = options.compare.read_text(encoding="utf-8")
+        compared = json.dumps(read_results(options.compare).data)
     profile = [] if any(word.partition("=")[0] == PROFILE for word in options.arguments) else [f"{PROFILE}=nightly"]
     plan = PartPlan(Path.cwd(), (*profile, *options.arguments), compared)
     finished = _run_parts(options, plan)

@@ -1,10 +1,15 @@
 """`quarl nightly` before anything runs; tests/distributed/test_cluster.py runs it."""
 
+import json
+import lzma
+
 import pytest
 
 from quarl_bench.cli import main
+from quarl_bench.cli.stopping import STOPPED
 from quarl_bench.distributed.parts import Part, PartPlan, run_part
 from quarl_bench.errors import EngineError
+from tests.support.rows import make_document
 
 
 @pytest.mark.parametrize("word", ["--quarl-shard=1/2", "--quarl-json", "--quarl-compare=last.json"])
@@ -19,6 +24,16 @@ def test_a_file_to_compare_with_is_read_first(tmp_path, capsys):
     assert main(["nightly", "--output", str(tmp_path / "out.json"), "--compare", str(tmp_path / "absent.json")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "absent.json: No such file" in line
+
+
+def test_a_packed_file_balances_the_parts_too(tmp_path, monkeypatch):
+    last, plans = make_document().data, []
+    monkeypatch.setattr("quarl_bench.distributed.parts.run_parts", lambda plan, *_, **__: plans.append(plan) or ())
+    for name, write in (("last.json", bytes), ("last.json.xz", lzma.compress)):
+        path = tmp_path / name
+        path.write_bytes(write(json.dumps(last).encode()))
+        assert main(["nightly", "--output", str(tmp_path / "out.json"), "--compare", str(path)]) == STOPPED
+    assert [json.loads(plan.compared) for plan in plans] == [last, last]
 
 
 def test_a_node_without_the_checkout_says_so(tmp_path):
