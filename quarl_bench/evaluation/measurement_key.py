@@ -69,7 +69,6 @@ EVALUATION_LOOP = (
     "evaluation/batches/games.py",
     "evaluation/batches/masks.py",
     "evaluation/noise.py",
-    "evaluation/profiles.py",
     "evaluation/protocol.py",
     "evaluation/rollouts.py",
     "evaluation/batches/walks.py",
