@@ -13,6 +13,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError
@@ -24,7 +25,6 @@ PROGRAMS = (
     Program(QEMU, "qemu-user-static"),
     Program("make", "make"),
 )
-GOLDEN = "golden.safetensors"
 SECONDS = 600.0
 CALLS = 5
 TRACE = ("-singlestep", "-d", "exec,nochain", "-D", "/dev/stderr")  # a line per instruction

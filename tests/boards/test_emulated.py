@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from quarl_bench.backends.artefact import read_artefact, write_artefact
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.boards.board import THIS_MACHINE, Board
-from quarl_bench.boards.emulated import COMPILER, GOLDEN, SECONDS, _emulate, build_harness, count_instructions
+from quarl_bench.boards.emulated import COMPILER, SECONDS, _emulate, build_harness, count_instructions
 from quarl_bench.boards.session import open_session
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError

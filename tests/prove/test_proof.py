@@ -21,7 +21,7 @@ from quarl_bench.experiments.environment_source import resolve_environment
 from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.prove import executors
 from quarl_bench.prove.aware import AwareNet
-from quarl_bench.prove.executors import OTHERS, Execution, ProofSubject, open_golden
+from quarl_bench.prove.executors import HARDWARE, Execution, ProofSubject, open_golden
 from quarl_bench.prove.proof import RecordedEpisodes, prove
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
@@ -110,7 +110,7 @@ def test_a_changed_weight_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, 
 
         return replace(open_golden(subject, stack), policy=wrong, locate=locate)
 
-    monkeypatch.setitem(OTHERS, "c", open_wrong)
+    monkeypatch.setitem(HARDWARE, "c", open_wrong)
     golden, row = prove(subject, CARTPOLE, range(2), ["c"])
     assert row.sha256 != golden.sha256
     assert "layer 1, element (5,): expected" in row.divergence
