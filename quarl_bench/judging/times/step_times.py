@@ -13,11 +13,6 @@ from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.matmul_times import ONEDNN, STOCK, WIDTHS
 from quarl_bench.training.sb3.step_times import LEAN, TASK, StepTimes, find_error
 
-PAPER_CAVEATS = (
-    "the paper prints 0.87x for Policy A; its own minutes, 127 and 156, are 0.81x",
-    "Policies A, B and C are our reading (training/sb3/scaled_cnn.py): the appendix that describes them is not public",
-)
-
 
 def read_size(environment: str) -> str:
     """`ponga` -> a."""
