@@ -115,10 +115,10 @@ def _bound_growth(times: StepTimes, small: str, large: str, precision: str, sess
 
 def _explain_size(times: StepTimes, environment: str, precision: str) -> str:
     size = read_size(environment)
+    steps = {name: times.steps[f"{size}-{name}"] for name in (FP32, LEAN, precision)}
     milliseconds = ", ".join(
-        f"{name} {1e3 * statistics.median(times.steps[key]):.3g} +- {1e3 * find_error(times.steps[key]):.1g} ms"
-        for name in (FP32, LEAN, precision)
-        if (key := f"{size}-{name}")
+        f"{name} {1e3 * statistics.median(taken):.3g} +- {1e3 * find_error(taken):.1g} ms"
+        for name, taken in steps.items()
     )
     over = ", ".join(f"{mean_speedup(times.list_gains(size, precision, b)).estimate:.2f}x {b}" for b in (FP32, LEAN))
     rates = ", ".join(

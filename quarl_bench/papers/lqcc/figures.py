@@ -96,7 +96,7 @@ def show_normalization(source: str, tasks: Mapping[str, tuple[Summary, Summary]]
 
 
 def read_normalization(claim: Claim) -> dict[str, tuple[Summary, Summary]]:
-    """Table 6 as the claims file has it: raw and normalized, ten policies each."""
+    """Table 6 as numbers.toml has it: raw and normalized, ten policies each."""
     found = {}
     for (_, task), row in claim.values.items():
         raw, normalized = (Summary(row[n], row[f"{n}_sd"], PRINTED_POLICIES) for n in ("raw", "normalized"))

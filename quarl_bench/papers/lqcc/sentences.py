@@ -275,7 +275,7 @@ def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration], thresh
 
 
 def read_printed(claim: Claim) -> dict[str, Configuration]:
-    """The configurations of the claims file's table."""
+    """The configurations of Table 1, as numbers.toml has them."""
     return {task: Configuration(**{k: int(v) for k, v in row.items()}) for (_, task), row in claim.values.items()}
 
 
