@@ -21,7 +21,7 @@ class QuarlError(Exception):
 
 
 class SpecError(QuarlError):
-    """A name or value outside what exists: algorithm, environment, scheme, recipe, claims file, option."""
+    """A name or value outside what exists: algorithm, environment, scheme, recipe, claim, option."""
 
 
 class MissingExtra(QuarlError):

@@ -16,6 +16,7 @@ from quarl_bench.errors import SpecError
 ID_PART = re.compile(r"[a-z0-9]+")
 OUR_BASELINES = ""  # the origin of a case that runs on this project's own policies
 ZOO = "zoo"  # of one that runs on stable-baselines3 agents that others trained
+LOCAL = "local"  # the board that every machine has: this one
 
 
 class Source(StrEnum):

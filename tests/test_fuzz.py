@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from quarl_bench.backends.artefact import GOLDEN, read_artefact
+from quarl_bench.backends.artefact import read_artefact
 from quarl_bench.backends.deployed import load_artefact
 from quarl_bench.backends.export import export_policy
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.errors import QuarlError
 from quarl_bench.experiments.hub import parse_address
 from quarl_bench.experiments.store import Store, StorePaths

@@ -7,7 +7,7 @@ import numpy as np
 
 from quarl_bench.actorq.breakdown import SERVING, Stopwatch
 from quarl_bench.actorq.delta import pack_delta
-from quarl_bench.actorq.learning.agents import act_greedily
+from quarl_bench.actorq.learning.agents import CLOSE, act_greedily
 from quarl_bench.actorq.message import Bytes, compress, encode, quantize
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.policies.policy import PolicyNet
@@ -73,5 +73,5 @@ class ParameterServer:
         if policy.head.discrete:
             same = ours == theirs.argmax(axis=1)
         else:
-            same = (np.abs(ours - np.tanh(theirs)) <= 0.02).all(axis=1)  # of a range of 2
+            same = (np.abs(ours - np.tanh(theirs)) <= CLOSE).all(axis=1)
         self.broadcasts.agreement.append(float(same.mean()))

@@ -80,7 +80,7 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
     elif options.resume:
         options = dataclasses.replace(options, resume=False)
         options.note(f"{folder} holds no checkpoint; the run starts anew")
-    with lock_run(folder):
+    with lock_run(folder, "choose another --output"):
         _check_store(settings, task, options.store)
         before = os.getloadavg()[0]
         processes = settings.actors + OTHER_PROCESSES

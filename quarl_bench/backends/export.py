@@ -144,9 +144,17 @@ def find_initial_state(policy: Policy) -> NDArray[Any] | None:
 def run_integers(net: IntegerNet, q: Integers, backend: str = "litert", kernel: str | None = None) -> Integers:
     """What `backend` makes of `net` for input integers (n, *input_shape): output integers, images channel-first.
 
-    `net` may end in an image, as beginnings of a policy's net do.
+    They are the integers of `net`, however the backend numbers them. It may end in an image, as beginnings of a
+    policy's net do.
     """
-    return _run(find_backend(backend), net, q, kernel)
+    found = find_backend(backend)
+    transform = ObservationTransform(net.input_shape, image=len(net.input_shape) == 3)
+    numbered = found.renumber(IntegerPolicy(transform, net, ActionHead(HeadKind.ARGMAX)))
+    runner: Runner = found.start(found.make_files(numbered), kernel or found.kernels[0])
+    shift = numbered.net.input.zero_point - net.input.zero_point
+    back = net.output.zero_point - numbered.net.output.zero_point
+    x = to_channel_last((q + shift).astype(runner.input.dtype))
+    return to_channel_first(runner.run(x).astype(np.int64) + back)
 
 
 def find_divergence(net: IntegerNet, q: Integers, backend: str = "litert", kernel: str | None = None) -> str | None:
@@ -157,26 +165,14 @@ def find_divergence(net: IntegerNet, q: Integers, backend: str = "litert", kerne
     """
     if net.branches:
         return None
-    found = find_backend(backend)
     for index, expected in enumerate(net.trace(q)):
         begin = IntegerNet(net.input_shape, net.input, net.layers[: index + 1], net.requantization)
-        got = _run(found, begin, q, kernel)
+        got = run_integers(begin, q, backend, kernel)
         if (got != expected).any():
             first = tuple(int(i) for i in np.argwhere(got != expected)[0])
             values = f"expected {expected[first]}, got {got[first]}"
             return f"layer {index}, element {first[1:]} of pair {first[0]}: {values}"
     return None
-
-
-def _run(backend: Backend, net: IntegerNet, q: Integers, kernel: str | None) -> Integers:
-    """In the integers of `net`, whichever the backend numbers them by."""
-    transform = ObservationTransform(net.input_shape, image=len(net.input_shape) == 3)
-    numbered = backend.renumber(IntegerPolicy(transform, net, ActionHead(HeadKind.ARGMAX)))
-    runner: Runner = backend.start(backend.make_files(numbered), kernel or backend.kernels[0])
-    shift = numbered.net.input.zero_point - net.input.zero_point
-    back = net.output.zero_point - numbered.net.output.zero_point
-    x = to_channel_last((q + shift).astype(runner.input.dtype))
-    return to_channel_first(runner.run(x).astype(np.int64) + back)
 
 
 def _first_kernel(backend: Backend, policy: IntegerPolicy | PolicyNet) -> str:

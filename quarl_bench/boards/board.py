@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.errors import MissingBoard, SpecError
-from quarl_bench.spec import ID_PART, Source
+from quarl_bench.spec import ID_PART, LOCAL, Source
 from quarl_bench.system.registry import Registry
 from quarl_bench.system.toml_file import read_toml
-
-LOCAL = "local"  # the board that every machine has: this one
 
 
 @dataclass(frozen=True)

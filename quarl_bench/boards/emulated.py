@@ -3,18 +3,17 @@
 An emulator's time says nothing about a processor's, so none is taken. Instruction counts are those of one compiler.
 """
 
-import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.transport import QEMU
 from quarl_bench.errors import BoardError
@@ -26,35 +25,9 @@ PROGRAMS = (
     Program(QEMU, "qemu-user-static"),
     Program("make", "make"),
 )
-GOLDEN = "golden.safetensors"
 SECONDS = 600.0
 CALLS = 5
 TRACE = ("-singlestep", "-d", "exec,nochain", "-D", "/dev/stderr")  # a line per instruction
-
-
-@dataclass(frozen=True)
-class HarnessCheck:
-    """The golden pairs in the C harness: how many outputs, how many differ (floats: in any bit), and their hash."""
-
-    pairs: int
-    outputs: int
-    different: int
-    fnv1a: str
-
-
-def check_harness(board: Board, artefact: Path) -> HarnessCheck:
-    """Re-run the golden pairs of a C artefact on the emulated processor; BoardError without compiler or emulator."""
-    with build_harness(board, artefact) as harness:
-        done = subprocess.run(  # noqa: S603
-            [*_emulate(board, harness), str(artefact / GOLDEN), "0"], capture_output=True, timeout=SECONDS, check=False
-        )
-        try:
-            report = json.loads(done.stdout)
-            pairs, outputs, different = (int(report[name]) for name in ("pairs", "outputs", "different"))
-            return HarnessCheck(pairs, outputs, different, str(report["fnv1a"]))
-        except (ValueError, KeyError) as error:
-            said = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-            raise BoardError(f"board {board.name!r}: the harness did not run: {said}; export again") from error
 
 
 def count_instructions(board: Board, artefact: Path) -> int:

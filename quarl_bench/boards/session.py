@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from quarl_bench.backends.files import MANIFEST
 from quarl_bench.boards.board import Board
 from quarl_bench.boards.timing import (
     Block,
@@ -31,7 +32,6 @@ from quarl_bench.errors import BoardError
 from quarl_bench.spec import Source
 
 RUNNER = "run_policy.py"
-MANIFEST = "manifest.json"  # of an artefact; it names the other files with their hashes
 LEASE_SECONDS = 600.0  # seconds that a killed run can block a board
 RETRY_SECONDS = 2.0  # seconds between two attempts to take a board from a process of the same run
 OVERHEAD = 60.0  # seconds that a process may take to start, to load, and to finish a slow call

@@ -13,13 +13,6 @@ from quarl_bench.spec import Outcome, Verdict
 
 DOT_PRODUCT = ("asimddp", "i8mm", "avx512_vnni", "avx_vnni")  # instructions that multiply and add int8 at once
 VARIES = "more blocks: fp32's rate varies"
-PAPER_CAVEATS = (
-    (
-        "the paper's milliseconds are a reference, no target: its Policy II takes 900 times as long as Policy I for 14 "
-        "times the parameters, which no network of these widths explains; it names swap, but 0.6 MB do not swap"
-    ),
-    "the paper's Policy III is 208.115 ms in its table and 201.115 ms in its text",
-)
 
 
 def judge_speed(compared: BoardComparison, threshold: float) -> Verdict:

@@ -53,14 +53,6 @@ class PendingArtefact:
     built: "Future[tuple[DeployedPolicy, CompiledCode | None]]"
 
 
-def benchmark_artefacts(
-    subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None
-) -> Iterator[ArtefactCost]:
-    """Size and time of every artefact; a backend that lacks the scheme or its runtime says so."""
-    with build_artefacts(subject, schemes, backends) as artefacts:
-        yield from time_artefacts(artefacts)
-
-
 @contextmanager
 def build_artefacts(
     subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None

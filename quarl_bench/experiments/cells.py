@@ -20,7 +20,7 @@ from quarl_bench.policies.policy import Policy, PolicyNet, States, deployable
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.scheme import Scheme, read_scheme
-from quarl_bench.spec import ZOO, Case, Measurement, PolicySpec, agree_on_episodes
+from quarl_bench.spec import LOCAL, ZOO, Case, Measurement, PolicySpec, agree_on_episodes
 from quarl_bench.training.multi_seed.recipe import ORIGIN as MANY_SEEDS
 from quarl_bench.training.recipes import AWARE, name_reference
 
@@ -28,7 +28,6 @@ EXPLAINED_STATES = 2_000  # of those of calibration, in which layers are compare
 NEEDLESS = 8  # bits at which a policy without a repaired form needed none
 MOST = 8  # policies of a cell: with eight, cells whose every episode ties can decide
 ARGMAX, SAMPLED = Way(), Way(sampled=True)
-LOCAL = "local"  # the board that every machine has: this one
 
 
 @dataclass(frozen=True)

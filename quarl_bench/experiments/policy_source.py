@@ -131,16 +131,6 @@ def _open(reader: Reader, named: PolicySource) -> tuple[StoredPolicy, Environmen
         raise PolicyError(f"{where}{place}: {error}") from error
 
 
-def from_live_model(policy: Any, named: PolicySource) -> tuple[StoredPolicy, Environment]:
-    """The task of a live policy: a stable-baselines3 model, a torch module, or a policy of this package.
-
-    `named.policy` is what messages call it. Raises QuarlError for what has no portable form.
-    """
-    if policy is None:
-        raise SpecError(NO_POLICY.format(named.policy))
-    return open_task(replace(named, live=policy))
-
-
 def check_alone(algo: str | None, normalization: str | Normalization | None, arch: str | None, folder: Path) -> None:
     """SpecError for what a folder of this package says itself, and nobody else may."""
     given = {"algo": algo, "normalization": normalization, "arch": arch}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import torch
 
-from quarl_bench.backends.artefact import GOLDEN
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.environments.images import is_image_space
 from quarl_bench.environments.masking import find_masks
 from quarl_bench.environments.registry import Environment, make_environment

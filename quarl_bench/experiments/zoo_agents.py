@@ -44,15 +44,6 @@ def find_bounds(name: str) -> Bounds:
     return space.low.astype(np.float32), space.high.astype(np.float32)
 
 
-def checked_environment(agent: ZooAgent) -> Environment:
-    """The agent's environment, made once to see that observations and actions fit; PolicyError when they do not."""
-    if agent.environment is None:
-        raise PolicyError(f"a zip of {agent.algo} that names no environment; name the one it was trained on")
-    environment = identify_environment(agent.environment, time_feature=agent.time_feature)
-    check_fit(agent.policy, environment)
-    return environment
-
-
 def check_fit(policy: PolicyNet | IntegerPolicy, environment: Environment) -> None:
     """PolicyError unless the environment, which is made and closed, has this policy's observations and actions."""
     bare, _ = make_environment(environment)

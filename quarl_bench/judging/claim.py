@@ -50,6 +50,7 @@ class Claim:
     pooled: bool = False  # one item over all algorithms instead of one for each
     replay: bool = False  # circular: a rule on the data that it was chosen from, or arithmetic on what is printed
     table: str = ""
+    remarks: tuple[str, ...] = ()  # on those numbers, said beside them in the claim's rows
     paper: str = "ours"
     known: dict[str, str] = field(default_factory=dict)
     values: dict[Cell, dict[str, float]] = field(default_factory=dict)

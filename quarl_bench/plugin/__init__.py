@@ -220,9 +220,9 @@ def _place(claim: Any, settings: "Settings") -> Any:
     """A claim about boards, on this machine and on the boards of the board file; without one, on those it names."""
     import dataclasses
 
-    from quarl_bench.boards.board import LOCAL, read_boards
+    from quarl_bench.boards.board import read_boards
     from quarl_bench.plugin.settings import list_extras
-    from quarl_bench.spec import Source
+    from quarl_bench.spec import LOCAL, Source
 
     if not claim.judgement.boards:
         return claim
@@ -240,7 +240,7 @@ def _name_argument(claim: Any) -> str:
 
 
 def _mark(item: Any) -> tuple[pytest.MarkDecorator, ...]:
-    from quarl_bench.boards.board import LOCAL
+    from quarl_bench.spec import LOCAL
 
     board = getattr(getattr(item, "case", item), "board", "")
     if board == GPU:

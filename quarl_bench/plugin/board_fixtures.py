@@ -64,10 +64,11 @@ def limited_run(case: "JudgedCase", quarl_cells: "Cells", quarl_run: str) -> "Li
     """The case's policy on this machine with too little memory for fp32; skips where memory cannot be limited."""
     from dataclasses import replace
 
-    from quarl_bench.boards.board import LOCAL, THIS_MACHINE
+    from quarl_bench.boards.board import THIS_MACHINE
     from quarl_bench.boards.memory import compare_limited, find_obstacle
     from quarl_bench.boards.session import open_session
     from quarl_bench.papers.registry import list_providers
+    from quarl_bench.spec import LOCAL
 
     if case.case.board != LOCAL:
         pytest.skip("memory is limited on this machine only, as an emulation")

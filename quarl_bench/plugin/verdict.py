@@ -98,13 +98,6 @@ class VerdictCheck(VerdictFixture):
         row = build_row(judged, result, **show_cells(cells), **_show(judgement.show(judged, cells)))
         return self._conclude(judged, row, result, describe(result))
 
-    def check_result(self, result: Verdict) -> Verdict:
-        """Take a verdict that the bench reached, on what no fixture collects."""
-        from quarl_bench.judging.evidence import Evidence
-
-        judged: JudgedClaim = self._request.getfixturevalue("claim")
-        return self._conclude(judged, build_row(judged, result, **show_cells(Evidence())), result, describe(result))
-
 
 def _show(panels: Sequence[Any]) -> dict[str, Any]:
     """What panels add to a row."""

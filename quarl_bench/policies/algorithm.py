@@ -83,11 +83,6 @@ def find_algorithm(name: str) -> Algorithm:
     return ALGORITHMS.find(name)
 
 
-def find_class(made: type) -> Algorithm | None:
-    """The algorithm whose class this is; None where it is none's."""
-    return next((algorithm for algorithm in ALGORITHMS.values() if algorithm.is_model(made)), None)
-
-
 def list_contrib() -> tuple[Algorithm, ...]:
     """Those of sb3-contrib that are read."""
     found: tuple[Algorithm, ...] = load(CONTRIB)()

@@ -171,10 +171,10 @@ class DesignRunner:
         return self.simulation.run(x.astype(np.int64)).outputs.astype(self.output.dtype)
 
 
-# What is no backend: the golden model, which the others are compared with, training's forward, and other hardware.
-OTHERS: dict[str, Open] = {
-    "integer": open_golden,
-    "qat": open_aware,
+# What is no backend: the golden model, which the others are compared with, and training's forward; other hardware.
+GOLDEN = "integer"
+OURS: dict[str, Open] = {GOLDEN: open_golden, "qat": open_aware}
+HARDWARE: dict[str, Open] = {
     "c-arm": open_arm,
     "c-cortex-m4": open_microcontroller,
     "rtl": open_design,
@@ -182,9 +182,9 @@ OTHERS: dict[str, Open] = {
 
 
 def list_executors() -> dict[str, Open]:
-    """Every executor by name: these, and every backend that runs integers on this machine."""
+    """Every executor by name: ours, every backend that runs integers on this machine, and other hardware."""
     backends = {backend.name: partial(open_backend, backend.name) for backend in list_timed()}
-    return {"integer": open_golden, "qat": open_aware} | backends | OTHERS
+    return OURS | backends | HARDWARE
 
 
 def _export(backend: str, subject: ProofSubject, stack: ExitStack) -> tuple[DeployedPolicy, Path]:

@@ -13,10 +13,8 @@ from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import QuarlError, SpecError
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.policy import Observations, Policy
-from quarl_bench.prove.executors import Execution, InferenceCost, ProofSubject, list_executors
+from quarl_bench.prove.executors import GOLDEN, Execution, InferenceCost, ProofSubject, list_executors
 from quarl_bench.quantization.recurrent.cells import State
-
-GOLDEN = "integer"
 
 
 @dataclass(frozen=True)

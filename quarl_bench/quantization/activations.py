@@ -24,6 +24,7 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.673263242354377284
 LEAKY_SLOPE = 0.01
 TANH_MARGIN = 2e-5  # of steps from a tie: what LiteRT's and onnxruntime's own tanh needs, tables of [-1, 1]
 MARGIN = 1e-4  # the same of a table of any range: 255 steps, a few last bits of float32
+MARGIN_STEP = np.float32(1 + 2**-10)  # by which a scale grows until its table keeps the margin
 
 
 class Activation(StrEnum):

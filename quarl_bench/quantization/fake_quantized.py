@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from quarl_bench.quantization.activations import Activation
-from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.branches import Branch, find_stem, join
 from quarl_bench.quantization.net import Floats, Net, refuse_state
 from quarl_bench.quantization.parameters import ActivationFormat, PartedFormat, QuantizedLayer
@@ -63,13 +62,6 @@ class QuantizedNet:
             for index in range(find_stem(self.branches), len(self.layers)):
                 y = self._forward_layer(index, y)
             return np.asarray(y.numpy())
-
-    def forward_layer(self, index: int, q: Integers) -> Integers:
-        """One layer alone, from the integers it reads to the integers it returns, through float32."""
-        x = torch.from_numpy(self.formats[index].dequantize(q))
-        with torch.inference_mode():
-            y = self._forward_layer(index, x).numpy()
-        return self.layers[index].result.quantize(y)
 
     def _forward_layer(self, index: int, x: torch.Tensor) -> torch.Tensor:
         layer, float_layer = self.layers[index], self.dequantized.layers[index]

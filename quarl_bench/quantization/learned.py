@@ -23,7 +23,7 @@ from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.net import Floats, Linear, Net, find_norm
-from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
+from quarl_bench.quantization.parameters import BIAS_LIMIT, ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.scheme import Family, Scheme
 from quarl_bench.quantization.training.stacked_nets import Tensor, chain, draw_layer, multiply
 
@@ -31,7 +31,6 @@ PERCENTILE = 99.999  # of the magnitudes of a batch
 WARM_UP = 300  # batches before a scale is learned
 MOMENTUM = 0.1  # weight of the newest batch
 BATCH = 256  # inputs of a batch where there is no training
-BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
 
 
 def find_bound(format: IntegerFormat) -> int:

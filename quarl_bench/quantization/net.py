@@ -1,6 +1,6 @@
 """The neural network of a policy as a frozen value: layers with fp32 weights, and their forward pass.
 
-No RL and no quantization in here: `quant/` turns a Net into a quantized one, `policy/` wraps it into a policy.
+No RL and no quantization in here: `ptq.py` turns a Net into a quantized one, `policies/` wraps it into a policy.
 """
 
 from dataclasses import dataclass

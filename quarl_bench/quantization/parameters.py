@@ -17,6 +17,7 @@ from quarl_bench.quantization.affine import IntegerFormat, Integers
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Outputs
 
 SUM_BITS = 32  # of an accumulator, and of an output that is one
+BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
 
 
 @dataclass(frozen=True)

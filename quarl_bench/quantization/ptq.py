@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarl_bench.errors import QuantizationError
-from quarl_bench.quantization.activations import ELEMENTWISE, Activation, is_tabled
+from quarl_bench.quantization.activations import ELEMENTWISE, MARGIN_STEP, Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat, choose_affine, to_power_of_two
 from quarl_bench.quantization.branches import list_places
 from quarl_bench.quantization.calibration.formats import Range, choose_format
@@ -15,14 +15,19 @@ from quarl_bench.quantization.equalization import absorb_biases, equalize_layers
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.learned import quantize_after
 from quarl_bench.quantization.net import Conv2d, Floats, Layer, Linear, Net, find_norm, refuse_branches
-from quarl_bench.quantization.parameters import SUM_BITS, ActivationFormat, PartedFormat, QuantizedLayer, has_margin
+from quarl_bench.quantization.parameters import (
+    BIAS_LIMIT,
+    SUM_BITS,
+    ActivationFormat,
+    PartedFormat,
+    QuantizedLayer,
+    has_margin,
+)
 from quarl_bench.quantization.recurrent.cells import NO_STATE, State
 from quarl_bench.quantization.recurrent.quantized import QuantizedCell
 from quarl_bench.quantization.recurrent.ranges import choose_cell
 from quarl_bench.quantization.scheme import Family, Granularity, Scheme
 
-BIAS_LIMIT = 1 << 30  # half of int32, so that bias and products together cannot overflow
-MARGIN_STEP = np.float32(1 + 2**-10)  # by which a scale grows until its table keeps the margin
 SAMPLES = 4097  # of a function over a range, which say where it is flat and what it reaches
 SCALE_LIMIT = 128.0  # XNNPACK refuses requantization scales of 256 and more
 

@@ -14,8 +14,7 @@ from quarl_bench.quantization.activations import ELEMENTWISE
 from quarl_bench.quantization.affine import Integers
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats
-from quarl_bench.quantization.parameters import QuantizedLayer
-from quarl_bench.quantization.ptq import BIAS_LIMIT
+from quarl_bench.quantization.parameters import BIAS_LIMIT, QuantizedLayer
 
 
 def correct_biases(form: PolicyNet, rounded: IntegerPolicy, states: Observations) -> IntegerPolicy:

@@ -25,7 +25,8 @@ from quarl_bench.quantization.activations import Activation, make_module
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Conv2d, Floats, Net
-from quarl_bench.quantization.ptq import BIAS_LIMIT, quantize_net
+from quarl_bench.quantization.parameters import BIAS_LIMIT
+from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.quantization.training.aware_net import AwarePath, find_path, make_aware
 from quarl_bench.repairing.candidate import STATES, Candidate, compare_decisions, visit

@@ -1,4 +1,4 @@
-"""What the claims files list and a run has no row of: skipped, which says why, or never run."""
+"""What the papers claim and a run has no row of: skipped, which says why, or never run."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

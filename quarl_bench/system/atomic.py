@@ -120,10 +120,11 @@ def remove_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock_run(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path, otherwise: str = "") -> Iterator[None]:
     """Keep what grows in `folder` to this process while the block lasts; a killed process lets go of it.
 
-    Raises StoreError when another process holds it, or where a lock cannot be made.
+    Raises StoreError when another process holds it, which says to wait or to do `otherwise`, or where a lock cannot be
+    made.
     """
     from filelock import FileLock, Timeout
 
@@ -133,7 +134,8 @@ def lock_run(folder: Path) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout:
-            raise StoreError(f"{folder} is being trained by another process; wait, or choose another folder") from None
+            advice = f"wait, or {otherwise}" if otherwise else "wait"
+            raise StoreError(f"{folder} is in use by another process; {advice}") from None
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from quarl_bench.training.sb3.aware import is_frozen
 from quarl_bench.training.sb3.run import STATE, TrainingOptions, TrainingRun, close_environments
 
 MACHINE = ("versions", "run")  # of a checkpoint; older ones do not say
+ELSEWHERE = "choose another folder"  # where another process trains in this one
 
 
 def train_policy(
@@ -27,7 +28,7 @@ def train_policy(
     options = options or TrainingOptions()
     check_unfinished(checkpoint, options)
     run = TrainingRun.start(spec, recipe, checkpoint, options)
-    with lock_run(checkpoint):
+    with lock_run(checkpoint, ELSEWHERE):
         model, callback = run.learn()
         curve = callback.curve
         if recipe.scheme and not is_frozen(model):
@@ -52,7 +53,7 @@ def finish_policy(
     if not (checkpoint / STATE).exists():
         raise StoreError(f"{checkpoint}: no unfinished run is there; train, and stop it first")
     run = TrainingRun.start(spec, recipe, checkpoint, options or TrainingOptions())
-    with lock_run(checkpoint):
+    with lock_run(checkpoint, ELSEWHERE):
         state, best = run.read_state(), run.load_best()
         if recipe.scheme and isinstance(best.policy, PolicyNet):
             raise SpecError(f"{checkpoint}: {recipe.scheme} rounds nothing yet; go on with --resume")
@@ -84,7 +85,7 @@ def train_schemes(
     }
     waiting = [scheme for scheme in arms if scheme not in kept]
     new = {checkpoints[scheme]: recipes[scheme] for scheme in waiting if not checkpoints[scheme].exists()}
-    with lock_run(trunk):
+    with lock_run(trunk, ELSEWHERE):
         if new:
             first = next(iter(recipes.values()))  # whichever: it rounds nothing yet
             _train_shared_steps(TrainingRun.start(spec, first, trunk, options), new)

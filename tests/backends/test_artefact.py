@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from quarl_bench.backends.artefact import GOLDEN, MANIFEST, PAIR, Golden, read_artefact, write_artefact
+from quarl_bench.backends.artefact import PAIR, Golden, read_artefact, write_artefact
 from quarl_bench.backends.deployed import DeployedPolicy, load_artefact, verify
 from quarl_bench.backends.export import export_policy, make_golden
+from quarl_bench.backends.files import GOLDEN, MANIFEST
 from quarl_bench.backends.litert.flatbuffer import write_integer_net
 from quarl_bench.backends.litert.runtime import Kernel, runtime_version
 from quarl_bench.environments.registry import find_environment

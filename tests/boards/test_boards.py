@@ -19,13 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.boards import session
-from quarl_bench.boards.board import LOCAL, THIS_MACHINE, Board, find_board, read_boards
+from quarl_bench.boards.board import THIS_MACHINE, Board, find_board, read_boards
 from quarl_bench.boards.session import find_runner, open_session
 from quarl_bench.boards.speedup import judge_growth
 from quarl_bench.boards.timing import BoardComparison, Timing, TimingPlan, find_faults
 from quarl_bench.cli import main
 from quarl_bench.errors import BoardError, MissingBoard, QuarlError, SpecError
 from quarl_bench.policies.storage.fp32 import save_policy
+from quarl_bench.spec import LOCAL
 from tests.support.artefacts import exchange_output, export_pair
 from tests.support.boards import CHECK, PI, STATE, make_block, measure_once
 from tests.support.forks import Fork

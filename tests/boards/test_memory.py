@@ -98,3 +98,5 @@ def test_limited_memory_is_an_emulation_and_the_row_says_how_much():
     assert "fp32/int8 is 10x with all memory, 1e+03x with little" in shown["caveats"]
     plain = replace(judged, claim=claims["table4-eighteenfold"])
     assert show_board(plain, found.free, verdict, trained=True)["source"] == "measured"
+    printed = show_board(expand(claims["table4-eighteenfold"])[0], found.free, verdict, trained=True)["caveats"]
+    assert printed[-1] == "the paper's Policy III is 208.115 ms in its table and 201.115 ms in its text"

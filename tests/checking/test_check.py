@@ -19,7 +19,7 @@ from quarl_bench.cli import main
 from quarl_bench.environments.registry import Environment, find_environment, identify_environment, make_environment
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.evaluation.sensitivity import Sensitivity, measure_sensitivity
-from quarl_bench.experiments.policy_source import PolicySource, from_live_model, open_task
+from quarl_bench.experiments.policy_source import PolicySource, open_task
 from quarl_bench.judging.retention import judge_retention
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.sources.sb3.model import extract
@@ -355,7 +355,7 @@ def test_a_wrong_path_says_what_it_is(tmp_path, capsys):
 def test_a_live_policy_takes_statistics_in_hand(tmp_path):
     module = torch.nn.Sequential(torch.nn.Linear(4, 2))
     statistics = Normalization(np.zeros(4), np.ones(4), 10.0, 1e-8)
-    stored, _ = from_live_model(module, PolicySource(Path("module"), "CartPole-v1", normalization=statistics))
+    stored, _ = open_task(PolicySource(Path("module"), "CartPole-v1", normalization=statistics, live=module))
     assert stored.policy.transform.normalization is statistics
     (tmp_path / "agent.zip").write_bytes(forge())
     with pytest.raises(SpecError, match="the path of a saved VecNormalize"):

@@ -6,13 +6,14 @@ import shutil
 import pytest
 
 from quarl_bench.backends.c import backend
-from quarl_bench.checking.costs import CODE, FILE, benchmark_artefacts, build_artefacts, time_artefacts
+from quarl_bench.checking.costs import CODE, FILE, build_artefacts, time_artefacts
 from quarl_bench.checking.targets import estimate_targets
+from tests.support.artefacts import price_artefacts
 
 
 @pytest.mark.needs("cc")
 def test_bytes_of_c_are_those_of_its_machine_code(subject):
-    full, integer = benchmark_artefacts(subject, ["fp32", "int8"], ["c"])
+    full, integer = price_artefacts(subject, ["fp32", "int8"], ["c"])
     assert full.counted == integer.counted == CODE
     weights = sum(layer.weight.size for layer in subject.stored.policy.net.layers)
     assert 4 * weights < full.bytes < 10 * weights, "fp32's weights take four bytes each"
@@ -23,7 +24,7 @@ def test_bytes_of_c_are_those_of_its_machine_code(subject):
 def test_without_a_compiler_the_source_is_called_by_its_name(subject, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    (cost,) = benchmark_artefacts(subject, ["int8"], ["c"])
+    (cost,) = price_artefacts(subject, ["int8"], ["c"])
     assert (cost.bytes, cost.own, cost.counted) == (0, None, FILE)
     assert re.fullmatch(
         r"c: no C compiler \(cc, gcc\); install one, or name it in CC; its source, which is no measure of the code, "

@@ -23,8 +23,7 @@ from quarl_bench.environments.registry import (
 from quarl_bench.errors import MissingExtra, PolicyError, SpecError
 from quarl_bench.evaluation.batches.episodes import SteppedEpisodes, start_episodes
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.experiments.zoo_agents import checked_environment
-from quarl_bench.policies.sources.sb3.zip import ZooAgent
+from quarl_bench.experiments.zoo_agents import check_fit
 from quarl_bench.system.extras import describe_absence
 from quarl_bench.training.sb3.vector import make_vector
 from tests.support.places import ROOT
@@ -348,9 +347,8 @@ def test_an_agent_of_other_observations_is_refused(find_made) -> None:
     find_made("antv4")
     policy = make_linear_policy(np.zeros((8, 111)), (-1, 1))
     with pytest.raises(PolicyError, match=r"an agent of \(111,\) observations cannot play Ant-v4, .*\(27,\)"):
-        checked_environment(ZooAgent(policy, "ppo", "Ant-v3", time_feature=False, sha256=""))
-    fitting = ZooAgent(make_linear_policy(np.zeros((8, 27)), (-1, 1)), "ppo", "Ant-v3", time_feature=False, sha256="")
-    assert checked_environment(fitting).slug == "antv4"
+        check_fit(policy, identify_environment("Ant-v3"))
+    check_fit(make_linear_policy(np.zeros((8, 27)), (-1, 1)), identify_environment("Ant-v3"))
 
 
 @pytest.mark.parametrize(

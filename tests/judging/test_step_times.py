@@ -224,6 +224,7 @@ def test_rows_and_the_page(others):
         notes = explain_step_time(times, names, "bf16")
         rows.append(build_row(judged, verdict, **show_step_times(judged, times, verdict, names, "bf16", notes)))
     assert rows[0].paper == {"reference": 127, "value": 156, "unit": "min"}
+    assert rows[0].caveats[-1].startswith("Policies A, B and C are our reading")
     assert any("0.81x" in note for note in rows[0].caveats)
     views = list(view_step_times(rows))
     assert len(views) == (0 if others else 1)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from stable_baselines3 import PPO
 
-from quarl_bench.checking.costs import benchmark_artefacts
 from quarl_bench.checking.subject import open_subject
 from quarl_bench.cli import main
 from quarl_bench.environments.registry import find_environment
@@ -17,6 +16,7 @@ from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.judging.outcomes import ClaimRefuted
 from quarl_bench.policies.sources.sb3.model import extract
 from quarl_bench.testing import Undecided, assert_quantizable
+from tests.support.artefacts import price_artefacts
 from tests.support.inner import run_apart, run_inside
 from tests.support.places import POLICIES, ROOT
 from tests.support.sizes import choose, exhaustive
@@ -201,7 +201,7 @@ def test_a_damaged_measurement_is_told_in_other_projects_too(project):
 def test_what_cannot_be_priced_says_why(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)  # as without the extra
     subject = open_subject(POLICIES / "ppo-cartpole-seed0")
-    first, second = benchmark_artefacts(subject, ["int8"], ("dump", "onnx"))
+    first, second = price_artefacts(subject, ["int8"], ("dump", "onnx"))
     assert first.bytes
     assert "pip install 'quarl_bench[onnx]'" in second.reason
 

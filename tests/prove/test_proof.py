@@ -21,12 +21,13 @@ from quarl_bench.experiments.environment_source import resolve_environment
 from quarl_bench.policies.storage.integers import load_integers
 from quarl_bench.prove import executors
 from quarl_bench.prove.aware import AwareNet
-from quarl_bench.prove.executors import OTHERS, Execution, ProofSubject, open_golden
+from quarl_bench.prove.executors import HARDWARE, Execution, ProofSubject, open_golden
 from quarl_bench.prove.proof import RecordedEpisodes, prove
 from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.scheme import Scheme
+from tests.support.layers import forward_layer
 from tests.support.places import POLICIES
 from tests.support.sizes import EXHAUSTIVE, choose
 from tests.support.strategies import convolutions, inputs_of, perceptrons
@@ -109,7 +110,7 @@ def test_a_changed_weight_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, 
 
         return replace(open_golden(subject, stack), policy=wrong, locate=locate)
 
-    monkeypatch.setitem(OTHERS, "c", open_wrong)
+    monkeypatch.setitem(HARDWARE, "c", open_wrong)
     golden, row = prove(subject, CARTPOLE, range(2), ["c"])
     assert row.sha256 != golden.sha256
     assert "layer 1, element (5,): expected" in row.divergence
@@ -175,5 +176,5 @@ def test_the_rebuilt_forward_is_the_fake_quantized_one(net, scheme: str, seed: i
     x = inputs_of(net, 20, seed=seed + 1)
     q = quantized.input.quantize(x)
     first = aware.trace(q)[0]
-    assert np.abs(first - quantized.forward_layer(0, q)).max() <= 1  # sums in another order
+    assert np.abs(first - forward_layer(quantized, 0, q)).max() <= 1  # sums in another order
     np.testing.assert_array_equal(quantized.formats[-1].quantize(aware.forward(x)), aware.trace(q)[-1])

@@ -23,6 +23,7 @@ from quarl_bench.training.sb3.aware import (
     is_frozen,
     list_networks,
 )
+from tests.support.layers import forward_layer
 from tests.support.sizes import choose
 
 STEPS = choose(60, 200)
@@ -99,7 +100,7 @@ def test_what_was_trained_is_what_the_integers_compute(algo, scheme):
     integer = policy.to_integer()
     inputs = policy.net.input.quantize(policy.transform.apply(observations))
     for index in range(len(policy.net.layers)):
-        ours, golden = policy.net.forward_layer(index, inputs), integer.net.run_layer(index, inputs)
+        ours, golden = forward_layer(policy.net, index, inputs), integer.net.run_layer(index, inputs)
         assert np.abs(ours - golden).max() <= 1
         inputs = golden
 

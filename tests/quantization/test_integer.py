@@ -21,7 +21,7 @@ from quarl_bench.quantization.ptq import quantize_net
 from quarl_bench.quantization.requantize import Requantization
 from quarl_bench.quantization.scheme import Scheme
 from tests.support import exact
-from tests.support.layers import find_largest_sum
+from tests.support.layers import find_largest_sum, forward_layer
 from tests.support.strategies import SEEDS, convolutions, inputs_of, make_net, normal, perceptrons
 
 NETS = perceptrons() | convolutions()
@@ -116,7 +116,7 @@ def test_a_layer_given_equal_inputs_is_within_one_step(net: Net, bits: int, opti
         shape = (layer.weight.shape[1], *([6, 7] if layer.kind is Conv2d else []))
         alone = QuantizedNet(shape, source, (bare,))
         q = rng.integers(source.format.minimum, source.format.maximum + 1, (50, *shape))
-        fake, integer = alone.forward_layer(0, q), IntegerNet.from_quantized(alone).run_layer(0, q)
+        fake, integer = forward_layer(alone, 0, q), IntegerNet.from_quantized(alone).run_layer(0, q)
         assert np.abs(fake - integer).max() <= 1
 
 

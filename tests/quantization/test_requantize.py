@@ -17,9 +17,9 @@ from quarl_bench.quantization.requantize import (
     effective_scale,
     find_thresholds,
     round_fp32,
-    round_fp32_in_integers,
 )
 from tests.support import exact
+from tests.support.no_floats import round_fp32_in_integers
 from tests.support.strategies import SEEDS
 
 Scalar = Callable[[int, Fraction, Fraction, Fraction], int]

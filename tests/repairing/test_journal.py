@@ -72,7 +72,7 @@ def test_no_damage_of_a_point_is_read(tmp_path, damage):
 def test_two_processes_do_not_share_one(tmp_path):
     with (
         open_journal(tmp_path, WHAT, resume=True),
-        pytest.raises(StoreError, match="by another process"),
+        pytest.raises(StoreError, match=r"is in use by another process; wait$"),
         open_journal(tmp_path, WHAT, resume=True),
     ):
         pass

@@ -13,12 +13,22 @@ import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from quarl_bench.environments.registry import Environment, identify_environment
+from quarl_bench.experiments.zoo_agents import check_fit
+from quarl_bench.policies.sources.sb3.zip import ZooAgent
 from tests.support.places import SHARED
 
 ZOO = Path(os.environ.get("QUARL_ZOO") or SHARED / "zoo")
 NO_ZOO = f"no zoo agents in {ZOO}; name their folder in QUARL_ZOO"
 ALGOS = ("a2c", "ppo", "dqn", "ddpg", "td3", "sac")
 Members = dict[str, bytes]
+
+
+def find_home(agent: ZooAgent) -> Environment:
+    """The living environment of the one that an agent was trained on; PolicyError where it does not fit."""
+    environment = identify_environment(agent.environment, time_feature=agent.time_feature)
+    check_fit(agent.policy, environment)
+    return environment
 
 
 def list_zoo() -> list[Path]:

@@ -1,10 +1,13 @@
 """Small artefacts that several test files send to boards."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from quarl_bench.backends.export import export_policy
+from quarl_bench.checking.costs import ArtefactCost, build_artefacts, time_artefacts
+from quarl_bench.checking.subject import Subject
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
 from quarl_bench.policies.policy import PolicyNet, deployable
@@ -23,6 +26,12 @@ def export_pair(folder: Path, widths: tuple[int, ...] = WIDTHS, backend: str = "
         quantized = deployable(policy.quantize(Scheme.parse(scheme), observations if scheme == "int8" else None))
         export_policy(quantized, folder / scheme, observations, scheme=scheme, source_sha256="0" * 64, backend=backend)
     return folder / "fp32", folder / "int8"
+
+
+def price_artefacts(subject: Subject, schemes: Sequence[str], backends: Sequence[str]) -> list[ArtefactCost]:
+    """Size and time of every artefact, when all are built."""
+    with build_artefacts(subject, schemes, backends) as artefacts:
+        return [*time_artefacts(artefacts)]
 
 
 def exchange_output(artefact: Path, folder: Path) -> Path:

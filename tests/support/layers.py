@@ -1,9 +1,11 @@
 """Single integer layers whose accumulators a test chooses, and the vectors that separate rounding rules."""
 
 import numpy as np
+import torch
 
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.affine import IntegerFormat, Integers
+from quarl_bench.quantization.fake_quantized import QuantizedNet
 from quarl_bench.quantization.integer import IntegerNet
 from quarl_bench.quantization.net import Floats, Linear
 from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
@@ -17,6 +19,13 @@ def find_largest_sum(layer: QuantizedLayer, source: ActivationFormat) -> int:
     widest = max(abs(source.format.minimum - source.zero_point), abs(source.format.maximum - source.zero_point))
     rows = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(1)
     return int((rows * widest + np.abs(layer.bias.astype(np.int64))).max())
+
+
+def forward_layer(net: QuantizedNet, index: int, q: Integers) -> Integers:
+    """One fake-quantized layer alone, from the integers it reads to the integers it returns, through float32."""
+    with torch.inference_mode():
+        y = net._forward_layer(index, torch.from_numpy(net.formats[index].dequantize(q))).numpy()
+    return net.layers[index].result.quantize(y)
 
 
 def draw_integers(rng: np.random.Generator, count: int, net: IntegerNet) -> Integers:

@@ -14,6 +14,7 @@ import pytest
 from quarl_bench.errors import StoreError
 from quarl_bench.system import atomic
 from quarl_bench.system.atomic import lock_run, new_folder, open_folder, remove_folder, write_file
+from quarl_bench.training.schemes import ELSEWHERE
 from tests.support.forks import Fork
 from tests.support.places import ROOT
 
@@ -259,12 +260,14 @@ def test_an_unfinished_run_belongs_to_one_process(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "run"
 
     def hold_too() -> None:
-        with pytest.raises(StoreError, match="is being trained by another process"):
+        with pytest.raises(StoreError, match=r"is in use by another process; wait$"):
             hold(target)
 
     kill_during(HOLD, target, hold_too)
     with lock_run(target):  # a killed process lets go
         hold_too()
+        with pytest.raises(StoreError, match=r"wait, or choose another folder$"), lock_run(target, ELSEWHERE):
+            pass
         target.touch()
     assert names_in(target.parent) == ["run"]
 

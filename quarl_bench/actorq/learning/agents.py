@@ -26,6 +26,7 @@ from quarl_bench.actorq.learning.losses import (
 from quarl_bench.actorq.learning.replay import Transitions
 from quarl_bench.actorq.settings import RunSettings
 from quarl_bench.errors import PolicyError
+from quarl_bench.evaluation.agreement import ACTION_TOLERANCE
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.quantization.activations import Activation
 from quarl_bench.quantization.net import Floats, Linear, Net
@@ -35,6 +36,7 @@ D4PG_GRADIENT_LIMIT = 40.0  # norm, as Acme's D4PG
 DQN_GRADIENT_LIMIT = 10.0  # norm, as stable-baselines3's DQN
 TINY = 1e-8
 A2C_GRADIENT_LIMIT = 0.5  # norm, as stable-baselines3's A2C
+CLOSE = 2 * ACTION_TOLERANCE  # by how much actions of [-1, 1] may differ that agree
 TARGET = "target_"  # before a network's name: the copy that follows it
 
 

@@ -13,7 +13,7 @@ from quarl_bench.actorq.acting.actor import Chunk
 from quarl_bench.actorq.acting.exploration import choose_exploration, diverge_gaussian, diverge_greedy, diverge_softmax
 from quarl_bench.actorq.acting.task import ActorTask
 from quarl_bench.actorq.breakdown import LEARNING, Stopwatch
-from quarl_bench.actorq.learning.agents import act_greedily, make_agent
+from quarl_bench.actorq.learning.agents import CLOSE, act_greedily, make_agent
 from quarl_bench.actorq.learning.checkpoint import load_checkpoint, save_checkpoint
 from quarl_bench.actorq.learning.device import name_gpu
 from quarl_bench.actorq.learning.ledger import Ledger
@@ -207,7 +207,7 @@ class Learner:
             self.drift.agreement.append(float((ours == probe.greedy).mean()))
             self.drift.kl.append(diverge_greedy(probe.greedy, ours, rung, self.task.outputs))
         else:
-            self.drift.agreement.append(float((np.abs(ours - probe.greedy) <= 0.02).all(axis=1).mean()))
+            self.drift.agreement.append(float((np.abs(ours - probe.greedy) <= CLOSE).all(axis=1).mean()))
             self.drift.kl.append(diverge_gaussian(probe.greedy, ours, rung))
 
     def _save_curve_point(self) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from quarl_bench.backends.base import Backend, CompiledCode, Files, Port, check_input
 from quarl_bench.backends.c.source import read_resource, write_float_source, write_integer_source
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.errors import DeploymentError
 from quarl_bench.policies.policy import IntegerPolicy, PolicyNet
 from quarl_bench.system import compiler
@@ -144,7 +145,7 @@ def _time_harness(harness: bytes, artefact: Path, calls: int) -> float:
         program = Path(folder, "harness")
         program.write_bytes(harness)
         program.chmod(0o700)
-        run = [str(program), str(artefact.absolute() / "golden.safetensors"), str(calls)]
+        run = [str(program), str(artefact.absolute() / GOLDEN), str(calls)]
         return min(float(json.loads(_run(run, folder))["mean_ns"]) for _ in range(RUNS))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from safetensors.numpy import load_file, save_file
 
+from quarl_bench.backends.files import GOLDEN
 from quarl_bench.backends.fpga.tools.library import find_hardware
 from quarl_bench.errors import BoardError
 from quarl_bench.system.programs import Program
@@ -20,7 +21,6 @@ PROGRAMS = (
 )
 SECONDS = 600.0  # for a compiler
 FLOATS = "FLOAT_ABI=hard"  # the core's own unit; integer policies need none
-GOLDEN = "golden.safetensors"
 
 
 def describe_microcontroller() -> str:

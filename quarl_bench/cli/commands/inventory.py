@@ -68,7 +68,8 @@ def _find_backends(_: argparse.Namespace) -> Rows:
 
 
 def _find_boards(options: argparse.Namespace) -> Rows:
-    from quarl_bench.boards.board import LOCAL, read_boards
+    from quarl_bench.boards.board import read_boards
+    from quarl_bench.spec import LOCAL
 
     boards = {} if options.boards is None else read_boards(options.boards)
     yield LOCAL, "this machine"

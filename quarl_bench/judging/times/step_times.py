@@ -13,11 +13,6 @@ from quarl_bench.training.recipes import FP32
 from quarl_bench.training.sb3.matmul_times import ONEDNN, STOCK, WIDTHS
 from quarl_bench.training.sb3.step_times import LEAN, TASK, StepTimes, find_error
 
-PAPER_CAVEATS = (
-    "the paper prints 0.87x for Policy A; its own minutes, 127 and 156, are 0.81x",
-    "Policies A, B and C are our reading (training/sb3/scaled_cnn.py): the appendix that describes them is not public",
-)
-
 
 def read_size(environment: str) -> str:
     """`ponga` -> a."""
@@ -120,10 +115,10 @@ def _bound_growth(times: StepTimes, small: str, large: str, precision: str, sess
 
 def _explain_size(times: StepTimes, environment: str, precision: str) -> str:
     size = read_size(environment)
+    steps = {name: times.steps[f"{size}-{name}"] for name in (FP32, LEAN, precision)}
     milliseconds = ", ".join(
-        f"{name} {1e3 * statistics.median(times.steps[key]):.3g} +- {1e3 * find_error(times.steps[key]):.1g} ms"
-        for name in (FP32, LEAN, precision)
-        if (key := f"{size}-{name}")
+        f"{name} {1e3 * statistics.median(taken):.3g} +- {1e3 * find_error(taken):.1g} ms"
+        for name, taken in steps.items()
     )
     over = ", ".join(f"{mean_speedup(times.list_gains(size, precision, b)).estimate:.2f}x {b}" for b in (FP32, LEAN))
     rates = ", ".join(

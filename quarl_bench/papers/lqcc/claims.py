@@ -41,7 +41,7 @@ from quarl_bench.papers.lqcc.judgements.tasks import (
 from quarl_bench.papers.lqcc.selected_claims import OWN, say_of_selected
 
 TASKS = "humanoidv4 walker2dv4 antv4 halfcheetahv4 hopperv4"
-AUTHORS = "authors"  # the origin of the returns of their own runs
+AUTHORS = "authors"  # of claims that are judged on the returns of the authors' own runs
 ALL_TASKS = over("sac", TASKS)
 DDPG_TASKS = over("ddpg", TASKS)
 THREE_TASKS = over("sac", "walker2dv4 antv4 hopperv4")

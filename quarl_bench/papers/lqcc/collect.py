@@ -17,6 +17,7 @@ from quarl_bench.experiments.cells import Cells, environment_for
 from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.claim import JudgedClaim
 from quarl_bench.judging.evidence import Evidence
+from quarl_bench.papers.lqcc.claims import AUTHORS as AUTHORS_ORIGIN
 from quarl_bench.papers.lqcc.figures import AUTHORS, OURS, read_normalization, show_scopes, show_steps
 from quarl_bench.papers.lqcc.integer_agreement import compare_forwards
 from quarl_bench.papers.lqcc.parity import Summary
@@ -29,7 +30,6 @@ from quarl_bench.spec import Source
 from quarl_bench.views.panel import Panel
 
 VARIABLE = "QUARL_LQCC_RUNS"
-AUTHORS_ORIGIN = "authors"  # of claims that are judged on the authors' own runs
 RAW = "raw"  # behind the origin of policies on raw observations
 STATES = 100_000
 FIGURES = {"sac": "Figure 1 (SAC)", "ddpg": "Figure 6 (DDPG, normalized)"}

@@ -7,10 +7,11 @@ import numpy as np
 
 from quarl_bench.judging.claim import Claim
 from quarl_bench.papers.lqcc.arms import Curves
+from quarl_bench.papers.lqcc.judgements.tasks import SCOPES
 from quarl_bench.papers.lqcc.noise_robustness import NoiseCurve
 from quarl_bench.papers.lqcc.parity import Returns, Summary
 from quarl_bench.papers.lqcc.runs.tasks import Tasks
-from quarl_bench.papers.lqcc.selection import BITS, SCOPES, WIDTHS, Configuration, Finder, Selection
+from quarl_bench.papers.lqcc.selection import BITS, WIDTHS, Configuration, Finder, Selection
 from quarl_bench.views.panel import MeanPoint, Panel
 
 AUTHORS, OURS, PRINTED = "the authors' runs", "our runs", "as printed"
@@ -95,7 +96,7 @@ def show_normalization(source: str, tasks: Mapping[str, tuple[Summary, Summary]]
 
 
 def read_normalization(claim: Claim) -> dict[str, tuple[Summary, Summary]]:
-    """Table 6 as the claims file has it: raw and normalized, ten policies each."""
+    """Table 6 as numbers.toml has it: raw and normalized, ten policies each."""
     found = {}
     for (_, task), row in claim.values.items():
         raw, normalized = (Summary(row[n], row[f"{n}_sd"], PRINTED_POLICIES) for n in ("raw", "normalized"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from quarl_bench.errors import SpecError
+from quarl_bench.papers.lqcc.judgements.tasks import SCOPES
 from quarl_bench.papers.lqcc.parity import VARIANTS, Difference, Parity, Returns, Summary, compare_summaries
 from quarl_bench.quantization.scheme import Family, Scheme
 
@@ -17,7 +18,6 @@ BITS = tuple(range(2, 9))
 WIDTHS = (16, 32, 64, 128, 256)
 RESAMPLES = 1000
 FEWEST = 3  # policies that can be resampled: of two, half of the draws have no spread
-SCOPES = {"all": ("input", "core", "output"), "input": ("input",), "output": ("output",), "core": ("core",)}
 
 
 @dataclass(frozen=True, order=True)

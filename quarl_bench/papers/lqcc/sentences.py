@@ -16,6 +16,7 @@ from quarl_bench.judging import statistics as stats
 from quarl_bench.judging.census import count_certain
 from quarl_bench.judging.claim import Claim
 from quarl_bench.judging.retention import conclude
+from quarl_bench.papers.lqcc.judgements.tasks import FEW_BITS
 from quarl_bench.papers.lqcc.parity import (
     Parity,
     Returns,
@@ -38,7 +39,6 @@ from quarl_bench.papers.lqcc.runs.tasks import (
 from quarl_bench.papers.lqcc.selection import BITS, Configuration, Selection, resample, select, vary_rule
 from quarl_bench.spec import Outcome, Verdict
 
-FEW = range(2, 5)  # bits at which section 3.1 sees differences
 FLAT = range(3, 8)  # output bits that do not matter
 
 
@@ -107,7 +107,7 @@ def _judge_cells(tasks: Mapping[str, tuple[Returns, Mapping[str, Returns]]], thr
 
 
 def judge_bottleneck(
-    tasks: Tasks, other: str, worst: str = "input", bits: Sequence[int] = FEW, threshold: float = 0.0
+    tasks: Tasks, other: str, worst: str = "input", bits: Sequence[int] = FEW_BITS, threshold: float = 0.0
 ) -> Verdict:
     """Judge "at equal bits the scope `other` keeps more than `threshold` more of fp32's return than `worst` does".
 
@@ -275,7 +275,7 @@ def judge_sensitivity(tasks: Tasks, printed: Mapping[str, Configuration], thresh
 
 
 def read_printed(claim: Claim) -> dict[str, Configuration]:
-    """The configurations of the claims file's table."""
+    """The configurations of Table 1, as numbers.toml has them."""
     return {task: Configuration(**{k: int(v) for k, v in row.items()}) for (_, task), row in claim.values.items()}
 
 

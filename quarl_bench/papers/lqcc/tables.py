@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from quarl_bench.judging.claim import Claim
+from quarl_bench.papers.lqcc.claims import AUTHORS
 from quarl_bench.papers.lqcc.figures import OURS
 from quarl_bench.views.rows import Row, Rows, list_notes
 from quarl_bench.views.table import NOT_RUN, TableView, format_number, format_spread, judge_cell
 
-AUTHORS_ORIGIN = "authors"  # of claims that are judged on the authors' own runs
 RESOURCES = (("LUTs", 10_400), ("flip-flops", 20_800), ("block RAMs of 36 Kb", 25), ("DSP blocks", 45))  # Table 2
 
 Values = Mapping[tuple[str, str], Mapping[str, float]]  # by algorithm and environment
@@ -58,7 +58,7 @@ def _view_sentences(claims: Mapping[str, Claim], found: Rows) -> TableView:
     lines = []
     for name, claim in claims.items():
         own = claims.get(f"{name}-own")
-        if claim.origin == AUTHORS_ORIGIN and own is not None and claim.where.startswith("section"):
+        if claim.origin == AUTHORS and own is not None and claim.where.startswith("section"):
             for scheme in claim.schemes:
                 rows = [found.find(each.id, algo="sac", scheme=scheme) for each in (claim, own)]
                 lines.append((claim.says, scheme, *(_tell(row) for row in rows)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from quarl_bench.quantization.activations import Activation
+from quarl_bench.quantization.activations import MARGIN_STEP, Activation
 from quarl_bench.quantization.affine import IntegerFormat, choose_affine
 from quarl_bench.quantization.calibration.formats import Range
 from quarl_bench.quantization.calibration.observers import observe
@@ -16,7 +16,6 @@ from quarl_bench.quantization.scheme import Scheme
 
 TABLE_BITS = 10  # of what a table of a cell reads
 HEADROOM = 2.0  # of sums and states over what was visited: 16 bits have room, and a state that saturates forgets
-MARGIN_STEP = np.float32(1 + 2**-10)  # by which a table's scale grows until it keeps the margin
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from quarl_bench.quantization.parameters import ActivationFormat, QuantizedLayer
 from quarl_bench.quantization.scheme import Granularity, Scheme
 
 MOMENTUM = 0.01  # weight of the newest batch in an activation's range
-BIAS_LIMIT = 2**31 - 1
+INT32_MAX = 2**31 - 1
 
 
 def fake_quantize_ste(
@@ -120,7 +120,7 @@ class _Affine(nn.Module):
         limit = (1 << (self.scheme.bit_width - 1)) - 1
         scale = self.running_weight_scale.view((-1,) + (1,) * (self.weight.ndim - 1))
         weight = fake_quantize_ste(self.weight, scale, -limit, limit, reciprocal=False)
-        return weight, fake_quantize_ste(self.bias, self.running_bias_scale, -BIAS_LIMIT, BIAS_LIMIT, reciprocal=False)
+        return weight, fake_quantize_ste(self.bias, self.running_bias_scale, -INT32_MAX, INT32_MAX, reciprocal=False)
 
     @classmethod
     def wrap(cls, leaf: Any, scheme: Scheme, *, follow: bool, first: bool, last: bool) -> Self:

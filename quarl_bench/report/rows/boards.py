@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from quarl_bench.boards.judgements import Faster
-from quarl_bench.boards.speedup import PAPER_CAVEATS, describe_timing
+from quarl_bench.boards.speedup import describe_timing
 from quarl_bench.boards.timing import BoardComparison, Timing, count_since_boot
 from quarl_bench.judging.claim import JudgedCase
 from quarl_bench.report.rows.builder import Shown
@@ -34,7 +34,10 @@ def show_board(
     notes.append(judgement.explain(compared))
     if judgement.name == "faster" and paper is not None:
         ratio = paper["fp32"] / paper["int8"]
-        notes += [f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x", *PAPER_CAVEATS]
+        notes += [
+            f"paper, Raspberry Pi 3b+: {paper['fp32']:g} -> {paper['int8']:g} ms, {ratio:.3g}x",
+            *judged.claim.remarks,
+        ]
     return {
         "kind": "timing",
         "weights": "trained" if trained else RANDOM_WEIGHTS,

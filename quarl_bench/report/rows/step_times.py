@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from quarl_bench.judging.claim import JudgedCase, JudgedClaim
-from quarl_bench.judging.times.step_times import PAPER_CAVEATS, describe_step_time, mean_speedup, read_size
+from quarl_bench.judging.times.step_times import describe_step_time, mean_speedup, read_size
 from quarl_bench.report.rows.builder import Shown
 from quarl_bench.spec import Source, Verdict
 from quarl_bench.training.recipes import FP32
@@ -49,7 +49,7 @@ def show_step_times(
         "paper": None if single is None else {"reference": single["fp32"], "value": single["mixed"], "unit": "min"},
         "paper_gains": {name: row["fp32"] / row["mixed"] for name, row in paper.items()},
         "source": str(Source.MEASURED),
-        "caveats": [*notes, *minutes, *PAPER_CAVEATS],
+        "caveats": [*notes, *minutes, *judged.claim.remarks],
         "line": describe_step_time(verdict),
     }
 

@@ -74,7 +74,7 @@ class MultiSeedRun:
         return {"recipe": self.recipe.sha256, "environment": self.environment.id, "seeds": list(self.seeds)}
 
     def read_checkpoint(self) -> dict[str, Any]:
-        """What `Loop.restore` goes on from; StoreError when it is another run's or damaged, and nothing was touched."""
+        """What `TrainingLoop` goes on from; StoreError when it is another run's or damaged, and nothing was touched."""
         path = self.checkpoint / STATE
         try:
             state: dict[str, Any] = torch.load(path, weights_only=True)

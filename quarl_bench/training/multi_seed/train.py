@@ -42,7 +42,7 @@ from quarl_bench.training.multi_seed.replay import SeedReplay
 from quarl_bench.training.multi_seed.run import STATE, MultiSeedRun
 from quarl_bench.training.sb3.checkpoints import CURVE_POINTS
 from quarl_bench.training.sb3.run import TrainingOptions, score_policy
-from quarl_bench.training.schemes import check_unfinished, load_finished_policy
+from quarl_bench.training.schemes import ELSEWHERE, check_unfinished, load_finished_policy
 
 CURVE_EPISODES = 10  # of a point of the learning curve, as the paper's
 EXPORT_STATES = 10_000  # on which exported integers are compared with the live net
@@ -67,7 +67,7 @@ def train_seeds(
     run = MultiSeedRun.plan(recipe, environment, seeds, folder, options)
     check_unfinished(run.checkpoint, run.options)
     torch.set_num_threads(run.options.workers)
-    with lock_run(run.checkpoint):
+    with lock_run(run.checkpoint, ELSEWHERE):
         loop = TrainingLoop(run, run.read_checkpoint() if run.unfinished else None)
         loop.learn()
         stored = [(spec, loop.publish(index, spec)) for index, spec in enumerate(run.specs)]

@@ -46,7 +46,7 @@ class BareVector(VecEnv):
         return [getattr(self, attr_name, None) for _ in self._list(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Does nothing: games have no attributes to set."""
+        """Raise NotImplementedError: the batch has no environments of its own whose attributes could be set."""
         raise NotImplementedError(attr_name)
 
     def env_method(

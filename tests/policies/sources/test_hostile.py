@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarl_bench.errors import PolicyError
-from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
+from quarl_bench.experiments.policy_source import PolicySource, open_task
 from quarl_bench.policies.sources.archive import END, END_SIZE, open_archive
 from quarl_bench.policies.sources.sb3.state_dict import read_weights
 from quarl_bench.policies.sources.sb3.vecnormalize import KNOWN, read_statistics
@@ -192,9 +192,8 @@ def test_an_environment_id_imports_nothing() -> None:
     Path("agent").mkdir()
     Path("agent/args.yml").write_text("env: 'evil:CartPole-v1'")
     Path("agent/config.yml").write_text("{}")
-    agent = read_agent(Path("agent.zip"))
     with pytest.raises(Exception, match="unknown environment 'evil:CartPole-v1'") as caught:
-        checked_environment(agent)
+        open_task(PolicySource(Path("agent.zip")))
     check_line(caught.value)
 
 

@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
     """Play the same seeds in every backend, print each backend's hash of actions; return 1 where one diverges."""
     from quarl_bench.evaluation.calibration import collect_states
     from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, list_test_seeds
-    from quarl_bench.prove.executors import ProofSubject, list_executors
-    from quarl_bench.prove.proof import GOLDEN, prove
+    from quarl_bench.prove.executors import GOLDEN, ProofSubject, list_executors
+    from quarl_bench.prove.proof import prove
 
     use_one_thread()
     known = list_executors()

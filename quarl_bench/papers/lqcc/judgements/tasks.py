@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALL_BITS = tuple(range(3, 9))
 FEW_BITS = tuple(range(2, 5))  # at which section 3.1 sees differences
-SCOPES = ("all", "input", "core", "output")
+SCOPES = {"all": ("input", "core", "output"), "input": ("input",), "output": ("output",), "core": ("core",)}  # of bits
 
 
 @dataclass(frozen=True)

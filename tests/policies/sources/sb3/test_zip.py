@@ -14,7 +14,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from quarl_bench.errors import PolicyError, SpecError
 from quarl_bench.evaluation.protocol import TEST_SEEDS
 from quarl_bench.evaluation.rollouts import roll_out
-from quarl_bench.experiments.zoo_agents import checked_environment, read_agent
+from quarl_bench.experiments.policy_source import PolicySource, open_task
+from quarl_bench.experiments.zoo_agents import read_agent
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.sources.sb3.model import extract
@@ -26,6 +27,7 @@ from quarl_bench.quantization.net import Conv2d
 from tests.support.agents import (
     ALGOS,
     NO_ZOO,
+    find_home,
     forge,
     list_zoo,
     load_state,
@@ -182,7 +184,7 @@ def test_an_agent_is_stored_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "CartPole-v1.zip").write_bytes(forge())
     agent = read_zip(tmp_path / "CartPole-v1.zip", normalization=None)
     stored = agent.store()
-    assert (agent.environment, checked_environment(agent).slug) == ("CartPole-v1", "cartpole")
+    assert (agent.environment, find_home(agent).slug) == ("CartPole-v1", "cartpole")
     assert save_policy(stored.policy, tmp_path / "stored", stored.metadata).sha256 == stored.sha256
     loaded = load_policy(tmp_path / "stored")
     check_same(loaded.policy, agent.policy)
@@ -246,7 +248,7 @@ def test_the_time_feature_is_noted(word: str, form: str, tmp_path: Path) -> None
     agent = read_zip(tmp_path / "CartPole-v1.zip")
     assert agent.time_feature
     with pytest.raises(PolicyError, match=r"an agent of \(4,\) observations cannot play CartPole-v1"):
-        checked_environment(agent)
+        find_home(agent)
 
 
 def forge_entry(path: Path, key: str, **fields: Any) -> bytes:
@@ -395,7 +397,7 @@ def test_a_zoo_agent_plays_as_published(path: Path, require) -> None:
         if word in path.stem and not (word == "-v3" and "Bipedal" in path.stem):
             require(extra)
     mean, spread, count = PUBLISHED[agent.algo, path.stem]
-    returns = roll_out(agent.policy, checked_environment(agent), range(TEST_SEEDS, TEST_SEEDS + count)).returns
+    returns = roll_out(agent.policy, find_home(agent), range(TEST_SEEDS, TEST_SEEDS + count)).returns
     if spread is None:
         assert returns.mean() == pytest.approx(mean, rel=0.01)
     else:
@@ -417,11 +419,11 @@ def test_an_agent_of_another_environment_has_no_home(tmp_path: Path) -> None:
     for name, error, said in (
         ("Acrobot-v1", PolicyError, r"\(4,\) observations cannot play Acrobot-v1"),
         ("Nowhere-v0", SpecError, "unknown environment 'Nowhere-v0'"),
-        ("model", PolicyError, "names no environment"),
+        ("model", SpecError, "names no environment"),
     ):
         (tmp_path / f"{name}.zip").write_bytes(forge())
         with pytest.raises(error, match=said):
-            checked_environment(read_agent(tmp_path / f"{name}.zip", normalization=None))
+            open_task(PolicySource(tmp_path / f"{name}.zip"))
 
 
 def test_bounds_of_a_living_environment(tmp_path: Path) -> None:
@@ -431,7 +433,7 @@ def test_bounds_of_a_living_environment(tmp_path: Path) -> None:
     (tmp_path / "MountainCarContinuous-v0.zip").write_bytes(unread)
     agent = read_agent(tmp_path / "MountainCarContinuous-v0.zip", normalization=None)
     check_same(agent.policy, extract(model))
-    assert checked_environment(agent).slug == "mountaincarcontinuous"
+    assert find_home(agent).slug == "mountaincarcontinuous"
     (tmp_path / "Pendulum-v1.zip").write_bytes(unread)
     with pytest.raises(PolicyError, match=r"\(2,\) observations cannot play Pendulum-v1"):
-        checked_environment(read_agent(tmp_path / "Pendulum-v1.zip", normalization=None))
+        find_home(read_agent(tmp_path / "Pendulum-v1.zip", normalization=None))
