@@ -74,7 +74,8 @@ def find_board(name: str, path: Path | None) -> Board:
         where = f"{path} has {', '.join(boards)}"
         if path is None:
             where = "no board file: pass --quarl-boards=FILE (`quarl board`: --boards FILE)"
-        raise MissingBoard(name, where)
+        near = difflib.get_close_matches(name, boards, 1)
+        raise MissingBoard(name, f"did you mean {near[0]!r}? {where}" if near else where)
     return boards[name]
 
 

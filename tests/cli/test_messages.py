@@ -47,6 +47,7 @@ def files(folder):
         ("deploy policy --backend fpga --output new", "--backend fpga: a design is what `quarl fpga` writes"),
         ("train ppo cartpole --scheme qat4,qat4 --output new", "--scheme qat4,qat4: a scheme is named twice"),
         ("grid absent.toml", "quarl grid: grid absent.toml: No such file or directory; pass a readable TOML file"),
+        ("board loca", "no board 'loca': did you mean 'local'? no board file: pass"),
         ("board local --boards absent.toml", "board file absent.toml: No such file or directory; pass a file like"),
         ("select sac hopperv4 --published absent", "absent/sac_fp.csv: No such file or directory; name the folder of"),
     ],
