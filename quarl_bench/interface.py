@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from quarl_bench.checking.answer import EPISODES, MARGIN, Answer, build_answer, play_schemes, select_schemes
+from quarl_bench.checking.answer import Answer, build_answer, play_schemes, select_schemes
 from quarl_bench.checking.recommendation import INT8
 from quarl_bench.checking.subject import name_policy, name_source, open_subject
-from quarl_bench.checking.worth import FP32
 from quarl_bench.errors import SpecError
+from quarl_bench.evaluation.profiles import EPISODES
 from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.evaluation.rollouts import measure
 from quarl_bench.experiments.environment_source import resolve_environment
+from quarl_bench.experiments.member import FP32
 from quarl_bench.experiments.policy_source import open_stored, open_task
 from quarl_bench.experiments.store import Store
 from quarl_bench.experiments.zoo_agents import check_fit
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.policies.observation import Normalization
 from quarl_bench.policies.policy import (
     IntegerPolicy,

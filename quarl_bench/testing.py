@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.errors import SpecError
-from quarl_bench.judging.outcomes import RECORD, STRICT, Undecided
+from quarl_bench.evaluation.profiles import EPISODES
+from quarl_bench.judging.outcomes import MARGIN, RECORD, STRICT, Undecided
 
 if TYPE_CHECKING:
     from quarl_bench.checking.subject import Subject
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from quarl_bench.quantization.scheme import Scheme
     from quarl_bench.spec import Verdict
     from quarl_bench.views.rows import Row
-
-EPISODES = 100
-MARGIN = 0.05
 
 
 def assert_quantizable(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from quarl_bench.backends import files
+from quarl_bench.backends.files import GOLDEN, MANIFEST
 from quarl_bench.backends.registry import BACKENDS, find_backend
 from quarl_bench.errors import DeploymentError, PolicyError
 from quarl_bench.policies.head import ActionHead
@@ -43,7 +43,6 @@ from quarl_bench.system.atomic import new_folder
 
 SCHEMA_VERSION = 1
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)  # a name of a file beside the model
-GOLDEN, MANIFEST = files.GOLDEN, files.MANIFEST
 STATE = "initial_state"
 PAIR = ("observations", "inputs", "outputs", "actions")
 

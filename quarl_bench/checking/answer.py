@@ -14,11 +14,12 @@ from quarl_bench.checking.recommendation import INT8, WEIGHTS, choose_schemes, r
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.targets import TargetCost, estimate_targets
 from quarl_bench.checking.text import LAYER_BITS, describe_answer, list_lines, name_share, write_html
-from quarl_bench.checking.worth import FP32
 from quarl_bench.environments.registry import Environment
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.evaluation.sensitivity import Sensitivity, measure_sensitivity
+from quarl_bench.experiments.member import FP32
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.judging.pairs import align
 from quarl_bench.judging.retention import check_limits, judge_retention
 from quarl_bench.policies.storage.fp32 import StoredPolicy
@@ -27,8 +28,6 @@ from quarl_bench.spec import Measurement, Outcome, Verdict
 from quarl_bench.system.counts import check_episodes
 
 SCHEMES = ("fp16", "w8", "int8", "int6", "int4", "int3", "int2")
-MARGIN = 0.05
-EPISODES = 100
 STATES = 2_000  # in which layers are compared
 PARTS = RANDOM, LAYERS, TARGETS, ARTEFACTS = ("random actions", "layers", "microcontroller and FPGA", "artefacts")
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quarl_bench.checking.subject import Subject, open_subject
-from quarl_bench.checking.worth import FP32
 from quarl_bench.errors import SpecError
 from quarl_bench.evaluation.protocol import list_validation_seeds
+from quarl_bench.experiments.member import FP32
 from quarl_bench.judging.pairs import align
 from quarl_bench.policies.storage.fp32 import StoredPolicy, hash_policy
 from quarl_bench.quantization.scheme import Scheme, read_scheme

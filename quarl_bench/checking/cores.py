@@ -16,10 +16,11 @@ from functools import partial
 from io import RawIOBase
 from typing import Any
 
-from quarl_bench.checking.answer import MARGIN, SchemeResult, play_schemes
+from quarl_bench.checking.answer import SchemeResult, play_schemes
 from quarl_bench.checking.subject import Subject
 from quarl_bench.evaluation.protocol import list_test_seeds
 from quarl_bench.experiments.member import FP32
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.judging.pairs import align
 from quarl_bench.judging.retention import check_floor
 from quarl_bench.quantization.scheme import Scheme

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from quarl_bench.checking.worth import FP32, LITTLE, find_least, list_worth
+from quarl_bench.checking.worth import LITTLE, find_least, list_worth
+from quarl_bench.experiments.member import FP32
 from quarl_bench.spec import Outcome
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from quarl_bench.backends.c.microcontroller import CORE
 from quarl_bench.checking.costs import ArtefactCost
 from quarl_bench.checking.targets import CYCLES, FLASH, INSTRUCTIONS, LUTS, PART, TargetCost
+from quarl_bench.experiments.member import FP32
 
-FP32 = "fp32"
 LITTLE = 0.1  # share of bytes or time that is next to nothing
 
 

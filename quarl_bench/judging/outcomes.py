@@ -12,6 +12,7 @@ RECORD: ContextVar["Callable[[Row], None]"] = ContextVar("quarl_record")  # set 
 # Whether an undecided verdict fails, given what the caller says of it; set while the plugin runs a test.
 STRICT: ContextVar[Callable[[bool | None], bool]] = ContextVar("quarl_strict")
 
+MARGIN = 0.05  # share of the return that may be lost, where nobody says otherwise
 QUANTIZABLE = "quantizable"  # the claim of rows that `assert_quantizable` records
 PROVES_NOTHING = "proves nothing"  # ends the caveat of a verdict on a policy that does not beat random play
 

@@ -12,7 +12,9 @@ from quarl_bench.checking.answer import SchemeResult
 from quarl_bench.checking.random_play import find_doubt
 from quarl_bench.checking.subject import Subject
 from quarl_bench.errors import PolicyError, SpecError
+from quarl_bench.evaluation.profiles import EPISODES
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_validation_seeds
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.judging.retention import check_limits, judge_retention
 from quarl_bench.policies.masks import drop_masks
 from quarl_bench.policies.policy import PolicyNet
@@ -39,9 +41,9 @@ class Plan:
     """What a repair is asked for. `floor` is a return that counts as nothing; `seconds` bound the whole."""
 
     scheme: Scheme
-    margin: float = 0.05
+    margin: float = MARGIN
     floor: float | None = None
-    episodes: int = 100  # of the one test
+    episodes: int = EPISODES  # of the one test
     test: int = 1  # which test of this policy it is: each has environment seeds of its own
     target: str = ANY
     seconds: float = BUDGET

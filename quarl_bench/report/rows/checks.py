@@ -3,10 +3,10 @@
 import importlib.metadata
 import re
 
-from quarl_bench.checking.answer import MARGIN, SchemeResult
+from quarl_bench.checking.answer import SchemeResult
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.text import name_share
-from quarl_bench.judging.outcomes import QUANTIZABLE
+from quarl_bench.judging.outcomes import MARGIN, QUANTIZABLE
 from quarl_bench.judging.retention import retention_p_values
 from quarl_bench.report.rows.builder import build_row, show_pair
 from quarl_bench.views.rows import Row

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, name_command, new_command, read_path
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result, say
+from quarl_bench.evaluation.profiles import EPISODES
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.system.atomic import PAGES, check_replaceable, open_file, open_folder
 from quarl_bench.system.bars import open_bar, open_note, step
 from quarl_bench.system.counts import read_episodes
@@ -37,7 +39,7 @@ def add_command(commands: Any) -> None:
         "--scheme", help="scheme that the exit code is about. Default: int8, or w8 for nets that have no integer form."
     )
     command.add_argument(
-        "--margin", type=float, default=0.05, help="share of the return that may be lost. Default: 0.05."
+        "--margin", type=float, default=MARGIN, help=f"share of the return that may be lost. Default: {MARGIN}."
     )
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
@@ -46,8 +48,8 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--episodes",
         type=read_episodes,
-        default=100,
-        help="episodes per scheme, each from an environment seed of its own. Default: 100.",
+        default=EPISODES,
+        help=f"episodes per scheme, each from an environment seed of its own. Default: {EPISODES}.",
     )
     command.add_argument(
         "--html", type=read_path, metavar="FILE", help="also write the answer as an HTML page. Default: none."
@@ -160,7 +162,7 @@ def _write_page(file: Path, name: str, result: dict[str, Any]) -> None:
 
 def _open_export(folder: Path, schemes: Sequence[str]) -> None:
     """Make `folder`; StoreError before anything is played where an artefact of one of `schemes` would have no place."""
-    from quarl_bench.backends.artefact import GOLDEN
+    from quarl_bench.backends.files import GOLDEN
     from quarl_bench.checking.costs import list_backends
 
     for scheme, backend in itertools.product(schemes, list_backends()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.opening import find_integers, open_task, refuse_other_scheme, use_one_thread
 from quarl_bench.cli.printing import announce, print_result
+from quarl_bench.evaluation.profiles import EPISODES
 from quarl_bench.system.bars import open_note
 from quarl_bench.system.counts import read_episodes, read_natural
 from quarl_bench.views.text import describe_returns
@@ -37,7 +38,9 @@ def add_command(commands: Any) -> None:
         "--against", type=read_path, metavar="POLICY",
         help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
     )  # fmt: skip
-    command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
+    command.add_argument(
+        "--episodes", type=read_episodes, default=EPISODES, help=f"episodes per scheme. Default: {EPISODES}."
+    )
     command.add_argument(
         "--sampled", action="store_true",
         help="draw actions from the softmax of the outputs, with the same random numbers for fp32 and the scheme; of "

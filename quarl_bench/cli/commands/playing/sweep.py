@@ -12,6 +12,8 @@ from quarl_bench.cli.arguments import WIDEST, add_task, new_command, read_bits, 
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import format_csv, print_result, say
 from quarl_bench.errors import SpecError
+from quarl_bench.evaluation.profiles import EPISODES
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.system.atomic import open_folder
 from quarl_bench.system.counts import read_episodes
 from quarl_bench.system.extras import expect, needing
@@ -38,13 +40,14 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--family", choices=FAMILIES, help="w (weights only) or int (weights and activations). Default: both."
     )
-    command.add_argument("--episodes", type=read_episodes, default=100, help="episodes per scheme. Default: 100.")
+    command.add_argument(
+        "--episodes", type=read_episodes, default=EPISODES, help=f"episodes per scheme. Default: {EPISODES}."
+    )
     command.add_argument("--output", type=read_path, help="folder for sweep.csv and sweep.png. Default: not written.")
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure what is missing, judge every width, and name the fewest bits that keep the return."""
-    from quarl_bench.checking.answer import MARGIN
     from quarl_bench.checking.cores import collect_lines
     from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store, StorePaths

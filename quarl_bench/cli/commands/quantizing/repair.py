@@ -8,6 +8,8 @@ from quarl_bench.cli.arguments import add_task, new_command, read_path
 from quarl_bench.cli.commands.playing.check import CODES
 from quarl_bench.cli.opening import open_task, use_one_thread
 from quarl_bench.cli.printing import print_result
+from quarl_bench.evaluation.profiles import EPISODES
+from quarl_bench.judging.outcomes import MARGIN
 from quarl_bench.system.atomic import check_replaceable
 from quarl_bench.system.bars import open_clock
 from quarl_bench.system.counts import read_episodes
@@ -36,14 +38,14 @@ def add_command(commands: Any) -> None:
         help="int2..int8; options of the scheme are what repair searches for. Default: int8.",
     )
     command.add_argument(
-        "--margin", type=float, default=0.05, help="share of the return that may be lost. Default: 0.05."
+        "--margin", type=float, default=MARGIN, help=f"share of the return that may be lost. Default: {MARGIN}."
     )
     command.add_argument(
         "--floor", type=float, metavar="RETURN",
         help="return that counts as 0%%, for example a random policy's. Default: a return of 0.",
     )  # fmt: skip
     command.add_argument(
-        "--episodes", type=read_episodes, default=100, help="episodes of the final test. Default: 100."
+        "--episodes", type=read_episodes, default=EPISODES, help=f"episodes of the final test. Default: {EPISODES}."
     )
     command.add_argument(
         "--test", type=int, default=1, metavar="N",
