@@ -78,7 +78,9 @@ def add_task(command: argparse.ArgumentParser) -> None:
 
 def add_engine(command: argparse._ActionsContainer) -> None:
     """The cluster on which it runs."""
-    command.add_argument("--address", help="of a Ray cluster, HOST:PORT. Default: this machine alone.")
+    command.add_argument(
+        "--address", help="address of a Ray cluster to run on, HOST:PORT. Default: this machine alone."
+    )
 
 
 def add_workers(command: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument(
         "--against", type=read_path, metavar="POLICY",
-        help="fp32 policy that integers are held against, as quarl train --scheme wrote them. Default: none.",
+        help="fp32 policy to compare with, where POLICY holds integers, as of quarl train --scheme. Default: none.",
     )  # fmt: skip
     command.add_argument(
         "--episodes", type=read_episodes, default=EPISODES, help=f"episodes per scheme. Default: {EPISODES}."

@@ -32,13 +32,15 @@ def add_command(commands: Any) -> None:
         "quarl play baselines/policies/dqn-lunarlander-seed0 --scheme fp32,int8,int3 --video landing.gif")  # fmt: skip
     add_task(command)
     command.add_argument(
-        "--scheme", help="schemes in order, separated by commas. Default: fp32,int8; of integers, theirs."
+        "--scheme", help="schemes in order, separated by commas. Default: fp32,int8; a policy of integers has its own."
     )
     command.add_argument(
         "--video", type=read_path, metavar="FILE", help="write a .gif or an .mp4 file. Default: show it in windows."
     )
     command.add_argument(
-        "--render", choices=("human",), help="show it in windows, one per scheme. Default: this, without --video."
+        "--render",
+        choices=("human",),
+        help="show it in windows, one per scheme. Default: human without --video, else none.",
     )
     command.add_argument("--seed", type=read_natural, help="environment seed. Default: the first that scores policies.")
     command.add_argument(

@@ -46,7 +46,9 @@ def add_command(commands: Any) -> None:
         "--workers", type=read_positive, default=1, metavar="N", help="threads to train with. Default: 1."
     )
     command.add_argument(
-        "--two-sided", action="store_true", help="a return above the fp32 band does not match either. Default: it does."
+        "--two-sided",
+        action="store_true",
+        help="a return above the fp32 band counts as no match, too. Default: it counts as a match.",
     )
     command.add_argument(
         "--population", action="store_true", help="use the population's SD for the band. Default: the sample's."

@@ -17,8 +17,10 @@ def add_command(commands: Any) -> None:
     """Add `quarl compare`: the results files of two runs."""
     command = new_command(commands, "compare", run,
         "quarl compare last.json now.json", EXIT_CODES)  # fmt: skip
-    command.add_argument("before", type=read_path, metavar="BEFORE", help="results file of pytest --quarl-json")
-    command.add_argument("after", type=read_path, metavar="AFTER", help="that of the other run")
+    command.add_argument(
+        "before", type=read_path, metavar="BEFORE", help="results file of the earlier run, of pytest --quarl-json"
+    )
+    command.add_argument("after", type=read_path, metavar="AFTER", help="results file of the later run")
 
 
 def run(options: argparse.Namespace) -> int:

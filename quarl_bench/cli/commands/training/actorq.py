@@ -102,7 +102,7 @@ def add_command(commands: Any) -> None:
         "--resume", action="store_true", help="go on from checkpoints; finished runs are kept. Default: not."
     )
     engine.add_argument("--save-every", type=read_positive, metavar="SECONDS",
-                        help="between two checkpoints. Default: 60.")  # fmt: skip
+                        help="seconds between two checkpoints. Default: 60.")  # fmt: skip
     engine.add_argument("--points", type=read_positive, default=20, metavar="N",
                         help="points of the learning curve. Default: 20.")  # fmt: skip
     engine.add_argument("--episodes", type=read_episodes, default=20, metavar="N",
