@@ -34,8 +34,8 @@ def add_command(commands: Any) -> None:
         "quarl nightly --address head:6379 --compare last.json -- -k ppo", EXIT_CODES)  # fmt: skip
     command.add_argument(
         "arguments", nargs="*", metavar="ARGUMENT",
-        help=f"arguments of pytest, after `--`. Without {PROFILE} the profile is nightly. The tests of the current folder "
-        "are run; every node needs this checkout at the same path",
+        help=f"arguments of pytest, after `--`. Without {PROFILE} the profile is nightly. The tests of the current "
+        "folder are run; every node needs this checkout at the same path",
     )  # fmt: skip
     add_engine(command)
     add_workers(command)

@@ -37,8 +37,8 @@ def add_command(commands: Any) -> None:
                          help="the store; a folder that all machines share. Default: $QUARL_CACHE_DIR, else "
                          "~/.cache/quarl_bench.")  # fmt: skip
     command.add_argument("--baselines", type=read_path, default=Path("baselines"), metavar="PATH",
-                         help="folder of committed policies; policies of `multi_seed` tasks are written there. Default: "
-                         "baselines.")  # fmt: skip
+                         help="folder of committed policies; policies of `multi_seed` tasks are written there. "
+                         "Default: baselines.")  # fmt: skip
     command.add_argument("--episodes", type=read_episodes, help="episodes per policy. Default: the nightly's, 100.")
     command.add_argument("--games", type=read_episodes,
                          help="episodes on Atari. Default: as --episodes; without it the nightly's, 114.")  # fmt: skip
