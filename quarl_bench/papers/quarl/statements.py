@@ -10,7 +10,7 @@ STATEMENTS = (
         scheme="w8",
     ),
     Statement(
-        "DQN is the exception: on Breakout 8 bits cost it most of its return",
+        "DQN is the exception: 8 bits cost its Breakout policy most of the return",
         "36% kept, Table 2",
         "table2-cell",
         item="dqn-breakout-w8",
@@ -42,7 +42,7 @@ STATEMENTS = (
         beside="on a CPU in bf16",
     ),
     Statement(
-        "So it does on a GPU",
+        "It does so on a GPU, too",
         "1.62x, Table 5",
         "table5-half-again",
         item="dqn-pongc-bf16-cuda",
