@@ -111,7 +111,7 @@ def test_ci_runs_its_test_command():
     lines = [line.strip() for line in script.read_text(encoding="utf-8").splitlines()]
     made, tested = lines.index("python3.11 -m venv .venv"), lines.index(".venv/bin/tox run")
     assert "rm -rf .venv .tox" in lines[:made], "nothing of an earlier run is used"
-    assert "`.venv/bin/tox run` runs the tests of" in README.replace("\n", " ")
+    assert "`.venv/bin/tox run` runs the package's own tests" in README.replace("\n", " ")
     assert "python3.11 -m venv .venv && .venv/bin/pip install tox" in LINES
     assert any(re.fullmatch(r"\.venv/bin/pip install( --quiet)? tox", line) for line in lines[made:tested])
     tox = configparser.ConfigParser(inline_comment_prefixes="#")
