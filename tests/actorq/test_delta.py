@@ -93,7 +93,7 @@ def test_without_the_option_all_is_sent_whole():
 def test_a_record_from_before_an_option_has_its_default(tmp_path):
     (tmp_path / RECORD).write_text(
         '{"settings": {"algo": "dqn"}, "elapsed": 1, "steps": 1, "curve": [], "acting": {}, "breakdown": {}, '
-        '"server": {}, "cpu": 0}'
+        '"server": {}, "cpu": 0, "load": {}, "scores": [], "drift": {}, "deaths": 0}'
     )
     settings = read_record(tmp_path)["settings"]
     assert (settings["algo"], settings["delta"], settings["compress"]) == ("dqn", False, False)

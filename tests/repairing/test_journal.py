@@ -60,6 +60,7 @@ def test_what_a_disk_damages_is_made_again(tmp_path, integers):
         lambda whole: whole.replace(b"losses", b"lossez"),
         lambda whole: whole[:-1] + b"x",
     ],
+    ids=["empty", "garbage", "beginning", "end cut", "first cut", "changed", "last changed"],
 )
 def test_no_damage_of_a_point_is_read(tmp_path, damage):
     with open_journal(tmp_path, WHAT, resume=False) as journal:

@@ -5,6 +5,7 @@ not looked at. Read is the layout of torch since 2.7: `models/model.json` and `d
 """
 
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ OPERATORS = {  # of torch, by those of ONNX that compute the same
     "contiguous.default": "Identity", "slice.Tensor": "Slice", "chunk.default": "Split",
     "split_with_sizes.default": "Split", "softmax.int": "Softmax", "argmax.default": "ArgMax",
 }  # fmt: skip
+VIEWS = {"Identity", "Flatten", "Slice", "Split", "Dropout"}  # may be the same numbers under another name
+COMPUTING = {*OPERATORS.values()} - VIEWS
 ATTRIBUTES = {  # of torch, by those of ONNX
     "alpha": "alpha", "negative_slope": "alpha", "approximate": "approximate", "min": "min", "max": "max",
     "min_val": "min", "max_val": "max", "eps": "epsilon", "stride": "strides", "padding": "pads",
@@ -58,10 +61,16 @@ def read_program(data: bytes, where: str, output: str | None = None) -> Graph:
                 inputs.append(entry["arg"]["as_tensor"]["name"])
             elif kind in ("parameter", "buffer"):
                 constants[entry["arg"]["name"]] = _read_tensor(archive, names[entry[f"{kind}_name"]])
-        wanted = [next(iter(spec.values()))["arg"]["as_tensor"]["name"] for spec in module["signature"]["output_specs"]]
+        outputs = module["signature"]["output_specs"]
+        if kept := [kind for spec in outputs for kind in spec if kind != "user_output"]:
+            raise PolicyError(
+                f"{where}: keeps a state ({kept[0][:40]}); policies with a memory are read as .onnx or .pt"
+            )
+        wanted = [spec["user_output"]["arg"]["as_tensor"]["name"] for spec in outputs]
         if len(module["graph"]["nodes"]) > NODES:
             raise PolicyError(f"{where}: {len(module['graph']['nodes'])} nodes; a policy has fewer")
         nodes = [_read_node(node, constants, where) for node in module["graph"]["nodes"]]
+        _refuse_writes(nodes, [str(node["target"]) for node in module["graph"]["nodes"]], wanted, where)
         chosen = choose_output([str(name) for name in wanted], output, where)
     except DAMAGE as error:
         raise PolicyError(
@@ -70,6 +79,22 @@ def read_program(data: bytes, where: str, output: str | None = None) -> Graph:
     if len(inputs) != 1:
         raise PolicyError(f"{where}: {len(inputs)} inputs, and a policy reads observations alone")
     return Graph(where, inputs[0], chosen, tuple(find_needed(nodes, chosen)), constants)
+
+
+def _refuse_writes(nodes: list[Node], targets: list[str], wanted: list[str], where: str) -> None:
+    """PolicyError for an operator that writes over what somebody else reads, or over a view, an input or a buffer."""
+    readers = Counter(name for node in nodes for name in node.inputs) + Counter(wanted)
+    makers = {name: node for node in nodes for name in node.outputs}
+    for node, target in zip(nodes, targets, strict=True):
+        if not target.rpartition(".")[0].endswith("_"):
+            continue
+        tensor = node.inputs[0] if node.inputs else ""
+        while readers[tensor] == 1 and tensor in makers and makers[tensor].operator not in COMPUTING:
+            tensor = next(iter(makers[tensor].inputs), "")
+        if readers[tensor] != 1 or tensor not in makers:
+            raise PolicyError(
+                f"{where}: {node} writes over what it reads ({target[-40:]}); export it without, or to .onnx"
+            )
 
 
 def _read_json(archive: Archive, ending: str) -> Any:

@@ -99,6 +99,40 @@ def test_arguments_without_a_form_are_named(module: nn.Module, said: str) -> Non
         read_program(save(module), "policy.pt2")
 
 
+class Writes(nn.Module):
+    """What `how` names is done in place to the outputs, to a part of them, or to a buffer."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(3, 3), how
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        if self.how == "part":
+            y[:, 0:1].relu_()
+        elif self.how == "view":
+            y.unsqueeze(0).tanh_()
+        elif self.how == "buffer":
+            y = y + self.seen
+            self.seen.copy_(self.seen * 0.5)
+        else:
+            y = y.relu_()
+        return y
+
+
+@pytest.mark.parametrize("how", ["part", "view", "buffer"])
+def test_what_is_written_in_place_is_refused(how: str) -> None:
+    with pytest.raises(PolicyError, match=r"writes over what it reads|keeps a state") as caught:
+        read_program(save(Writes(how)), "policy.pt2")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_nobody_else_reads_may_be_written_over() -> None:
+    for module in (Writes("all"), nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.ReLU(inplace=True))):
+        assert read_chain(read_program(save(module), "policy.pt2")).layers[-1].activation is Activation.RELU
+
+
 def unknown(content: bytes) -> bytes:
     program = json.loads(content)
     program["graph_module"]["graph"]["nodes"][4]["target"] = "os.system"

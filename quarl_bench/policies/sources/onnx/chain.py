@@ -19,3 +19,5 @@ class Chain:
     bounds: tuple[float, float] | None
     indices: bool  # whether it ends in an ArgMax or a Softmax
     cells: tuple[Cell, ...] = ()
+    shape: tuple[int, ...] = ()  # of an observation, where the file says it
+    turned: bool = False  # whether it puts the channels of an image first, which stand last in what it reads

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from gymnasium import spaces
 
-from quarl_bench.environments.images import is_image_space
+from quarl_bench.environments.images import is_channels_first, is_image_space
 from quarl_bench.errors import PolicyError
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import Normalization, ObservationTransform
@@ -36,6 +36,7 @@ def adopt_chain(
     """
     shape = read_shape(observations, where)
     image = is_image_space(observations)
+    _check_turn(chain, observations, where)
     layers, normalization = list(chain.layers), chain.normalization or statistics
     if chain.normalization is not None and statistics is not None:
         raise PolicyError(f"{where}: normalizes observations itself; leave normalization out")
@@ -54,6 +55,22 @@ def adopt_chain(
         _choose_head(chain, net, actions, where) if choices is None else _take_choices(chain, net, choices, where)
     )
     return PolicyNet(transform, replace(net, layers=(*layers[:-1], last)), head)
+
+
+def _check_turn(chain: Chain, observations: spaces.Space[object], where: str) -> None:
+    """PolicyError where the graph puts channels first that stand so already, or leaves last ones where they are.
+
+    A graph may say that it reads images turned: what it is given is then not what the environment shows.
+    """
+    if not isinstance(observations, spaces.Box) or not is_image_space(observations):
+        last = said = False
+    else:
+        last, (channels, *rest) = not is_channels_first(observations), observations.shape
+        said = chain.shape == (*rest, channels) != observations.shape
+    if chain.turned and not (last or said):
+        raise PolicyError(f"{where}: puts the channels of images first, and observations are {observations}")
+    if last and not chain.turned and chain.shape == observations.shape:
+        raise PolicyError(f"{where}: reads images with channels last; let a Transpose put them first, or export it so")
 
 
 def _choose_head(chain: Chain, net: Net, actions: spaces.Space[object], where: str) -> tuple[ActionHead, Layer]:

@@ -59,8 +59,10 @@ def read_graph(data: bytes, where: str, output: str | None = None) -> Graph:
         raise PolicyError(
             f"{where}: {len(read)} inputs ({', '.join(read)[:80]}), and a policy reads its observation alone"
         )
-    rank = _read_rank(next(value for value in graph.input if value.name == read[0]), where) if states else 0
-    return Graph(where, read[0], wanted, tuple(needed), constants, rank)
+    entry = next(value for value in graph.input if value.name == read[0])
+    rank = _read_rank(entry, where) if states else 0
+    shape = tuple(dim.dim_value for dim in entry.type.tensor_type.shape.dim)[1:]
+    return Graph(where, read[0], wanted, tuple(needed), constants, rank, shape)
 
 
 def _read_node(onnx: Any, node: Any, where: str) -> Node:

@@ -3,6 +3,7 @@
 So a function is found however an exporter composed it: SiLU as Sigmoid and Mul, GELU from Erf or Tanh, ELU from Exp.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,9 @@ from quarl_bench.policies.sources.onnx.nodes import Graph, Node
 from quarl_bench.quantization.activations import ELEMENTWISE, SELU_ALPHA, SELU_SCALE, Activation
 
 Doubles = NDArray[np.float64]
-GRID: Doubles = np.linspace(-30.0, 30.0, 6001)
+NEAR: Doubles = np.linspace(-30.0, 30.0, 6001)
+FAR: Doubles = np.logspace(1.5, 6.0, 100)  # where a clip tells itself; a composed function may overflow there
+GRID: Doubles = np.concatenate((NEAR, FAR, -FAR))
 TOLERANCE = 1e-6
 PARTS = 32  # nodes that one function may be composed of
 
@@ -48,8 +51,8 @@ FUNCTIONS: dict[str, Callable[..., Doubles]] = {
     "HardSwish": ELEMENTWISE[Activation.HARDSWISH].exact,
     "LeakyRelu": lambda x, alpha=0.01: np.where(x > 0, x, alpha * x),
     "Log": np.log,
-    "Max": np.maximum,
-    "Min": np.minimum,
+    "Max": lambda *x: functools.reduce(np.maximum, x),
+    "Min": lambda *x: functools.reduce(np.minimum, x),
     "Mul": lambda x, y, **_: x * y,
     "Neg": lambda x: -x,
     "Pow": np.power,
@@ -117,6 +120,8 @@ def evaluate(graph: Graph, node: Node, values: dict[str, Doubles]) -> Doubles:
 def _recognise(y: Doubles) -> Activation | None:
     for activation, entry in ELEMENTWISE.items():
         expected = entry.exact(GRID)
-        if activation is not Activation.NONE and (np.abs(y - expected) <= TOLERANCE * (1 + np.abs(expected))).all():
+        near = np.abs(y - expected) <= TOLERANCE * (1 + np.abs(expected))
+        near[len(NEAR) :] |= ~np.isfinite(y[len(NEAR) :])
+        if activation is not Activation.NONE and near.all():
             return activation
     return None

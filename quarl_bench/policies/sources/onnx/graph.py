@@ -19,7 +19,9 @@ from quarl_bench.policies.sources.onnx.walk import Walk
 from quarl_bench.quantization.net import Conv2d, Linear
 from quarl_bench.quantization.recurrent.cells import Cell, CellKind
 
-PASSED = ("Identity", "Dropout", "Cast", "Softmax", "LogSoftmax", "ArgMax")  # the last three only at the end
+CHOICES = {"Softmax": -1, "LogSoftmax": -1, "ArgMax": 0}  # only at the end; their axes where none is named
+PASSED = ("Identity", "Dropout", "Cast", *CHOICES)
+BOOL = 9  # ONNX's type
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 
 
@@ -39,9 +41,7 @@ def _follow(graph: Graph) -> Chain:
         if not nodes:
             raise PolicyError(f"{graph.where}: no node reads {tensor[:80]!r}; the graph is no chain")
         if len(nodes) == 1 and walk.indices:
-            if nodes[0].operator not in (*PASSED, *SHAPES):
-                raise walk.refuse(nodes[0], "stands behind the choice of an action; export the network without it")
-            tensor = nodes[0].outputs[0]
+            tensor = _leave(walk, nodes[0])
         elif len(nodes) == 1 and (step := _take(walk, nodes[0], tensor)):
             tensor = step
         elif len(nodes) > 1 and not all(node.operator in FUNCTIONS for node in nodes):
@@ -57,7 +57,18 @@ def _follow(graph: Graph) -> Chain:
     if not walk.layers:
         raise PolicyError(f"{graph.where}: no Gemm, MatMul or Conv between {graph.input[:40]!r} and its output")
     walk.settle(graph.nodes[-1])
-    return Chain(tuple(walk.layers), walk.normalization, walk.bounds, walk.indices, tuple(walk.cells))
+    return Chain(
+        tuple(walk.layers), walk.normalization, walk.bounds, walk.indices, tuple(walk.cells), graph.shape, walk.turned
+    )
+
+
+def _leave(walk: Walk, node: Node) -> str:
+    """Pass a node behind the choice of an action, which leaves it as it is, and return the tensor that it gives."""
+    if node.operator not in (*PASSED, *SHAPES):
+        raise walk.refuse(node, "stands behind the choice of an action; export the network without it")
+    if node.operator in PASSED:
+        _pass(walk, node)
+    return node.outputs[0]
 
 
 def _take(walk: Walk, node: Node, tensor: str) -> str | None:
@@ -66,9 +77,7 @@ def _take(walk: Walk, node: Node, tensor: str) -> str | None:
     others = [name for name in node.inputs if name and name != tensor]
     known = all(name in constants for name in others)
     if node.operator in PASSED:
-        if node.operator == "Cast" and node.attributes.get("to") not in FLOATS and not walk.indices:
-            raise walk.refuse(node, "rounds to whole numbers; export the network without it")
-        walk.indices |= node.operator in ("Softmax", "LogSoftmax", "ArgMax")
+        _pass(walk, node)
     elif node.operator in SHAPES:
         _follow_shape(walk, node)
     elif not known:
@@ -86,10 +95,29 @@ def _take(walk: Walk, node: Node, tensor: str) -> str | None:
     return node.outputs[0]
 
 
+def _pass(walk: Walk, node: Node) -> None:
+    """Refuse what does not leave the numbers, or at the end their order, as they are."""
+    given, last = node.attributes, node.operator in CHOICES
+    if node.operator == "Cast":
+        if given.get("to") not in FLOATS and not walk.indices:
+            raise walk.refuse(node, "rounds to whole numbers; export the network without it")
+        if given.get("to") == BOOL:
+            raise walk.refuse(node, "makes true and false of an index; export the network without it")
+    if node.operator == "Dropout" and any(walk.graph.constants[name].any() for name in node.inputs[2:] if name):
+        raise walk.refuse(node, "drops numbers; export the network in evaluation mode")
+    if last and not is_last(given.get("axis", CHOICES[node.operator]), walk.rank):
+        raise walk.refuse(node, "goes along another axis than the outputs")
+    if given.get("select_last_index", 0):
+        raise walk.refuse(node, "takes the last of equal outputs; policies take the first")
+    walk.indices |= last
+
+
 def _take_norm(walk: Walk, node: Node) -> None:
     """Batch normalization by constants."""
     if walk.rank > 2:
         raise walk.refuse(node, "normalizes another axis than the features")
+    if node.attributes.get("training_mode", 0):
+        raise walk.refuse(node, "normalizes by the batch; export the network in evaluation mode")
     scale, shift, mean, variance = (walk.graph.constants[name].astype(np.float64) for name in node.inputs[1:5])
     factor = scale / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
     walk.channels = bool(walk.layers) and isinstance(walk.layers[-1], Conv2d)
@@ -101,10 +129,13 @@ def _calculate(walk: Walk, node: Node, tensor: str) -> None:
     first, second = node.inputs
     value = walk.graph.constants[second if first == tensor else first].astype(np.float64)
     walk.rank = max(walk.rank, value.ndim) if walk.rank else 0
-    if value.ndim > 1 and value.size not in (value.shape[-1], 1 if walk.rank else max(value.shape)):
+    if value.ndim > 1 and value.size not in (value.shape[-1], 1 if walk.rank or value.ndim < 3 else max(value.shape)):
         raise walk.refuse(node, f"has a constant of shape {value.shape}; one number for each feature is known")
     if value.size > 1:
-        walk.channels = value.ndim > 2 and value.shape[-2:] == (1, 1)
+        channels = value.ndim > 2 and value.shape[-2:] == (1, 1)
+        if channels is not walk.channels and max(walk.scale.size, walk.shift.size) > 1:
+            raise walk.refuse(node, "moves the numbers along another axis than the node in front of it")
+        walk.channels = channels
     value, one, zero = value.reshape(-1), np.ones(1), np.zeros(1)
     if node.operator == "Add":
         walk.move(node, one, value)
@@ -260,6 +291,7 @@ def _follow_shape(walk: Walk, node: Node) -> None:
     """Refuse a node that does more than flatten, or with a memory more than move axes of size 1."""
     constants = walk.graph.constants
     if not walk.rank and is_plain(node, constants, first=not walk.layers):
+        walk.turned |= node.operator == "Transpose"
         return
     walk.rank = walk.rank and follow_rank(node, constants, walk.rank, walk.width)
     if not walk.rank:

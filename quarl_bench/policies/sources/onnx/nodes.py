@@ -33,7 +33,8 @@ class Node:
 class Graph:
     """The nodes on the way from `input` to `output`, in order, and the constants that they read.
 
-    Where it has cells, `rank` counts the axes of its input, which is one observation; elsewhere it is 0.
+    Where it has cells, `rank` counts the axes of its input, which is one observation; elsewhere it is 0. `shape` is
+    what the file says of one observation, 0 where it leaves a size open; empty where it says nothing.
     """
 
     where: str
@@ -42,6 +43,7 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: dict[str, Array]
     rank: int = 0
+    shape: tuple[int, ...] = ()
 
     def consumers(self, tensor: str) -> list[Node]:
         """The nodes that read a tensor."""

@@ -26,6 +26,7 @@ class Walk:
     cells: list[Cell] = field(default_factory=list)
     sealed: int = 0  # how many layers a cell has ended
     rank: int = 0  # of one observation so far, in a graph with cells
+    turned: bool = False  # whether an image's channels, which stood last, were put first
     channels: bool = False  # whether the numbers are one for each channel of an image, and not for each feature
 
     @property

@@ -33,6 +33,10 @@ from quarl_bench.policies.sources.torch_layers import Fork, read_net
 from quarl_bench.quantization.training.aware_net import find_path
 from quarl_bench.system.registry import load
 
+LIBRARIES = ("torch", "stable_baselines3", "sb3_contrib", "quarl_bench")  # whose classes compute as is known
+# Methods on the way from an observation to an action.
+COMPUTING = ("forward", "forward_actor", "extract_features", "get_distribution", "get_action_dist_params", "_predict",
+             "predict")  # fmt: skip
 FROM_ENVIRONMENT: Final = "from the model's environment"
 
 
@@ -65,9 +69,23 @@ def extract(model: BaseAlgorithm, normalization: Normalization | str | None = FR
         raise PolicyError(f"normalization={normalization!r} is neither statistics nor None")
     normalization = normalize_parts(parts) if normalization is None else normalization
     modules, head = _split(model)
+    _refuse_overrides(model)
     image = scaled and is_image_space(space)
     transform = ObservationTransform(tuple(map(int, space.shape)), image, normalization)
     return PolicyNet(transform, read_net(transform.input_shape, modules), head)
+
+
+def _refuse_overrides(model: BaseAlgorithm) -> None:
+    """PolicyError where a class of a user's computes otherwise than the library's that it is derived from."""
+    for module in model.policy.modules():
+        for made in type(module).__mro__:
+            if made.__module__.partition(".")[0] in LIBRARIES:
+                break
+            if own := [name for name in COMPUTING if name in vars(made)]:
+                raise PolicyError(
+                    f"{made.__name__} has {own[0]}() of its own, which its modules do not say; export the network to "
+                    ".onnx"
+                )
 
 
 def install(policy: PolicyNet, model: DQN) -> None:

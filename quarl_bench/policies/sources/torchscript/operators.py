@@ -52,7 +52,7 @@ def _elementwise(name: str) -> Operator:
             raise program.refuse(f"{name} of what is no observation")
         known = dict(zip(names, given, strict=False)) | {key: value for key, value in named.items() if key in names}
         rest = given[len(names) :]
-        if any(value != 1 for value in rest) and rest != PLAIN.get(name):
+        if rest != PLAIN.get(name, (1,) * len(rest))[: len(rest)]:
             raise program.refuse(f"{name} with arguments {given}")
         known = DEFAULTS.get(name, {}) | known
         return program.emit(

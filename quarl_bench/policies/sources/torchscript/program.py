@@ -6,6 +6,7 @@ not known, are refused by name; so are states that are read and not kept.
 """
 
 import ast
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from quarl_bench.policies.sources.torchscript.file import SCRIPT, Instance, Numb
 
 STEPS, DEPTH = 20_000, 40  # statements, and calls within each other
 INPUT = "observation"
+IN_PLACE = re.compile(r"[a-z0-9]_$")  # a name of torch's operators that write over what they read; no `__is__`
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Program:
     constants: dict[str, Array] = field(default_factory=dict)
     read: dict[Remembered, Numbers] = field(default_factory=dict)  # the state before, by the one behind
     kept: dict[int, Remembered] = field(default_factory=dict)  # by the tensor that is overwritten
+    overwritten: set[str] = field(default_factory=set)  # names of what an operator has written over in place
     steps: int = 0
     depth: int = 0
 
@@ -106,7 +109,10 @@ class Program:
             operator = OPERATORS.get(function.name)
             if operator is None:
                 raise self.refuse(f"its code calls {function.name[:60]}, which has no portable form")
-            return operator(self, *given, **named)
+            made = operator(self, *given, **named)
+            if IN_PLACE.search(function.name) and given:
+                self._overwrite(given[0])
+            return made
         definition = self.script.functions.get(function.name)
         if definition is None:
             raise self.refuse(f"no code of {function.name.removeprefix(SCRIPT)[:60]}")
@@ -121,6 +127,13 @@ class Program:
         finally:
             self.depth -= 1
         return None
+
+    def _overwrite(self, value: Any) -> None:
+        """What stood here is gone: whoever reads it again is refused; a buffer's numbers may not change at all."""
+        if isinstance(value, Flow):
+            self.overwritten.add(value.name)
+        elif isinstance(value, Numbers) and id(value) not in self.kept:
+            raise self.refuse("its code overwrites something else than a recurrent module's state")
 
     def _bind(self, definition: ast.FunctionDef, given: list[Any], named: dict[str, Any]) -> dict[str, Any]:
         parameters = [one.arg for one in definition.args.args]
@@ -171,7 +184,7 @@ class Program:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
-            return frame.names[node.id] if node.id in frame.names else Function(node.id)
+            return self._read(node.id, frame)
         if isinstance(node, ast.Tuple | ast.List):
             values = [self._evaluate(one, frame) for one in node.elts]
             return tuple(values) if isinstance(node, ast.Tuple) else values
@@ -188,6 +201,12 @@ class Program:
         if isinstance(node, ast.Call):
             return self._call(node, frame)
         raise self.refuse(f"{_name(frame)} has an expression that is not known ({ast.unparse(node)[:40]})")
+
+    def _read(self, name: str, frame: Frame) -> Any:
+        found = frame.names[name] if name in frame.names else Function(name)
+        if isinstance(found, Flow) and found.name in self.overwritten:
+            raise self.refuse(f"its code reads {name[:40]} again, which an operator has overwritten in place")
+        return found
 
     def _call(self, node: ast.Call, frame: Frame) -> Any:
         named = {one.arg: self._evaluate(one.value, frame) for one in node.keywords if one.arg is not None}

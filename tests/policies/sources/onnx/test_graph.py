@@ -186,6 +186,38 @@ def test_an_image_is_divided_by_255_outside() -> None:
     np.testing.assert_allclose(policy.outputs(x), net.forward(x / np.float32(255)), rtol=1e-4, atol=1e-4)
 
 
+def make_turning(shape: tuple[int, ...], *, turns: bool) -> bytes:
+    """A layer on all pixels of images of a shape, behind a Transpose or not."""
+    steps: list[Step] = [("Transpose", "x", "t", {"perm": [0, 3, 1, 2]})] if turns else []
+    size = int(np.prod(shape))
+    steps += [("Flatten", "t" if turns else "x", "f"), ("Gemm", "f w b1", "y")]
+    model = onnx.load_model_from_string(make_model(steps, w=normal(RNG, size, 3)))
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", *shape]))
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("shown", "declared", "turns", "said"),
+    [
+        ((4, 6, 3), (4, 6, 3), True, ""),
+        ((3, 4, 6), (4, 6, 3), True, ""),  # whoever runs it turns what the environment shows
+        ((3, 4, 6), (3, 4, 6), False, ""),
+        ((4, 6, 3), (3, 4, 6), False, ""),
+        ((3, 4, 6), (3, 4, 6), True, "puts the channels of images first"),
+        ((4, 4, 4), (4, 4, 4), True, "puts the channels of images first"),
+        ((4, 6, 3), (4, 6, 3), False, "reads images with channels last"),
+    ],
+)
+def test_channels_are_where_the_graph_takes_them_from(shown: Any, declared: Any, turns: bool, said: str) -> None:
+    chain = read(make_turning(declared, turns=turns))
+    image, actions = spaces.Box(0, 255, shown, np.uint8), spaces.Discrete(3)
+    with pytest.raises(PolicyError, match=said) if said else contextlib.nullcontext():
+        adopt_chain(chain, image, actions, None, "policy.onnx")
+    if turns:
+        with pytest.raises(PolicyError, match="puts the channels of images first"):
+            adopt_chain(chain, spaces.Box(-1, 1, shown), actions, None, "policy.onnx")
+
+
 def test_means_are_taken_where_they_are_said_to_be() -> None:
     data = make_model([GEMM, ("Elu", "h", "a"), ("Gemm", "a w2 b2", "y")], outputs=6)
     with pytest.raises(
@@ -241,6 +273,28 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
                                    kernel=normal(RNG, 3, 3, 2, 2)), "along another axis than channels"),
     "padding": (lambda: make_model([("Conv", "x kernel", "h", {"auto_pad": "SAME_LOWER"}), ("Relu", "h", "y")],
                                    kernel=normal(RNG, 3, 3, 2, 2)), "no padding, dilation or groups"),
+    "far clip": (lambda: make_model([GEMM, ("Clip", "h zero hundred", "a"), END], hundred=np.float32(100)),
+                 "begins no function"),
+    "far least": (lambda: make_model([GEMM, ("Relu", "h", "r"), ("Min", "r hundred", "a"), END],
+                                     hundred=np.float32(100)), "begins no function"),
+    "three": (lambda: make_model([GEMM, ("Mul", "h c", "m"), ("Max", "h m five", "a"), END]), "begins no function"),
+    "softmax of rows": (lambda: make_model([*PLAIN[:-1], ("Gemm", "a w1 b1", "s"), ("Softmax", "s", "y", {"axis": 0})]),
+                        "goes along another axis"),
+    "argmax of rows": (lambda: make_model([*PLAIN[:-1], ("Gemm", "a w1 b1", "s"), ("ArgMax", "s", "y")]),
+                       "goes along another axis"),
+    "argmax of the last": (lambda: make_model([*PLAIN[:-1], ("Gemm", "a w1 b1", "s"), ("ArgMax", "s", "y",
+                           {"axis": 1, "select_last_index": 1})]), "takes the last of equal outputs"),
+    "index to bool": (lambda: make_model([*PLAIN[:-1], ("Gemm", "a w1 b1", "s"), ("ArgMax", "s", "i", {"axis": 1}),
+                                          ("Cast", "i", "y", {"to": 9})]), "makes true and false of an index"),
+    "dropping": (lambda: make_model([GEMM, ("Dropout", "h half yes", "k"), ("Relu", "k", "a"), END],
+                                    yes=np.array(True)), "drops numbers; export the network in evaluation mode"),
+    "norm of batches": (lambda: make_model([GEMM, ("BatchNormalization", "h scale b0 b0 variance", "k",
+                        {"training_mode": 1}), ("Relu", "k", "a"), END], opset=15), "normalizes by the batch"),
+    "rows of numbers": (lambda: make_model([GEMM, ("Relu", "h", "a"), ("Gemm", "a w1 b1", "s"), ("Mul", "s many", "y")],
+                                           many=np.ones((8, 1), np.float32)), r"has a constant of shape \(8, 1\)"),
+    "two axes": (lambda: make_model([("Add", "x row", "k"), ("Mul", "k each", "m"), ("Conv", "m kernel", "h"),
+                                     ("Relu", "h", "y")], row=normal(RNG, 3), each=normal(RNG, 3, 1, 1),
+                                    kernel=normal(RNG, 3, 3, 2, 2)), "along another axis than the node in front"),
     "domain": (lambda: make_model([("Gemm", "x w0 b0", "h", {"domain": "com.microsoft"}), ("Relu", "h", "a"), END]),
                "of the domain 'com.microsoft'"),
 }  # fmt: skip

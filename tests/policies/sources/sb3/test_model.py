@@ -10,7 +10,8 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.torch_layers import NatureCNN
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
 from quarl_bench.errors import PolicyError
@@ -35,7 +36,7 @@ def make_vector(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> 
 
 
 def make_model(
-    algo: str, observations: spaces.Space[Any] = VECTOR, policy: str = "MlpPolicy", **options: Any
+    algo: str, observations: spaces.Space[Any] = VECTOR, policy: str | type = "MlpPolicy", **options: Any
 ) -> BaseAlgorithm:
     """An untrained model with weights large enough that its actions vary."""
     discrete = algo == "dqn" or options.pop("discrete", False)
@@ -230,6 +231,24 @@ def make_unsupported() -> BaseAlgorithm:
     return stranger
 
 
+class Halved(FlattenExtractor):
+    """A forward of its own."""
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return super().forward(observations) / 2
+
+
+class Backwards(ActorCriticPolicy):
+    """Another action than the one its networks say."""
+
+    def _predict(self, observation: torch.Tensor, deterministic: bool = False) -> torch.Tensor:
+        return -super()._predict(observation, deterministic)
+
+
+class Named(FlattenExtractor):
+    """Nothing of its own but a name."""
+
+
 REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
     "celu": (
         lambda: make_model("ppo", policy_kwargs={"activation_fn": torch.nn.CELU}),
@@ -240,6 +259,11 @@ REFUSED: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
         lambda: make_model("ppo", vector=make_vector(VECTOR, spaces.MultiDiscrete([2, 3], start=[1, 0]))),
         "counts actions from 0 alone",
     ),
+    "forward": (
+        lambda: make_model("ppo", policy_kwargs={"features_extractor_class": Halved}),
+        r"Halved has forward\(\) of its own",
+    ),
+    "action": (lambda: make_model("ppo", policy=Backwards), r"Backwards has _predict\(\) of its own"),
     "padding": (
         lambda: make_model("dqn", PIXELS, "CnnPolicy", policy_kwargs={"features_extractor_class": Padded}),
         "no padding, dilation or groups",
@@ -254,3 +278,9 @@ def test_refused_with_one_line(name: str) -> None:
     with pytest.raises(PolicyError, match=said) as caught:
         extract(make())
     assert "\n" not in str(caught.value)
+
+
+def test_a_class_that_computes_as_the_library_s_is_read() -> None:
+    model = make_model("ppo", policy_kwargs={"features_extractor_class": Named})
+    observations = sample()
+    check_equal(model, extract(model), observations, observations)

@@ -114,6 +114,27 @@ class Overwrites(WithGru):
         return self.actor(self.memory(x.unsqueeze(0), self.hidden_state)[0].squeeze(0))
 
 
+class SquashesInPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        y.tanh_()
+        return y
+
+
+class Fades(SquashesInPlace):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.mul_(0.5)
+        return self.layer(x) + self.seen
+
+
 def save(module: nn.Module) -> bytes:
     file = io.BytesIO()
     torch.jit.save(torch.jit.script(module.eval()), file)
@@ -158,6 +179,10 @@ def test_states_are_carried_from_step_to_step(kind: CellKind, make: Any, layers:
         (Decides(), "torch.sum"),
         (WithLstm(keep=False), "new state is not kept"),
         (Overwrites(), "torch.sum"),
+        (SquashesInPlace(), "reads y again, which an operator has overwritten in place"),
+        (Fades(), "overwrites something else than a recurrent module's state"),
+        (nn.Sequential(nn.Linear(5, 2), nn.Softplus(threshold=1)), "softplus with arguments"),
+        (nn.Sequential(nn.Linear(5, 2), nn.Hardtanh(0.0, 50.0), nn.Linear(2, 2)), "begins no function"),
         (nn.Sequential(nn.Linear(5, 2), nn.Softmax(dim=1)), "softmax"),
         (nn.Sequential(nn.Linear(4, 2)), "weights for 4 inputs behind 5"),
         (nn.Sequential(nn.Linear(5, 2), nn.ELU(0.5), nn.Linear(2, 2)), "begins no function"),
