@@ -13,7 +13,7 @@ from quarl_bench.errors import StoreError
 from quarl_bench.report.documents import Document, read_document
 from quarl_bench.report.page.html import render_report
 from quarl_bench.report.page.kinds.memory import draw_memory, view_memory
-from quarl_bench.report.page.matrix import view_matrix
+from quarl_bench.report.page.matrix import Mark, view_matrix
 from quarl_bench.report.page.overview import describe_matrix
 from quarl_bench.report.page.palette import DARK, LIGHT
 from quarl_bench.report.page.plots import Bins, Curve, Point, draw_bits, draw_weights, render_png, render_svg
@@ -386,3 +386,13 @@ def test_pytest_writes_the_page(pytester):
     assert json.loads((pytester.path / "rows.json").read_text())["rows"]
     refused = run_inside(pytester, "--quarl-html=no/such/page.html")
     refused.stderr.fnmatch_lines(["*--quarl-html no/such/page.html: the folder * does not exist; make it*"])
+
+
+@pytest.mark.parametrize(
+    ("kept", "share"), [(-1e-12, "0%"), (-0.004, "0%"), (-0.006, "<0%"), (0.984, "98%"), (None, "")]
+)
+def test_a_mark_says_how_much_is_kept(kept, share):
+    """Of nothing there is no minus."""
+    mark = Mark("ppo-cartpole-int2", "table2-cell", "refuted", kept, None, None)
+    assert mark.share == share
+    assert "-0%" not in mark.words

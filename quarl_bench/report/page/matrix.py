@@ -9,6 +9,7 @@ from quarl_bench.views.rows import Row
 RULE = "retention"  # of rows whose estimate is the share of the return that is kept
 SYMBOLS = {"supported": "✔", "refuted": "✖", "inconclusive": "?", "undecidable": "∅", "partial": "◐"}
 FAMILIES = ("fp", "w", "int", "qat")  # from left to right, each from many bits to few
+HALF = 0.005  # a share that is rounded to a percent
 OWN = "policy"  # stands for the algorithm where a policy names none
 
 
@@ -31,12 +32,12 @@ class Mark:
     @property
     def share(self) -> str:
         """What is kept of the return, as 98%; empty where there is no estimate; <0% where more than all is lost."""
-        return "" if self.kept is None else "<0%" if self.kept < 0 else f"{self.kept:.0%}"
+        return "" if self.kept is None else "<0%" if self.kept <= -HALF else f"{self.kept:z.0%}"
 
     @property
     def words(self) -> str:
         """The mark for those who hear it."""
-        kept = "" if self.kept is None else f", keeps {self.kept:.0%} of the return"
+        kept = "" if self.kept is None else f", keeps {self.kept:z.0%} of the return"
         return f"{self.id}: {self.verdict}{kept}"
 
 
