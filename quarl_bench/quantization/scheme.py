@@ -86,7 +86,7 @@ PARTS = re.compile(r"i([0-9]+)c([0-9]+)o([0-9]+)(?:h([0-9]+))?(wide)?(ptq)?")
 WIDTHS = range(1, 4097)
 KNOWN = (
     "fp32, fp16, w2..w32, int2..int8 (options: sym narrow wide pt pc ema mse pct<dd> uncal pow2 floor eq cle hba acc "
-    "w<digits>, or repaired), qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
+    "w<digits>), qat2..qat8, i<bits>c<bits>o<bits> (options: h<width> wide, or wide ptq)"
 )
 
 
