@@ -21,7 +21,7 @@ def keep_inputs(options: argparse.Namespace) -> None:
         given = getattr(options, name, None)
         for one in given if isinstance(given, list) else [given]:
             read += [] if one is None else [Path(one)]
-    if getattr(options, "policy", None) is not None:
+    if getattr(options, "policy", None) is not None and any(path.exists() for path in written.values()):
         from quarl_bench.experiments.policy_source import find_baseline
 
         read.append(find_baseline(options.policy))

@@ -56,7 +56,8 @@ Opened = tuple[StoredPolicy, Environment | None]
 def _is_module(named: PolicySource) -> bool:
     if named.live is not None:
         return isinstance(named.live, torch.nn.Module)
-    return bool(ATTRIBUTE.fullmatch(str(named.policy))) and not (named.arch or named.policy.exists())
+    named_so = ATTRIBUTE.fullmatch(str(named.policy)) is not None
+    return named_so and not (_is_address(named) or named.arch or named.policy.exists())
 
 
 def _open_module(named: PolicySource) -> Opened:

@@ -40,6 +40,7 @@ def files(folder):
         ("check empty.zip", "empty.zip: an empty file; write it again"),
         ("check policy --arch elu", "policy: its manifest says arch itself; leave arch out"),
         ("check https://huggingface.co/sb3/ppo-CartPole-v1", "agents of the Hugging Face hub are hub:OWNER/REPOSITORY"),
+        ("check hub:CartPole", "hub:OWNER/REPOSITORY"),
         ("check HUB:sb3/ppo-CartPole-v1", "agents of the Hugging Face hub are hub:OWNER/REPOSITORY"),
         ("check meant:polcy --environment CartPole-v1", "'meant:polcy': meant has no 'polcy'; did you mean 'policy'?"),
         ("repair policy --target fpgaa", "target 'fpgaa': unknown backend 'fpgaa'; known are litert, litert-dynamic"),
