@@ -33,8 +33,8 @@ def assert_quantizable(
 ) -> "Verdict":
     """Assert that a policy under a scheme keeps more than 1 - `margin` of its fp32 return.
 
-    Both play the same environment seeds. Where fp32 does not beat random actions, the verdict's `caveats` say that it
-    proves nothing.
+    Both play the same environment seeds. Where fp32 does not beat random actions, keeping its return proves nothing.
+    The verdict is then undecidable.
 
     Args:
         policy: A model of stable-baselines3, a torch module, a `Policy`, or what `quarl check` takes: a path of a .zip
@@ -56,12 +56,13 @@ def assert_quantizable(
 
     Raises:
         ClaimRefuted: The interval of the ratio lies wholly below the threshold. An AssertionError.
-        Undecided: The interval contains the threshold. An AssertionError, which says what would decide.
+        Undecided: The interval contains the threshold, or fp32 does not beat random actions. An AssertionError, which
+            says what would decide.
         QuarlError: Something that cannot be checked.
     """
     __tracebackhide__ = True  # pytest shows the line that called
     from quarl_bench.checking.answer import play_schemes
-    from quarl_bench.checking.random_play import find_doubt
+    from quarl_bench.checking.random_play import find_doubt, weigh_doubt
     from quarl_bench.checking.subject import name_policy
     from quarl_bench.judging.modes import describe
     from quarl_bench.judging.outcomes import ClaimRefuted
@@ -72,8 +73,8 @@ def assert_quantizable(
     subject, name = _open(policy, env, store, named), name or name_policy(policy)
     (line,) = play_schemes(subject, [read_scheme(scheme)], episodes, margin, floor)
     random = subject.play_randomly(line.reference.environment_seeds)
-    if doubt := find_doubt(line.reference, random):
-        line = replace(line, verdict=replace(line.verdict, caveats=(*line.verdict.caveats, doubt)))
+    doubt = find_doubt(line.reference, random)
+    line = replace(line, verdict=weigh_doubt(line.verdict, doubt))
     row = build_check_row(name, subject, line, margin)
     RECORD.get(_ignore)(row)
     message = f"{row.id}: {row.sentence}: {describe(line.verdict)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quarl_bench.checking.costs import ArtefactCost, build_artefacts, time_artefacts
-from quarl_bench.checking.random_play import find_doubt
+from quarl_bench.checking.random_play import find_doubt, weigh_doubt
 from quarl_bench.checking.recommendation import INT8, WEIGHTS, choose_schemes, recommend
 from quarl_bench.checking.subject import Subject
 from quarl_bench.checking.targets import TargetCost, estimate_targets
@@ -139,8 +139,7 @@ class Answer:
     @property
     def outcome(self) -> Outcome:
         """That of the verdict; undecidable where what is kept is worth nothing."""
-        outcome = self.verdict.outcome
-        return Outcome.UNDECIDABLE if self.doubt and outcome is Outcome.SUPPORTED else outcome
+        return weigh_doubt(self.verdict, self.doubt).outcome
 
     @property
     def recommendation(self) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from quarl_bench.policies.policy import Actions, Policy, States
 from quarl_bench.policies.storage.fp32 import StoredPolicy
 from quarl_bench.quantization.net import Floats
 from quarl_bench.quantization.scheme import Scheme
-from quarl_bench.spec import Measurement
+from quarl_bench.spec import Measurement, Outcome, Verdict
 from quarl_bench.system.code_epoch import hash_code
 
 EPISODES = 10  # enough to tell a trained policy from none
@@ -78,3 +78,13 @@ def find_doubt(reference: Measurement, random: Measurement) -> str:
         f"fp32 does not beat random play (mean return {ours.mean():.4g} against {others.mean():.4g} on the same "
         f"{played} environment seeds), so a verdict on it {PROVES_NOTHING}; train it first"
     )
+
+
+def weigh_doubt(verdict: Verdict, doubt: str) -> Verdict:
+    """The verdict, with a doubt among its caveats: undecidable where it was supported."""
+    if not doubt:
+        return verdict
+    found = replace(verdict, caveats=(*verdict.caveats, doubt))
+    if verdict.outcome is not Outcome.SUPPORTED:
+        return found
+    return replace(found, outcome=Outcome.UNDECIDABLE, needed="a policy that beats random play")

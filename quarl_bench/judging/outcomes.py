@@ -18,7 +18,7 @@ PROVES_NOTHING = "proves nothing"  # ends the caveat of a verdict on a policy th
 
 
 class Undecided(AssertionError):
-    """The interval contains the threshold, so that nothing is decided, and the gate is closed."""
+    """The verdict is inconclusive or undecidable, and the gate is closed."""
 
 
 class ClaimRefuted(AssertionError):

@@ -175,14 +175,19 @@ def test_a_policy_no_better_than_chance_proves_nothing(project):
     project.makepyfile(
         test_release="""
         def test_it(assert_quantizable):
-            found = assert_quantizable("coin:net", "coin:Coin", "fp16", margin=0.5)
-            assert found.outcome == "supported"
+            found = assert_quantizable("coin:net", "coin:Coin", "fp16", margin=0.5, strict=False)
+            assert found.outcome == "undecidable"
+            assert found.low > found.threshold
             assert "proves nothing" in found.caveats[-1]
     """
     )
     result = run_inside(project)
-    assert result.parseoutcomes() == {"passed": 1}
-    result.stdout.fnmatch_lines(["test_release.py::test_it: *: fp32 does not beat random play (mean return *"])
+    assert result.parseoutcomes() == {"undecidable": 1}
+    needs = "UNDECIDABLE test_release.py::test_it: *: needs a policy that beats random play"
+    result.stdout.fnmatch_lines([needs, "test_release.py::test_it: *: fp32 does not beat random play (mean return *"])
+    result = run_inside(project, "--quarl-strict")
+    assert result.parseoutcomes() == {"failed": 1}
+    result.stdout.fnmatch_lines(["*Undecided: *; fp32 does not beat random play (mean return *; train it first"])
 
 
 def test_a_damaged_measurement_is_told_in_other_projects_too(project):
