@@ -37,13 +37,13 @@ def test_a_count_names_what_is_refuted_and_a_row_gives_its_interval():
     _, line = list_findings(to_rows([exact]))
     assert line.endswith("Table 2): this policy, on all 30 starts, 94% kept: supported")
     (line,) = list_findings(to_rows(ROWS[:1]))
-    assert line.endswith("of the return (paper: 2 to 5% on average, Table 2): 1 cell, 1 supported")
+    assert line.endswith("of the return (paper: 2 to 5% without DQN, section 4): 1 cell, 1 supported")
 
 
 def test_a_verdict_without_a_number_is_told_alone_and_what_was_not_run_is_not_told():
     bare = Row(id="dqn-pongc-bf16", claim="table5-half-again", kind="claim", verdict="supported", threshold=0.0)
     (line,) = list_findings([bare])
-    told = "(paper: 1.62x, Table 5): supported on a CPU in bf16; our number "
+    told = "(paper: 1.61x, Table 5): supported on a CPU in bf16; our number "
     assert line.endswith(f"{told}is not stored yet")
     (line,) = list_findings([replace(bare, estimate=1.4, interval=(1.2, 1.6))])
     assert "1.40x [1.20x, 1.60x] as fast a step: supported on a CPU" in line

@@ -1,4 +1,4 @@
-"""ActorQ's claims (QuaRL's third system; the code's README of 2021 and the TMLR version of 2022), on paired runs.
+"""ActorQ's claims (QuaRL's third system; the code's README of 2021 and arXiv's last version of 2022), on paired runs.
 
 Thresholds are shares of what the fp32 run takes, so that 1.5 times as fast is at most 1/1.5 of its time.
 """
@@ -144,7 +144,7 @@ CLAIMS = (
     ),
     Claim(
         "actorq-energy",
-        where="TMLR abstract: carbon 1.9x-3.76x less",
+        where="arXiv v6, abstract: carbon 1.9x-3.76x less",
         says="in CPU seconds, a proxy of energy, int8 actors reach 95% of the fp32 run's best return at 1/1.9 "
         "of the cost",
         judgement=TakesLess(0.526, regime=ONE),
@@ -154,7 +154,7 @@ CLAIMS = (
     ),
     Claim(
         "actorq-energy-rate",
-        where="TMLR abstract: carbon 1.9x-3.76x less",
+        where="arXiv v6, abstract: carbon 1.9x-3.76x less",
         says="in CPU seconds, a proxy of energy, two actors of 2048,2048,2048 in int8 do as many steps as fp32 ones at "
         "1/1.9 of the cost",
         judgement=StepsForLess(0.526, regime=LARGE),

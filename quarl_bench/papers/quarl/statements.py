@@ -5,7 +5,7 @@ from quarl_bench.views.statement import Statement
 STATEMENTS = (
     Statement(
         "Weights in 8 bits after training cost at most 5% of the return",
-        "2 to 5% on average, Table 2",
+        "2 to 5% without DQN, section 4",
         "table2-cell",
         scheme="w8",
     ),
@@ -18,14 +18,14 @@ STATEMENTS = (
     ),
     Statement(
         "Quantization-aware training costs at most 5% of the return down to 6 bits",
-        "6 bits hold, Figure 2",
+        "5 or 6 bits, ICLR Figure 2",
         "figure2-holds",
         item="all-qatholds-qat6",
         measure="of the cells hold",
     ),
     Statement(
         "An int8 policy runs 18 times as fast as in fp32",
-        "18.9x on a Raspberry Pi 3b+, Table 4",
+        "18.85x on a Pi 3b+, Table 4",
         "table4-eighteenfold",
         item="ppo-quadx3-int8-local",
         measure="as fast",
@@ -34,7 +34,7 @@ STATEMENTS = (
     ),
     Statement(
         "Mixed precision trains the largest policy 50% faster",
-        "1.62x, Table 5",
+        "1.61x, Table 5",
         "table5-half-again",
         item="dqn-pongc-bf16",
         measure="as fast a step",
@@ -43,7 +43,7 @@ STATEMENTS = (
     ),
     Statement(
         "It does so on a GPU, too",
-        "1.62x, Table 5",
+        "1.61x, Table 5",
         "table5-half-again",
         item="dqn-pongc-bf16-cuda",
         measure="as fast a step",
