@@ -44,6 +44,7 @@ POLL_SECONDS = 0.5  # seconds between two looks at the processes
 MAX_DEATHS = 10  # of actors, per actor; then something else is wrong
 OTHER_PROCESSES = 2  # processes beside the actors: learner and parameter server, on the node that asks for the run
 STORE_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # Ray's, also inside another's message
+ELSEWHERE = "choose another --output"  # where another process trains in this one
 LAST_ACTORS_SECONDS = 30.0  # seconds for the last actors to end behind the learner
 
 
@@ -75,12 +76,14 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
     open_device(settings.device)
     if has_checkpoint(folder):
         if not options.resume:
+            with lock_run(folder, ELSEWHERE):  # of one that is not unfinished, but under way
+                pass
             raise StoreError(f"{folder} holds an unfinished run; pass --resume to go on, or delete it to start over")
         read_state(folder, settings)
     elif options.resume:
         options = dataclasses.replace(options, resume=False)
         options.note(f"{folder} holds no checkpoint; the run starts anew")
-    with lock_run(folder, "choose another --output"):
+    with lock_run(folder, ELSEWHERE):
         _check_store(settings, task, options.store)
         before = os.getloadavg()[0]
         processes = settings.actors + OTHER_PROCESSES

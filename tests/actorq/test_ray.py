@@ -19,6 +19,7 @@ from quarl_bench.cli import main
 from quarl_bench.distributed import engine
 from quarl_bench.distributed.engine import check_address
 from quarl_bench.errors import EngineError, StoreError
+from quarl_bench.system.atomic import lock_run
 from quarl_bench.system.extras import describe_absence
 from tests.support.engine import run_alone
 from tests.support.sizes import exhaustive
@@ -256,6 +257,11 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path):
     (tmp_path / "checkpoint" / "state.json").write_text('{"network": {}}')
     chosen = choose_settings("dqn", "cartpole")
     with pytest.raises(StoreError, match="unfinished run; pass --resume"):
+        train(chosen, tmp_path)
+    with (
+        lock_run(tmp_path),
+        pytest.raises(StoreError, match="in use by another process; wait, or choose another"),
+    ):
         train(chosen, tmp_path)
     with pytest.raises(StoreError, match="holds another network"):
         train(chosen, tmp_path, RunOptions(resume=True))

@@ -17,6 +17,7 @@ from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.sources.sb3.model import install
 from quarl_bench.policies.storage.fp32 import load_policy
 from quarl_bench.spec import PolicySpec
+from quarl_bench.system.atomic import lock_run
 from quarl_bench.training import schemes as train
 from quarl_bench.training.recipes import Published
 from quarl_bench.training.sb3 import checkpoints
@@ -163,6 +164,14 @@ def test_a_checkpoint_without_resume_is_refused(begin: Callable[..., Run]) -> No
     run = begin()
     before = run.interrupt(after=3)
     with pytest.raises(StoreError, match="holds an unfinished run; pass --resume to go on, or delete it"):
+        run.start()
+    assert run.state() == before
+
+
+def test_a_run_that_is_under_way_is_not_called_unfinished(begin: Callable[..., Run]) -> None:
+    run = begin()
+    before = run.interrupt(after=3)
+    with lock_run(run.checkpoint), pytest.raises(StoreError, match="is in use by another process; wait, or choose"):
         run.start()
     assert run.state() == before
 
