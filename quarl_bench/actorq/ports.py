@@ -60,12 +60,14 @@ class ServerProcess:
 class LearnerProcess:
     """The learner, with one thread for learning and others for what comes in."""
 
-    def __init__(self, settings: RunSettings, folder: Path, server: Any, *, resume: bool, save_seconds: float) -> None:
+    def __init__(self, settings: RunSettings, folder: Path, server: Any, *, save_seconds: float) -> None:
         start_process(settings, learning=True)
         self._ray, self._server, self._pending = import_ray(), server, None
         self._learner = Learner(settings, open_task(settings), folder, self._publish, save_seconds)
-        if resume:
-            self._learner.resume()
+
+    def resume(self) -> None:
+        """Go on from the checkpoint, before anything is inserted; see `Learner.resume`."""
+        self._learner.resume()
 
     def learn(self) -> dict[str, Any]:
         """Update until all steps of the run are done."""

@@ -44,6 +44,7 @@ POLL_SECONDS = 0.5  # seconds between two looks at the processes
 MAX_DEATHS = 10  # of actors, per actor; then something else is wrong
 OTHER_PROCESSES = 2  # processes beside the actors: learner and parameter server, on the node that asks for the run
 STORE_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # Ray's, also inside another's message
+ELSEWHERE = "choose another --output"  # where another process trains in this one
 LAST_ACTORS_SECONDS = 30.0  # seconds for the last actors to end behind the learner
 
 
@@ -75,12 +76,14 @@ def train(settings: RunSettings, folder: Path, options: RunOptions | None = None
     open_device(settings.device)
     if has_checkpoint(folder):
         if not options.resume:
+            with lock_run(folder, ELSEWHERE):  # of one that is not unfinished, but under way
+                pass
             raise StoreError(f"{folder} holds an unfinished run; pass --resume to go on, or delete it to start over")
         read_state(folder, settings)
     elif options.resume:
         options = dataclasses.replace(options, resume=False)
         options.note(f"{folder} holds no checkpoint; the run starts anew")
-    with lock_run(folder, "choose another --output"):
+    with lock_run(folder, ELSEWHERE):
         _check_store(settings, task, options.store)
         before = os.getloadavg()[0]
         processes = settings.actors + OTHER_PROCESSES
@@ -131,7 +134,7 @@ class _Run:
         self._learner = (
             ray.remote(LearnerProcess)
             .options(max_concurrency=threads, num_gpus=gpus, **beside)
-            .remote(settings, folder, self._server, resume=options.resume, save_seconds=options.save_seconds)
+            .remote(settings, folder, self._server, save_seconds=options.save_seconds)
         )
         self._names = {node.id: node.name for node in list_nodes(ray)}
         self._actor_class = ray.remote(ActorProcess)
@@ -149,6 +152,8 @@ class _Run:
 
     def watch(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
         """Until the learner is done, or is told to stop; its report with those of the others."""
+        if self._options.resume:
+            self._collect_learned(self._learner.resume.remote())
         learned = self._learner.learn.remote()
         for actor in range(self._settings.actors):
             self._start(actor)
@@ -164,9 +169,9 @@ class _Run:
                     self._learner.stop.remote()
                     stopping = True
                 self._show(bar)
-        report = self._get_learned(learned)
+        report: dict[str, Any] = self._collect_learned(learned)
         self._finish()
-        server = self._ray.get(self._server.report.remote())
+        server = self._ask_server()
         acting = [Breakdown.from_dict(found["breakdown"]) for found in self._reports]
         return report | {
             "acting": sum_breakdowns(acting, ACTING).as_dict(),
@@ -190,7 +195,10 @@ class _Run:
         for result in ready:
             actor, _ = self._playing.pop(result)
             try:
-                self._reports.append(self._ray.get(result))
+                report = self._ray.get(result)
+                self._reports.append(report)
+                if report["orphaned"]:
+                    self._ask_server()  # without it nobody plays, and the learner would wait for ever
             except self._ray.exceptions.RayActorError as error:
                 self.deaths += 1
                 self._lives[actor] += 1
@@ -203,15 +211,25 @@ class _Run:
             except self._ray.exceptions.RayTaskError as error:
                 raise _explain_error(error, f"actor {actor}") from error
 
-    def _get_learned(self, learned: Any) -> dict[str, Any]:
+    def _collect_learned(self, result: Any) -> Any:
+        """What the learner returned; EngineError where it, or the parameter server behind it, is dead."""
+        lost = self._ray.exceptions.RayActorError
         try:
-            report: dict[str, Any] = self._ray.get(learned)
-        except self._ray.exceptions.RayActorError as error:
-            raise EngineError(
-                f"the learner died ({first_line(error)}); --resume goes on from its checkpoint"
-            ) from error
-        except self._ray.exceptions.RayTaskError as error:
+            return self._ray.get(result)
+        except self._ray.exceptions.RayTaskError as error:  # first: one of a lost server is of both kinds
+            cause = unwrap_remote_error(error)
+            if isinstance(cause, lost):
+                raise _explain_death(cause, "the parameter server") from error
             raise _explain_error(error, "the learner") from error
+        except lost as error:
+            raise _explain_death(error, "the learner") from error
+
+    def _ask_server(self) -> dict[str, Any]:
+        """What the parameter server has sent; EngineError where it is dead."""
+        try:
+            report: dict[str, Any] = self._ray.get(self._server.report.remote())
+        except self._ray.exceptions.RayActorError as error:
+            raise _explain_death(error, "the parameter server") from error
         return report
 
     def _finish(self) -> None:
@@ -248,6 +266,10 @@ class _Run:
                 steps, value = self._ray.get(self._learner.status.remote())
                 bar.update(steps - bar.n)
                 bar.set_postfix_str(f"return {value:.1f}, {self.deaths} deaths")
+
+
+def _explain_death(error: BaseException, who: str) -> EngineError:
+    return EngineError(f"{who} died ({first_line(error)}); --resume goes on from the learner's checkpoint")
 
 
 def _explain_error(error: Exception, who: str) -> QuarlError:

@@ -234,12 +234,15 @@ def _list_files(manifest: bytes) -> list[str]:
 
 def _read_event(report: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
     rest = {name: value for name, value in report.items() if name not in ("event", "artefact")}
-    return str(report["event"]), int(report.get("artefact", 0)), rest
+    index = int(report.get("artefact", 0))
+    if index not in (0, 1):
+        raise ValueError(f"artefact {index} of two")
+    return str(report["event"]), index, rest
 
 
 def _parse_answer(channel: Channel, read: Callable[[dict[str, Any]], Value], answer: str | dict[str, Any]) -> Value:
     """What a report says; BoardError when it is no report."""
     try:
         return read(json.loads(answer) if isinstance(answer, str) else answer)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise channel.error(f"answers what no runner of this version says ({error!r}); is {RUNNER} intact?") from error

@@ -115,7 +115,7 @@ class Channel:
             if not data:
                 return
             *lines, rest = (rest + data).split(b"\n")
-            yield from (line.decode() for line in lines)
+            yield from (line.decode(errors="replace") for line in lines)
 
 
 class SshChannel(Channel):

@@ -25,6 +25,7 @@ from quarl_bench.policies.policy import Policy
 from quarl_bench.policies.storage.folder import Stored
 from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
+from quarl_bench.system.counts import MOST_SEED
 from quarl_bench.system.toml_file import read_toml
 from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
@@ -232,7 +233,8 @@ def _check(entry: Any, where: str) -> None:
             raise SpecError(f"{where}: the key {key!r} is called {RENAMED[key]!r} now; rename it")
         if key not in KEYS:
             raise SpecError(f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
-        if not isinstance(value, KEYS[key]) or (KEYS[key] is list and not value):
+        boolean = isinstance(value, bool) and KEYS[key] is not bool  # true would be 1
+        if boolean or not isinstance(value, KEYS[key]) or (KEYS[key] is list and not value):
             raise SpecError(f"{where}, key {key!r}: must be a {KEYS[key].__name__}, and not empty")
     _check_values(entry, where)
 
@@ -246,5 +248,11 @@ def _check_values(entry: dict[str, Any], where: str) -> None:
             raise SpecError(f"{where}, key {key!r}: must be a list of names in quotes")
     if "steps" in entry and not entry.get("multi_seed"):
         raise SpecError(f"{where}, key 'steps': goes with `multi_seed = true`; others train by their recipe")
-    if any(type(seed) is not int or seed < 0 for seed in entry["seeds"]):
-        raise SpecError(f"{where}, key 'seeds': must be whole numbers from 0 on")
+    if "origin" in entry and entry.get("multi_seed"):
+        raise SpecError(f"{where}, key 'origin': is a variant of a recipe, and many seeds have none; leave it out")
+    seeds = entry["seeds"]
+    if any(type(seed) is not int or not 0 <= seed <= MOST_SEED for seed in seeds):
+        raise SpecError(f"{where}, key 'seeds': must be whole numbers from 0 on, at most {MOST_SEED}")
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if twice is not None:
+        raise SpecError(f"{where}, key 'seeds': {twice} is listed twice; remove one")

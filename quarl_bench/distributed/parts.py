@@ -10,7 +10,7 @@ from typing import Any
 
 from quarl_bench.distributed.engine import open_engine
 from quarl_bench.distributed.nodes import check_versions, list_nodes
-from quarl_bench.distributed.tasks import Outcome, run_tasks
+from quarl_bench.distributed.tasks import Outcome, ProcessKilled, run_tasks
 from quarl_bench.errors import EngineError
 
 PARTS_PER_CORE = 2  # a node that is slower takes fewer
@@ -41,7 +41,10 @@ class PartPlan:
 
 
 def run_part(part: Part, plan: PartPlan) -> str:
-    """Run it in a process of its own, and return the results file as text; EngineError where pytest wrote none."""
+    """Run it in a process of its own, and return the results file as text.
+
+    EngineError where pytest wrote none; ProcessKilled where a signal ended it.
+    """
     if not plan.folder.is_dir():
         raise EngineError(f"part {part.name}: no folder {plan.folder}; check the project out there on every node")
     with tempfile.TemporaryDirectory(prefix="quarl-part-") as scratch:
@@ -52,6 +55,8 @@ def run_part(part: Part, plan: PartPlan) -> str:
             own.append(f"--quarl-compare={last}")
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plan.arguments, *own]
         done = subprocess.run(command, cwd=plan.folder, capture_output=True, text=True, check=False)
+        if done.returncode < 0:
+            raise ProcessKilled(f"part {part.name}: pytest was ended by signal {-done.returncode}")
         if done.returncode not in FINISHED or not results.exists():
             said = [*done.stdout.strip().splitlines(), *done.stderr.strip().splitlines()] or ["nothing"]
             why = next((line for line in reversed(said) if "error" in line.lower()), said[-1])

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from quarl_bench.distributed.engine import unwrap_remote_error
-from quarl_bench.errors import QuarlError, first_line
+from quarl_bench.errors import EngineError, QuarlError, first_line
 from quarl_bench.system.bars import open_bar
 
 RETRIES = 3  # of a task whose worker dies
 POLL_SECONDS = 0.5  # seconds between two looks
 Task = TypeVar("Task")
+
+
+class ProcessKilled(EngineError):
+    """A process that a task had started was killed, by a system without memory for one: the task is tried again."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,16 @@ def run_tasks(
 
 def _collect(ray: Any, result: Any, task: Task, tried: int) -> Outcome[Task] | None:
     """What became of a task; None where it is to be tried again."""
-    died = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
+    died = (
+        ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError, ProcessKilled,
+    )  # fmt: skip
     try:
         return Outcome(task, ray.get(result), tried)
-    except died as error:
-        if tried < RETRIES:
-            return None
-        return Outcome(task, None, tried, f"its worker died {tried + 1} times ({first_line(error)})")
     except ray.exceptions.RayError as error:
         cause = unwrap_remote_error(error)
+        if isinstance(cause, died):
+            if tried < RETRIES:
+                return None
+            return Outcome(task, None, tried, f"its worker died {tried + 1} times ({first_line(cause)})")
         kind = "" if isinstance(cause, QuarlError) else f"{type(cause).__name__}: "
         return Outcome(task, None, tried, f"{kind}{first_line(cause)}")

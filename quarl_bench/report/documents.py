@@ -3,6 +3,7 @@
 import json
 import lzma
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from quarl_bench.views.rows import READABLE, Row
 
 KINDS = ("results", "sweep", "weights", "check")
 COMPRESSED = ".xz"  # so ends the name of a file that is packed
+SHARD = re.compile(r"[1-9]\d{0,5}/[1-9]\d{0,5}")  # part of how many
 LARGEST = 2**28  # bytes of a file, unpacked; a whole nightly has a tenth
 
 
@@ -92,6 +94,8 @@ def _check_values(data: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     yield "durations", all(isinstance(s, int | float) and 0 <= s < math.inf for s in data.get("durations", {}).values())
     skipped = data.get("skipped", [])
     yield "skipped", isinstance(skipped, list) and all(isinstance(e, dict) and "nodeid" in e for e in skipped)
+    yield "notes", isinstance(data.get("notes", []), list)
+    yield "shard", data.get("shard") is None or SHARD.fullmatch(str(data["shard"])) is not None
 
 
 def _read_text(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from quarl_bench.errors import DeploymentError
+from quarl_bench.errors import DeploymentError, StoreError
 from quarl_bench.system.atomic import write_file
 from quarl_bench.system.places import default_cache
 from quarl_bench.system.processor import read_processor
@@ -68,7 +68,10 @@ def compile_library(files: Mapping[str, bytes], flags: tuple[str, ...], folder: 
 
 
 def load_library(files: Mapping[str, bytes], flags: tuple[str, ...] = ()) -> ctypes.CDLL:
-    """The library of `files`, from the cache or compiled into it, once per compiler, processor and source."""
+    """The library of `files`, from the cache or compiled into it, once per compiler, processor and source.
+
+    StoreError where the cache cannot be written; DeploymentError as `compile_library`.
+    """
     return _load_library(tuple(sorted(files.items())), flags)
 
 
@@ -83,9 +86,19 @@ def _load_library(files: tuple[tuple[str, bytes], ...], flags: tuple[str, ...]) 
     ]
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:24]
     path = default_cache() / "kernels" / f"{name}.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write the cache {default_cache()}: {error.strerror or error}; choose another place with "
+            "QUARL_CACHE_DIR"
+        ) from error
+    try:
         if not path.exists():
             with tempfile.TemporaryDirectory(prefix="quarl-c-") as folder:
                 write_file(path, compile_library(dict(files), flags, Path(folder)).read_bytes())
+    finally:
+        lock.release()
     return ctypes.CDLL(str(path))

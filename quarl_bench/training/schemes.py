@@ -107,8 +107,10 @@ def load_finished_policy(spec: PolicySpec, recipe: str, folder: Path) -> Stored:
 
 
 def check_unfinished(checkpoint: Path, options: TrainingOptions) -> None:
-    """StoreError when a run is unfinished and may not go on."""
+    """StoreError when a run is unfinished and may not go on, or when another process trains it."""
     if checkpoint.exists() and not options.resume:
+        with lock_run(checkpoint, ELSEWHERE):  # of one that is not unfinished, but under way
+            pass
         raise StoreError(f"{checkpoint} holds an unfinished run; pass --resume to go on, or delete it to start over")
 
 

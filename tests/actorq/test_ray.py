@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import sys
 import threading
@@ -13,14 +14,26 @@ import pytest
 from quarl_bench import cli
 from quarl_bench.actorq.learning.checkpoint import read_state
 from quarl_bench.actorq.settings import choose_settings
-from quarl_bench.actorq.training import RunOptions, train
+from quarl_bench.actorq.training import RunOptions, _Run, train
 from quarl_bench.cli import main
 from quarl_bench.distributed import engine
 from quarl_bench.distributed.engine import check_address
 from quarl_bench.errors import EngineError, StoreError
+from quarl_bench.system.atomic import lock_run
 from quarl_bench.system.extras import describe_absence
 from tests.support.engine import run_alone
 from tests.support.sizes import exhaustive
+
+RESUME = """
+from quarl_bench.actorq.settings import choose_settings
+from quarl_bench.actorq.training import RunOptions, train
+
+settings = choose_settings("dqn", "cartpole", steps=5_000, widths=(16,))
+try:
+    train(settings, Path(sys.argv[1]), RunOptions(resume=True))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
 
 RUN = """
 from quarl_bench.actorq.settings import choose_settings
@@ -70,6 +83,53 @@ def test_without_its_learner_a_run_ends_in_one_line(tmp_path):
     assert reason.startswith("EngineError the learner died")
     assert "--resume" in reason
     assert left == "left: []"
+
+
+@pytest.mark.needs("actorq")
+@exhaustive
+def test_without_its_parameter_server_a_run_ends_in_one_line(tmp_path):
+    code, out, err = run_alone(RUN, tmp_path / "cache", tmp_path / "run", "ray::ServerProcess", 0, 10_000_000)
+    assert code == 0, err
+    reason, left = out.strip().splitlines()[-2:]
+    assert reason.startswith("EngineError the parameter server died (The actor died")
+    assert left == "left: []"
+
+
+@pytest.mark.needs("actorq")
+@pytest.mark.parametrize(
+    ("cause", "kind", "line"),
+    [
+        ("a server that died", EngineError, r"the parameter server died \(gone\); --resume goes on"),
+        (StoreError("checkpoint cannot be read"), StoreError, "^checkpoint cannot be read$"),
+        (ValueError("of its own"), EngineError, r"the learner failed \(ValueError: of its own\)"),
+    ],
+)
+def test_what_a_learner_ended_with_is_one_line(cause, kind, line):
+    from ray import exceptions
+
+    cause = exceptions.RayActorError(error_msg="gone") if isinstance(cause, str) else cause
+    error = exceptions.RayTaskError("learn", "a trace", cause).as_instanceof_cause()
+
+    def get(_):
+        raise error
+
+    run = SimpleNamespace(_ray=SimpleNamespace(exceptions=exceptions, get=get))
+    with pytest.raises(kind, match=line):
+        _Run._collect_learned(run, "what it owes")
+
+
+@pytest.mark.needs("actorq")
+@exhaustive
+def test_a_damaged_checkpoint_is_one_line(tmp_path):
+    chosen = choose_settings("dqn", "cartpole", steps=5_000, widths=(16,))
+    held = tmp_path / "run" / "checkpoint"
+    held.mkdir(parents=True)
+    state = {"network": chosen.network, "learning": chosen.learning, "facts": {}, "rows": 0}
+    (held / "state.json").write_text(json.dumps(state))
+    (held / "agent.pt").write_bytes(b"half")
+    code, out, err = run_alone(RESUME, tmp_path / "cache", tmp_path / "run")
+    assert code == 0, err
+    assert re.search(r"^StoreError .*checkpoint cannot be read \(.*\); delete it to start over$", out, re.MULTILINE)
 
 
 @pytest.mark.needs("actorq")
@@ -197,6 +257,11 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path):
     (tmp_path / "checkpoint" / "state.json").write_text('{"network": {}}')
     chosen = choose_settings("dqn", "cartpole")
     with pytest.raises(StoreError, match="unfinished run; pass --resume"):
+        train(chosen, tmp_path)
+    with (
+        lock_run(tmp_path),
+        pytest.raises(StoreError, match="in use by another process; wait, or choose another"),
+    ):
         train(chosen, tmp_path)
     with pytest.raises(StoreError, match="holds another network"):
         train(chosen, tmp_path, RunOptions(resume=True))

@@ -404,6 +404,20 @@ def expect_one_line(board, message, **options):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("line", [r"\377\376", "123", "[]", r'{"event": "block", "artefact": 7}', "Welcome"])
+def test_what_a_board_says_beside_its_answers_is_one_line(board, pair, tmp_path, line):
+    """In the middle of a timing, from a profile of its shell for one."""
+    talkative = tmp_path / "python"
+    talkative.write_text(
+        f'#!/bin/sh\ncase "$*" in *measure*) printf \'{line}\\n\';; esac\nexec {sys.executable} "$@"\n'
+    )
+    talkative.chmod(0o755)
+    with open_session(replace(board, python=str(talkative))) as leased:
+        with pytest.raises(BoardError, match="answers what no runner of this version says") as caught:
+            leased.compare(pair, QUICK)
+        assert "\n" not in str(caught.value)
+
+
 def test_a_board_without_a_runtime_says_what_to_install(board, tmp_path):
     plain = tmp_path / "python"
     plain.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')  # -S: no installed packages

@@ -103,6 +103,15 @@ def test_a_damaged_file_is_named_before_a_board_is_asked(tmp_path, monkeypatch, 
     assert message in line
 
 
+def test_a_file_that_cannot_be_written_is_told_before_a_board_is_asked(tmp_path, monkeypatch, capsys):
+    (tmp_path / "taken").write_text("a file, and no folder")
+    monkeypatch.setattr("quarl_bench.backends.artefact.read_artefact", lambda _: None)
+    monkeypatch.setattr("quarl_bench.boards.session.open_session", lambda *_: pytest.fail("a board was leased"))
+    assert main(["board", "local", "a", "b", "--sessions", str(tmp_path / "taken" / "speed.csv")]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith(f"quarl board: cannot write folder {tmp_path / 'taken'}: ")
+
+
 def test_sessions_are_of_two_artefacts(capsys):
     assert main(["board", "local", "a", "--sessions", "speed.csv"]) == 2
     assert "--sessions is of a timing: name two artefacts, or leave it out" in capsys.readouterr().err

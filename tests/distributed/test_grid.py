@@ -106,6 +106,9 @@ def test_a_grid_of_many_seeds_has_its_size(tmp_path):
     assert sum(len(task.seeds) for task in found) == 2400
 
 
+MANY = "[[task]]\nalgo = 'sac'\nenvironments = ['pendulum']\nmulti_seed = true\n"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -115,6 +118,10 @@ def test_a_grid_of_many_seeds_has_its_size(tmp_path):
         ("[[task]]\nalgo = 'ppo'\nseeds = [0]", "task 1: the key 'environments' is missing"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = []\nseeds = [0]", "task 1, key 'environments': must be a list"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [-1]", "key 'seeds': must be whole numbers"),
+        (f"[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [{2**32}]", "whole numbers from 0 on, at most"),
+        (MANY + "seeds = [0, 0]", "task 1, key 'seeds': 0 is listed twice; remove one"),
+        (MANY + "seeds = [0]\norigin = 'control'", "task 1, key 'origin': is a variant of a recipe"),
+        (MANY + "seeds = [0]\ncores = true", "task 1, key 'cores': must be a int"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\ncores = 0", "key 'cores'"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['cartpole']\nseeds = [0]\ncolour = 0", "unknown key 'colour'"),
         ("[[task]]\nalgo = 'ppo'\nenvironments = ['nowhere']\nseeds = [0]", "unknown environment"),

@@ -353,6 +353,9 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
         ({"rows": [make_row("w8", 1.0, "supported", caveats=[3])]}, "caveats is [3]"),
         ({"skipped": [{}]}, "skipped of another type"),
         ({"skipped": None}, "skipped of another type"),
+        ({"notes": 5}, "notes of another type"),
+        ({"shard": "x/y"}, "shard of another type"),
+        ({"shard": "2"}, "shard of another type"),
     ],
 )
 def test_a_damaged_results_file_is_one_line(tmp_path, monkeypatch, capsys, damaged, message):

@@ -55,6 +55,23 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tiny_disk):
     assert not list(tiny_disk.rglob("*.tmp"))
 
 
+@pytest.mark.needs("mount")
+def test_a_learner_tells_of_a_full_disk_and_leaves_nothing(tiny_disk):
+    import numpy as np
+
+    from quarl_bench.actorq.acting.task import open_task
+    from quarl_bench.actorq.learning.agents import make_agent
+    from quarl_bench.actorq.learning.checkpoint import save_checkpoint
+    from quarl_bench.actorq.learning.replay import Replay
+    from quarl_bench.actorq.settings import choose_settings
+
+    chosen = choose_settings("dqn", "cartpole")
+    agent, replay = make_agent(chosen, open_task(chosen)), Replay(chosen.replay, np.random.default_rng(0))
+    with pytest.raises(StoreError, match="No space left on device; choose a writable place"):
+        save_checkpoint(tiny_disk, chosen, agent, replay, {})
+    assert not list(tiny_disk.iterdir())
+
+
 def test_a_clock_that_runs_backwards_changes_nothing(tmp_path):
     calls = []
 

@@ -1,5 +1,6 @@
 """A learner on disk: what survives `kill -9`. Tensors and arrays only, nothing that would be unpickled."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ FOLDER, STATE, TENSORS, ROWS = "checkpoint", "state.json", "agent.pt", "replay.n
 def save_checkpoint(folder: Path, settings: RunSettings, agent: Agent, replay: Replay, facts: dict[str, Any]) -> None:
     """Replace the checkpoint below `folder` by the present state and `facts` (JSON types)."""
     with new_folder(folder / FOLDER, STATE) as work:
-        torch.save(agent.state(), work / TENSORS)
+        buffer = io.BytesIO()
+        torch.save(agent.state(), buffer)  # into a file it would tell of a full disk in words of its own
+        (work / TENSORS).write_bytes(buffer.getvalue())
         np.savez(work / ROWS, **replay.state())
         state = {"network": settings.network, "learning": settings.learning, "facts": facts, "rows": replay.count}
         (work / STATE).write_text(json.dumps(state))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarl_bench.errors import DeploymentError
+from quarl_bench.errors import DeploymentError, StoreError
 from quarl_bench.system.compiler import load_library
 
 SIDE, COLORS = 84, 256
@@ -99,7 +99,7 @@ class _Addresses(ctypes.Structure):
 
 
 class CompiledBands:
-    """By bands.c; DeploymentError where nothing compiles it, OSError where the library cannot be kept."""
+    """By bands.c; DeploymentError where nothing compiles it, StoreError where the library cannot be kept."""
 
     def __init__(self, buffers: Buffers) -> None:
         starts, columns = share(WIDTH, SIDE)
@@ -146,7 +146,7 @@ def compiles(cv2: Any) -> bool:
     ours, theirs = Buffers.allocate(), Buffers.allocate()
     try:
         compiled = CompiledBands(ours)
-    except (DeploymentError, OSError):
+    except (DeploymentError, StoreError, OSError):
         return False
     return draw_alike((compiled, ours), (ArrayBands(theirs, cv2), theirs))
 

@@ -7,9 +7,10 @@ missing too, from a checkpoint that has to be small: the policy kept holds all i
 The policy kept is the one with the best mean return on validation seeds, which never score it.
 """
 
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from quarl_bench.environments.registry import Environment, find_environment
-from quarl_bench.errors import StoreError
+from quarl_bench.errors import QuarlError, StoreError
 from quarl_bench.evaluation.batches.episodes import start_episodes
 from quarl_bench.evaluation.episode_bars import show_episodes
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS, list_test_seeds, list_validation_seeds
@@ -32,7 +33,7 @@ from quarl_bench.policies.policy import Policy, PolicyNet
 from quarl_bench.policies.sources.sb3.model import install
 from quarl_bench.policies.storage.folder import load_stored, save_stored
 from quarl_bench.spec import PolicySpec
-from quarl_bench.system.atomic import new_folder
+from quarl_bench.system.atomic import check_replaceable, new_folder
 from quarl_bench.system.extras import list_requirements
 from quarl_bench.system.interruption import Interrupted
 from quarl_bench.system.machine import describe_run, describe_versions
@@ -82,8 +83,9 @@ class TrainingRun:
     def learn(self, until: int | None = None) -> tuple[BaseAlgorithm, Checkpoints]:
         """Go on from the checkpoint, if there is one, to the end or to a checkpoint at `until` environment steps.
 
-        Raises Interrupted when asked to stop.
+        Raises Interrupted when asked to stop, StoreError for a checkpoint that is none or is damaged.
         """
+        check_replaceable(self.checkpoint, STATE)
         resumed = (self.checkpoint / STATE).exists()
         model, curve = self.load() if resumed else (self.new(), [])
         torch.set_num_threads(self.options.workers)
@@ -116,20 +118,24 @@ class TrainingRun:
             (work / STATE).write_text(json.dumps(state | self.describe_machine(model.num_timesteps)))
 
     def read_state(self) -> dict[str, Any]:
-        """What the checkpoint says of itself; StoreError when it belongs to another recipe or seed."""
-        try:
+        """What the checkpoint says of itself; StoreError when it is damaged, or of another recipe or seed."""
+        with self._told_in_one_line():
             state: dict[str, Any] = json.loads((self.checkpoint / STATE).read_text())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self.checkpoint} cannot be read ({error}); delete it to start over") from error
-        if state["recipe"] != self.recipe.sha256:
+            recipe, _ = state["recipe"], state["curve"]
+        if recipe != self.recipe.sha256:
             raise StoreError(f"{self.checkpoint} was made with another recipe; delete it to start over")
         if state.get("seed", self.spec.seed) != self.spec.seed:  # older ones do not say
             raise StoreError(f"{self.checkpoint} is of seed {state['seed']}; pass --seed {state['seed']}, or delete it")
         return state
 
     def load(self) -> tuple[BaseAlgorithm, Curve]:
-        """The model and curve of the checkpoint; StoreError when it belongs to another recipe."""
+        """The model and curve of the checkpoint; StoreError as `read_state`, or when a file of it is damaged."""
         state = self.read_state()
+        with self._told_in_one_line():
+            self.load_best()  # missed now, not when the run ends
+            return self._load_model(state)
+
+    def _load_model(self, state: dict[str, Any]) -> tuple[BaseAlgorithm, Curve]:
         # Streams begin anew, but not as they began: episodes and noise behind a resume are others.
         streams = np.random.SeedSequence([self.spec.seed, state.get("timesteps", 0)])
         seed, curve = int(streams.generate_state(1)[0] >> 1), state["curve"]
@@ -141,7 +147,8 @@ class TrainingRun:
             curve = [point for point in curve if point["timesteps"] <= model.num_timesteps]
         if isinstance(model, OffPolicyAlgorithm):
             if (self.checkpoint / REPLAY).exists():
-                model.load_replay_buffer(self.checkpoint / REPLAY)
+                with (self.checkpoint / REPLAY).open("rb") as stream:
+                    model.load_replay_buffer(stream)
             else:
                 model.learning_starts = model.num_timesteps + self.recipe.hyperparameters["learning_starts"]
         model.set_random_seed(seed)
@@ -160,6 +167,16 @@ class TrainingRun:
         """The policy that the checkpoint keeps."""
         kept = load_stored(self.checkpoint / BEST)
         return Best(kept.policy, kept.metadata["timesteps"])
+
+    @contextlib.contextmanager
+    def _told_in_one_line(self) -> Iterator[None]:
+        """StoreError for whatever a damaged file of the checkpoint makes its reader say."""
+        try:
+            yield
+        except QuarlError:
+            raise
+        except Exception as error:
+            raise StoreError(f"{self.checkpoint} cannot be read ({error!r}); delete it to start over") from error
 
     @property
     def sampled(self) -> bool:
@@ -230,7 +247,7 @@ def read_seconds(checkpoint: Path) -> float:
     """Wall time behind a checkpoint; 0 where there is none, or it does not say."""
     try:
         return float(json.loads((checkpoint / STATE).read_text()).get("seconds", 0))
-    except (OSError, ValueError):  # `TrainingRun.load` refuses what is damaged
+    except (OSError, ValueError, TypeError, AttributeError):  # `TrainingRun.load` refuses what is damaged
         return 0.0
 
 

@@ -20,6 +20,7 @@ from quarl_bench.environments.atari.bands import (
     CompiledBands,
     begin_bands,
 )
+from quarl_bench.errors import StoreError
 from quarl_bench.system import compiler
 from tests.support.sizes import draw_examples
 
@@ -110,6 +111,17 @@ def test_where_nothing_can_be_kept_arrays_are_used(cv2: Any, tmp_path: Any, monk
     monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "file"))
     assert isinstance(begin_bands(Buffers.allocate(), cv2), ArrayBands)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@compiled
+@pytest.mark.usefixtures("asked_anew")
+def test_where_the_disk_is_full_arrays_are_used(cv2: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    def refuse(target: Any, _: bytes) -> None:
+        raise StoreError(f"cannot write file {target}: No space left on device")
+
+    monkeypatch.setattr(compiler, "write_file", refuse)
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path))
+    assert isinstance(begin_bands(Buffers.allocate(), cv2), ArrayBands)
 
 
 @compiled

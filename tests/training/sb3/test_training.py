@@ -11,12 +11,13 @@ import pytest
 import stable_baselines3 as sb3
 
 from quarl_bench.environments.registry import find_environment
-from quarl_bench.errors import PolicyError, SpecError, StoreError
+from quarl_bench.errors import PolicyError, QuarlError, SpecError, StoreError
 from quarl_bench.evaluation.protocol import TEST_SEEDS, VALIDATION_SEEDS
 from quarl_bench.evaluation.rollouts import roll_out
 from quarl_bench.policies.sources.sb3.model import install
 from quarl_bench.policies.storage.fp32 import load_policy
 from quarl_bench.spec import PolicySpec
+from quarl_bench.system.atomic import lock_run
 from quarl_bench.training import schemes as train
 from quarl_bench.training.recipes import Published
 from quarl_bench.training.sb3 import checkpoints
@@ -167,12 +168,63 @@ def test_a_checkpoint_without_resume_is_refused(begin: Callable[..., Run]) -> No
     assert run.state() == before
 
 
+def test_a_run_that_is_under_way_is_not_called_unfinished(begin: Callable[..., Run]) -> None:
+    run = begin()
+    before = run.interrupt(after=3)
+    with lock_run(run.checkpoint), pytest.raises(StoreError, match="is in use by another process; wait, or choose"):
+        run.start()
+    assert run.state() == before
+
+
 def test_a_checkpoint_of_another_recipe_is_refused(begin: Callable[..., Run]) -> None:
     run = begin()
     before = run.interrupt(after=3)
     with pytest.raises(StoreError, match="made with another recipe; delete it"):
         run.start(resume=True, recipe=make_recipe(timesteps=1024))
     assert run.state() == before
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def edit_best(folder: Path) -> None:
+    path = folder / "best" / "manifest.json"
+    path.write_text(path.read_text().replace('"timesteps"', '"steps"'))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a state of nothing": lambda folder: (folder / "state.json").write_text("{}"),
+    "a state that is no table": lambda folder: (folder / "state.json").write_text("[]"),
+    "a curve that is missing": lambda folder: (folder / "state.json").write_text('{"recipe": "x", "seconds": null}'),
+    "a model that was cut": lambda folder: cut(folder / "model.zip"),
+    "a replay that was cut": lambda folder: cut(folder / "replay.pkl"),
+    "a best policy that was cut": lambda folder: cut(folder / "best" / "policy.safetensors"),
+    "a best policy without its step": edit_best,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_checkpoint_is_refused_before_it_is_trained_on(
+    begin: Callable[..., Run], damage: Callable[[Path], object]
+) -> None:
+    run = begin("dqn")
+    run.interrupt(after=3)
+    damage(run.checkpoint)
+    before = (run.checkpoint / "state.json").read_text()
+    with pytest.raises(QuarlError):
+        run.start(resume=True, should_stop=lambda: True)
+    assert (run.checkpoint / "state.json").read_text() == before
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_refused_before_training(begin: Callable[..., Run]) -> None:
+    run = begin()
+    run.checkpoint.mkdir()
+    (run.checkpoint / "notes.txt").write_text("mine")
+    trained: list[int] = []
+    with pytest.raises(StoreError, match=r"exists and holds no state\.json; it is left alone"):
+        run.start(resume=True, should_stop=lambda: bool(trained.append(1)))
+    assert not trained
 
 
 def test_a_checkpoint_of_another_seed_is_refused(begin: Callable[..., Run]) -> None:

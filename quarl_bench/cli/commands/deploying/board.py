@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarl_bench.cli.arguments import new_command, read_path
 from quarl_bench.cli.printing import print_result
+from quarl_bench.system.atomic import open_file
 from quarl_bench.system.bars import open_bar, step
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     for folder in options.artefacts:
         read_artefact(folder)  # here, where the folder has the name that was typed
     if options.sessions is not None:
-        check_file(options.sessions, IDENTITY, RATIOS)
+        check_file(open_file(options.sessions), IDENTITY, RATIOS)
     code = 0
     with open_session(board) as session:
         result: dict[str, Any] = {"board": board.name, "source": str(board.source), "state": asdict(session.state)}

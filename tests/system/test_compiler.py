@@ -1,0 +1,23 @@
+"""Compiled code that is kept in the cache."""
+
+import pytest
+
+from quarl_bench.errors import StoreError
+from quarl_bench.system.compiler import load_library
+
+FILES = {"seven.c": b"int seven(void);\nint seven(void) { return 7; }\n"}
+
+
+@pytest.mark.needs("cc")
+def test_a_library_is_compiled_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path))
+    assert load_library(FILES, ("-DONCE",)).seven() == 7
+    assert len([*tmp_path.glob("kernels/*.so")]) == 1
+
+
+@pytest.mark.needs("cc")
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QUARL_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match=r"cannot write the cache .*file: .*; choose another place with QUARL_CACHE_"):
+        load_library(FILES, ("-DNEVER",))
