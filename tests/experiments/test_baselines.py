@@ -46,7 +46,7 @@ BELOW = {
     "ppo-qbert",  # 4947.5 after a quarter of the published steps: a third of the paper's return and of the zoo's
     "ppo-seaquest",  # 1737.8 with sampled actions: 11.7 under the bar, 98% of the paper's return (1760.2 by argmax)
     "ppo-walker2dbullet",  # 2021.4: 74.7 under the bar, that is 96% of an unusually steady agent
-    "sac-antv4-lqcc",  # 2777 after three tenths of the published steps, as the five below
+    "sac-antv4-lqcc",  # 2777 after three tenths of the published steps, as the six below
     "sac-halfcheetahv4-i8c3o8-lqcc",  # 8003
     "sac-halfcheetahv4-lqcc",  # 8500
     "sac-hopperv4-lqcc",  # 1457
