@@ -128,6 +128,7 @@ def test_the_page_of_policies_is_current(generator):
         pytest.skip(f"no baselines in {generator.BASELINES}")
     printed = tomllib.loads(generator.PRINTED.read_text())["table2"]
     page = generator.write_policies(generator.read_manifests(generator.BASELINES), printed)
+    page += generator.write_untrained(generator.QUEUE, generator.BASELINES)
     assert generator.POLICIES.read_text() == page, "run python docs/scripts/generate.py"
 
 
@@ -135,15 +136,15 @@ def test_the_page_of_policies_says_what_falls_short(generator):
     def row(mean, sampled=None, source="a table"):
         manifest = {"seed": 0, "recipe": {"timesteps": 2_000}, "return": {"mean": mean}}
         manifest["published"] = {"mean": 20.0, "sd": 1.0, "source": source}
-        manifest |= {} if sampled is None else {"sampled_return": {"mean": sampled}}
+        manifest |= {} if sampled is None else {"sampled_return": {"mean": sampled}, "run": {"seconds": 1800}}
         return generator.write_policies(
             {"ppo-pong": [manifest, manifest]}, {"ppo": {"pong": {"fp32": 21}}}
         ).splitlines()[-1]
 
-    assert row(19.5) == "| `ppo-pong` | 2,000 | 19.5, 19.5 | 19.5 |  | 21 | 20 |"
+    assert row(19.5) == "| `ppo-pong` | 2,000 |  | 19.5, 19.5 | 19.5 |  | 21 | 20 |"
     assert row(18.5).endswith("| 20 (below) |")
     assert row(18.5, source="LQCC, Table 6").endswith("| 20 (below) |  |")
-    assert row(18.5, sampled=19.0) == "| `ppo-pong` | 2,000 | 18.5, 18.5 | 18.5 | 19, 19 | 21 | 20 |"
+    assert row(18.5, sampled=19.0) == "| `ppo-pong` | 2,000 | 0.5 | 18.5, 18.5 | 18.5 | 19, 19 | 21 | 20 |"
 
 
 def test_the_page_needs_both_marks(generator):

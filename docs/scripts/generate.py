@@ -34,6 +34,7 @@ from claims_page import tell_runs, tell_shortly, write_page
 from designs_table import list_designs
 from house_picture import draw_house, read_floors
 from policies_page import read_manifests, write_policies
+from queue_table import write_untrained
 
 from quarl_bench.cli import main as run_command
 from quarl_bench.judging.claim import Claim, expand
@@ -62,7 +63,7 @@ DOCS = Path(__file__).parents[1]
 FINDINGS, PAGE, STORED = DOCS / "findings.md", DOCS / "claims.md", DOCS / "results" / "nightly.json.xz"
 POLICIES, BASELINES = DOCS / "policies.md", DOCS.parent / "baselines" / "policies"
 PRINTED = DOCS.parent / "quarl_bench" / "papers" / "quarl" / "numbers.toml"
-REPAIRED = BASELINES.parent / "repaired"
+REPAIRED, QUEUE = BASELINES.parent / "repaired", BASELINES.parent / "queue.toml"
 PLUGIN, REPAIR = DOCS / "pytest_plugin.md", DOCS / "repair.md"
 TRAINING, FPGA, DESIGNS = DOCS / "training.md", DOCS / "fpga.md", DOCS.parent / "benches" / "lqcc" / "test_fpga"
 ACTORQ, PAIRED = DOCS / "actorq.md", DOCS.parent / "baselines" / "actorq"
@@ -89,7 +90,7 @@ def main(arguments: list[str]) -> None:
     verdicts = read_document(STORED).data
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]
-    write_file(POLICIES, write_policies(read_manifests(BASELINES), printed))
+    write_file(POLICIES, write_policies(read_manifests(BASELINES), printed) + write_untrained(QUEUE, BASELINES))
     for path, blocks in list_blocks(verdicts).items():
         text = path.read_text(encoding="utf-8")
         for name, lines in blocks.items():

@@ -5,6 +5,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from quarl_bench.experiments.durations import HOUR
+
 SECOND = "LQCC"  # so the sources of the second paper's returns begin; other policies stand beside the zoo's
 
 
@@ -32,6 +34,7 @@ def write_policies(cells: dict[str, list[dict[str, Any]]], printed: dict[str, An
         columns = (
             f"`{name}`",
             _tell_steps(members[0]),
+            _tell_hours(members),
             ", ".join(_show(value) for value in argmax),
             _show(_average(argmax)),
             ", ".join(_show(value) for value in sampled),
@@ -47,6 +50,12 @@ def _tell_steps(manifest: dict[str, Any]) -> str:
     planned = manifest["recipe"]["timesteps"]
     trained = manifest.get("run", {}).get("timesteps", planned)  # older manifests do not say
     return f"{planned:,}" if trained >= planned else f"{trained:,} of {planned:,}"
+
+
+def _tell_hours(members: list[dict[str, Any]]) -> str:
+    """Mean hours of a policy's training, of those whose manifests say."""
+    seconds = [member["run"]["seconds"] for member in members if "seconds" in member.get("run", {})]
+    return f"{_average(seconds) / HOUR:.2g}" if seconds else ""
 
 
 def _average(values: list[float]) -> float:
@@ -72,8 +81,11 @@ Beside our returns stand published ones: fp32 in the paper's Table 2, and the ag
 they are the second paper's own policies, of 1,000,000 steps. `below` marks a mean (sampled where there is one) that is
 too far below the published one: by more than the SD of the zoo's episodes, or of the second paper's ten policies.
 
+Hours are means of what the manifests recorded, of one core or of the device that they name, beside other work. Older
+manifests do not say. Policies of `lqcc` were trained together: each has the hours of all.
+
 A name says how a policy was trained: `qat<bits>` with the quantizer, to integers; `bf16` in mixed precision; `lqcc` by
 the second paper's hyperparameters. `layernorm`, `control` and `aware` were trained for comparisons.
 
-| policies | steps | return by seed | mean | sampled | paper | zoo |
-|---|---:|---|---:|---|---:|---:|"""
+| policies | steps | hours | return by seed | mean | sampled | paper | zoo |
+|---|---:|---:|---|---:|---|---:|---:|"""

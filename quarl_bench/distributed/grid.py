@@ -27,7 +27,7 @@ from quarl_bench.quantization.scheme import Scheme
 from quarl_bench.spec import Case, PolicySpec
 from quarl_bench.system.counts import MOST_SEED
 from quarl_bench.system.toml_file import read_toml
-from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe
+from quarl_bench.training.multi_seed.recipe import MultiSeedRecipe, name_policy
 from quarl_bench.training.multi_seed.recipe import find_recipe as find_shared_recipe
 from quarl_bench.training.multi_seed.train import complete_seeds
 from quarl_bench.training.recipes import Recipe, find_recipe
@@ -101,6 +101,13 @@ def read_tasks(path: Path) -> tuple[GridTask, ...]:
     return tuple(tasks)
 
 
+def list_policies(task: GridTask) -> tuple[PolicySpec, ...]:
+    """What a task trains, a policy for each of its seeds."""
+    if task.multi_seed:
+        return tuple(name_policy(_find_shared(task), task.environment, seed) for seed in task.seeds)
+    return tuple(PolicySpec(task.algo, task.environment, seed, task.origin, _name_trained(task)) for seed in task.seeds)
+
+
 def list_precisions(tasks: Iterable[GridTask]) -> set[str]:
     """Precisions of the recipes that the tasks train by, such as {"fp32", "bf16"}."""
     return {(_find_shared if task.multi_seed else _find_own)(task).precision for task in tasks}
@@ -172,9 +179,8 @@ def _find_shared(task: GridTask) -> MultiSeedRecipe:
 
 
 def _find_policy(task: GridTask, store: Store) -> Iterator[tuple[PolicySpec, Stored]]:
-    trained = _name_trained(task)
-    spec = PolicySpec(task.algo, task.environment, task.seeds[0], task.origin, trained)
-    yield spec, store.integers(spec) if trained else store.policy(spec)
+    (spec,) = list_policies(task)
+    yield spec, store.integers(spec) if spec.scheme else store.policy(spec)
 
 
 def _train_seeds(task: GridTask, plan: GridPlan, options: TrainingOptions) -> Iterator[tuple[PolicySpec, Stored]]:
