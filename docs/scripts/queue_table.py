@@ -44,6 +44,6 @@ HEAD = """
 ## What is missing
 
 These policies stand in `baselines/queue.toml`, and were not trained, or not to the end. Hours are those of the whole
-training. Of a policy that was stopped, they follow from its own pace. Of others they are what `quarl plan` estimates, on
-one core. `quarl grid baselines/queue.toml` trains them.
+training. Of a policy that was stopped, they follow from its own pace. Of others they are what `quarl plan` estimates,
+on one core. `quarl grid baselines/queue.toml` trains them.
 """
