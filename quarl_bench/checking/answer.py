@@ -5,10 +5,11 @@ cases. One policy is checked, so every sentence is about this policy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from quarl_bench.checking.costs import ArtefactCost, build_artefacts, time_artefacts
+from quarl_bench.checking.costs import ArtefactBuilder, ArtefactCost, open_builder, time_artefacts
 from quarl_bench.checking.random_play import find_doubt, weigh_doubt
 from quarl_bench.checking.recommendation import INT8, WEIGHTS, choose_schemes, recommend
 from quarl_bench.checking.subject import Subject
@@ -215,13 +216,15 @@ def build_answer(
     margin: float = MARGIN,
     floor: float | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    builder: ArtefactBuilder | None = None,
 ) -> Answer:
     """The answer about the policy called `name`: what was played, and its layers and artefacts, measured now.
 
-    `tell` hears of each of `PARTS` when it is done.
+    `tell` hears of each of `PARTS` when it is done. A `builder` of the subject may have begun with artefacts.
     """
     priced = [*dict.fromkeys((FP32, *choose_schemes(lines, selection.asked)))]
-    with build_artefacts(subject, priced) as artefacts:
+    with open_builder(subject) if builder is None else nullcontext(builder) as building:
+        artefacts = building.build(priced)
         random = subject.play_randomly(lines[0].reference.environment_seeds)
         tell(RANDOM)
         layers = measure_sensitivity(subject.stored.policy, LAYER_BITS, subject.calibration[:STATES])

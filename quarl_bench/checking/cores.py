@@ -38,10 +38,12 @@ def collect_lines(
     margin: float = MARGIN,
     floor: float | None = None,
     beside: Plays = (),
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[SchemeResult]:
     """What `play_schemes` yields, played on all cores, with a bar that counts `unit`s; the same errors.
 
-    `beside` are further plays of the subject, for whoever asks the store about them later.
+    `beside` are further plays of the subject, for whoever asks the store about them later. `meanwhile` is called when
+    nothing is left to be begun, while helpers may still play.
     """
     played, lines = play_schemes(subject, schemes, episodes, margin, floor), []
     seeds = list_test_seeds(episodes)
@@ -52,6 +54,7 @@ def collect_lines(
         for begun, name in share:
             bar.set_postfix_str(name)
             bar.update(min(begun, len(schemes)) - bar.n)
+        meanwhile()
         for line in played:
             lines.append(line)
             bar.set_postfix_str(line.scheme.name)

@@ -53,24 +53,32 @@ class PendingArtefact:
     built: "Future[tuple[DeployedPolicy, CompiledCode | None]]"
 
 
+class ArtefactBuilder:
+    """Exports and compiles the artefacts of a subject, each once, beside each other and beside what its caller does."""
+
+    def __init__(self, subject: Subject, backends: Sequence[str], pool: ThreadPoolExecutor, scratch: Path) -> None:
+        self._subject, self._backends, self._pool, self._scratch = subject, backends, pool, scratch
+        self._begun: dict[tuple[str, str], PendingArtefact] = {}
+
+    def build(self, schemes: Sequence[str]) -> list[PendingArtefact]:
+        """The artefacts of `schemes`, backend by backend; those that were not begun begin now."""
+        self._subject.calibration  # noqa: B018  (visited once, not by every thread)
+        return [self._begin(backend, scheme) for backend in self._backends for scheme in schemes]
+
+    def _begin(self, backend: str, scheme: str) -> PendingArtefact:
+        if (backend, scheme) not in self._begun:
+            folder = self._scratch / f"{scheme}-{backend}"
+            built = self._pool.submit(_build, self._subject, scheme, backend, folder)
+            self._begun[backend, scheme] = PendingArtefact(self._subject, backend, scheme, built)
+        return self._begun[backend, scheme]
+
+
 @contextmanager
-def build_artefacts(
-    subject: Subject, schemes: Sequence[str], backends: Sequence[str] | None = None
-) -> Iterator[list[PendingArtefact]]:
-    """Every artefact exported and compiled, beside each other and beside what the block does; files last as long."""
-    subject.calibration  # noqa: B018  (visited once, not by every thread)
+def open_builder(subject: Subject, backends: Sequence[str] | None = None) -> Iterator[ArtefactBuilder]:
+    """Builds for `backends`, or for all that run here; files last as long as the block."""
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as pool:
         try:
-            yield [
-                PendingArtefact(
-                    subject,
-                    backend,
-                    scheme,
-                    pool.submit(_build, subject, scheme, backend, Path(scratch, f"{scheme}-{backend}")),
-                )
-                for backend in (list_backends() if backends is None else backends)
-                for scheme in schemes
-            ]
+            yield ArtefactBuilder(subject, list_backends() if backends is None else backends, pool, Path(scratch))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from quarl_bench.checking import answer
 from quarl_bench.checking.cores import collect_lines, share_plays
 from quarl_bench.checking.subject import Subject
 from quarl_bench.environments.registry import find_environment
@@ -137,3 +138,12 @@ def test_what_else_is_wanted_is_played_beside(cores, tmp_path, monkeypatch):
     collect_lines(subject, SCHEMES, EPISODES, "scheme", beside=[("random actions", random)])
     monkeypatch.setattr("quarl_bench.checking.subject.play_randomly", lambda *_: pytest.fail("played again"))
     assert len(random().returns[0]) == EPISODES
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_waits_for_the_last_plays_is_begun_before_they_are_judged(cores, tmp_path, number, monkeypatch):
+    cores(number)
+    told, judge = [], answer.judge_retention
+    monkeypatch.setattr(answer, "judge_retention", lambda *a, **k: told.append("judged") or judge(*a, **k))
+    collect_lines(make_subject(tmp_path), SCHEMES, EPISODES, "scheme", meanwhile=lambda: told.append("begun"))
+    assert told == ["begun", *["judged"] * len(SCHEMES)]

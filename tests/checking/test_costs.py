@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from quarl_bench.backends.c import backend
-from quarl_bench.checking.costs import CODE, FILE, build_artefacts, time_artefacts
+from quarl_bench.checking.costs import CODE, FILE, open_builder, time_artefacts
 from quarl_bench.checking.targets import estimate_targets
 from tests.support.artefacts import price_artefacts
 
@@ -59,7 +59,9 @@ def calls(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("brief_costs")
 def test_all_is_compiled_once_and_nothing_beside_what_is_timed(subject, calls):
     schemes = ["fp32", "int8"]
-    with build_artefacts(subject, schemes, ["c"]) as artefacts:
+    with open_builder(subject, ["c"]) as builder:
+        builder.build(schemes[:1])
+        artefacts = builder.build(schemes)  # what was begun is not begun again
         targets = [*estimate_targets(subject, schemes)]  # wants the same libraries at the same time
         assert targets
         assert all(cost.own for cost in time_artefacts(artefacts))

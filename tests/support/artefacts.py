@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from quarl_bench.backends.export import export_policy
-from quarl_bench.checking.costs import ArtefactCost, build_artefacts, time_artefacts
+from quarl_bench.checking.costs import ArtefactCost, open_builder, time_artefacts
 from quarl_bench.checking.subject import Subject
 from quarl_bench.policies.head import ActionHead, HeadKind
 from quarl_bench.policies.observation import ObservationTransform
@@ -30,8 +30,8 @@ def export_pair(folder: Path, widths: tuple[int, ...] = WIDTHS, backend: str = "
 
 def price_artefacts(subject: Subject, schemes: Sequence[str], backends: Sequence[str]) -> list[ArtefactCost]:
     """Size and time of every artefact, when all are built."""
-    with build_artefacts(subject, schemes, backends) as artefacts:
-        return [*time_artefacts(artefacts)]
+    with open_builder(subject, backends) as builder:
+        return [*time_artefacts(builder.build(schemes))]
 
 
 def exchange_output(artefact: Path, folder: Path) -> Path:

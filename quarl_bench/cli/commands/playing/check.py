@@ -19,7 +19,8 @@ from quarl_bench.system.extras import expect, needing
 from quarl_bench.system.places import default_cache
 
 if TYPE_CHECKING:
-    from quarl_bench.checking.answer import SchemeResult
+    from quarl_bench.checking.answer import SchemeResult, Selection
+    from quarl_bench.checking.costs import ArtefactBuilder
     from quarl_bench.checking.subject import Subject
 
 REPAIRABLE = {f"int{bits}" for bits in range(2, 9)}
@@ -72,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     with open_note(f"checking {options.policy}, {options.episodes} episodes of each scheme"):
         use_one_thread("quarl_bench.checking.answer")
     from quarl_bench.checking import answer as check
+    from quarl_bench.checking.costs import open_builder
     from quarl_bench.checking.recommendation import choose_schemes
     from quarl_bench.checking.subject import Subject
     from quarl_bench.experiments.store import Store, StorePaths
@@ -96,11 +98,12 @@ def run(options: argparse.Namespace) -> int:
         say(selection.note)
     if options.export is not None:
         _open_export(options.export, selection.names)
-    lines = _play(subject, selection.names, options)
     name = options.policy.name
-    with open_bar(len(check.PARTS), "part") as bar:
-        tell = partial(step, bar)
-        found = check.build_answer(subject, name, selection, lines, options.margin, options.floor, tell)
+    with open_builder(subject) as builder:
+        lines = _play(subject, selection, options, builder)
+        with open_bar(len(check.PARTS), "part") as bar:
+            tell = partial(step, bar)
+            found = check.build_answer(subject, name, selection, lines, options.margin, options.floor, tell, builder)
     result = found.as_dict()
     if options.html is not None:
         _write_page(options.html, found.name, result)
@@ -118,15 +121,20 @@ def run(options: argparse.Namespace) -> int:
     return CODES[outcome]
 
 
-def _play(subject: "Subject", names: "Sequence[str]", options: argparse.Namespace) -> "list[SchemeResult]":
+def _play(
+    subject: "Subject", selection: "Selection", options: argparse.Namespace, builder: "ArtefactBuilder"
+) -> "list[SchemeResult]":
+    """Play every scheme; what is priced whatever comes out is built while the last ones are played."""
     from quarl_bench.checking.answer import RANDOM
     from quarl_bench.checking.cores import collect_lines
     from quarl_bench.evaluation.protocol import list_test_seeds
+    from quarl_bench.experiments.member import FP32
     from quarl_bench.quantization.scheme import Scheme
 
-    schemes = [*map(Scheme.parse, names)]
+    schemes = [*map(Scheme.parse, selection.names)]
     beside = [(RANDOM, partial(subject.play_randomly, list_test_seeds(options.episodes)))]
-    return collect_lines(subject, schemes, options.episodes, "scheme", options.margin, options.floor, beside)
+    build = partial(builder.build, (FP32, selection.asked))
+    return collect_lines(subject, schemes, options.episodes, "scheme", options.margin, options.floor, beside, build)
 
 
 def _repair(subject: "Subject", options: argparse.Namespace, scheme: str) -> tuple[dict[str, Any], list[str], str]:
