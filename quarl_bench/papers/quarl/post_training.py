@@ -286,7 +286,7 @@ CLAIMS = (
         says="DQN's weights are spread wider than those of PPO with the same network and initialisation",
         judgement=Wider(1.0, "ppo", "control"),
         schemes=STATISTICS,
-        cells=over("dqn", "cartpole lunarlander"),
+        cells=over("dqn", "cartpole acrobot lunarlander mountaincar"),
         slug="overppocontrol",
     ),
 )
