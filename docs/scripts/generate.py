@@ -13,7 +13,7 @@ python docs/scripts/generate.py FILE [FILE ...]  the same, with the rows of resu
 docs/results/nightly.json.xz is the stored nightly: the last row of every case that was run, with every return, and in
 which run it was. The lander is no part of it:
 
-quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 200 --video docs/pictures/landing.gif
+quarl play dqn-lunarlander-seed0 --scheme fp32,int8eqacc,int8 --width 160 --video docs/pictures/landing.gif
 """
 
 import io

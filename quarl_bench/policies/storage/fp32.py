@@ -54,7 +54,8 @@ def write_policy(folder: Path, file: str, tensors: Tensors, manifest: dict[str, 
     """Write the numbers to `file` of `folder`, replacing a policy there, and beside them the manifest; return that."""
     numbers = save(tensors)
     manifest = {"schema_version": SCHEMA_VERSION, "sha256": hashlib.sha256(numbers).hexdigest()} | manifest
-    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
+    lines = (f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in manifest.items())
+    text = "{\n" + ",\n".join(lines) + "\n}\n"  # a line for each key: shapes and curves would be columns of numbers
     with new_folder(folder, WEIGHTS, INTEGERS) as work:
         (work / file).write_bytes(numbers)
         (work / MANIFEST).write_text(text)
