@@ -1,6 +1,7 @@
 """What the queue of trainings still lacks, and the hours that it would take."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,37 +14,45 @@ from quarl_bench.spec import PolicySpec
 
 def write_untrained(queue: Path, folder: Path) -> str:
     """The section "What is missing": a table of what `queue` names and `folder` has not, or has not to the end."""
-    rows = [["policy", "steps", "hours", "by"]]
+    rows = [["policies", "seeds", "steps", "hours", "by"]]
     trainings = read_trainings(folder)
-    for spec, manifest in _find_untrained(queue, folder):
+    for (name, steps), found in _group(queue, folder).items():
+        (spec, run), seeds = found[0], ", ".join(str(spec.seed) for spec, _ in found)
         cost = estimate_cost(trainings, spec)
-        steps = "" if cost.steps is None else f"0 of {cost.steps:,}"
-        hours, basis = cost.hours, cost.basis
-        if manifest is not None:
-            run, planned = manifest["run"], manifest["recipe"]["timesteps"]
-            steps, hours = f"{run['timesteps']:,} of {planned:,}", run["seconds"] / run["timesteps"] * planned / HOUR
+        planned, hours, basis = cost.steps, cost.hours, cost.basis
+        if run is not None:
+            planned, hours = run["planned"], run["seconds"] / run["timesteps"] * run["planned"] / HOUR
             basis = f"its own pace on {run.get('device', run['processor'])}"
-        rows.append([f"`{spec.name}`", steps, "" if hours is None else f"{hours:.1f}", basis])
+        told = "" if planned is None else f"{steps:,} of {planned:,}"
+        rows.append([f"`{name}`", seeds, told, "" if hours is None else f"{hours:.1f}", basis])
     return "\n".join([HEAD, *write_table(rows), ""])
 
 
+def _group(queue: Path, folder: Path) -> dict[tuple[str, int], list[tuple[PolicySpec, dict[str, Any] | None]]]:
+    """By name without a seed and steps that were trained, the policies and what the manifests say of these runs."""
+    groups = defaultdict(list)
+    for spec, run in _find_untrained(queue, folder):
+        groups[spec.name.rpartition("-seed")[0], 0 if run is None else run["timesteps"]].append((spec, run))
+    return groups
+
+
 def _find_untrained(queue: Path, folder: Path) -> Iterator[tuple[PolicySpec, dict[str, Any] | None]]:
-    """Policies with the manifest of those that ended early, in the queue's order."""
+    """Policies, and of those that ended early what their manifests say of the run, in the queue's order."""
     for spec in (spec for task in read_tasks(queue) for spec in list_policies(task)):
         path = folder / spec.name / "manifest.json"
         if not path.exists():
             yield spec, None
             continue
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        planned = manifest["recipe"]["timesteps"]
-        if manifest.get("run", {}).get("timesteps", planned) < planned:  # older manifests do not say
-            yield spec, manifest
+        run, planned = manifest.get("run", {}), manifest["recipe"]["timesteps"]
+        if run.get("timesteps", planned) < planned:  # older manifests do not say
+            yield spec, run | {"planned": planned}
 
 
 HEAD = """
 ## What is missing
 
-These policies stand in `baselines/queue.toml`, and were not trained, or not to the end. Hours are those of the whole
-training. Of a policy that was stopped, they follow from its own pace. Of others they are what `quarl plan` estimates,
-on one core. `quarl grid baselines/queue.toml` trains them.
+These policies stand in `baselines/queue.toml`, and were not trained, or not to the end. Hours are those of a policy's
+whole training, or of all seeds of `lqcc`, which are trained together. Of a policy that was stopped, they follow from its
+own pace. Of others they are what `quarl plan` estimates, on one core. `quarl grid baselines/queue.toml` trains them.
 """

@@ -8,7 +8,7 @@ QUEUE = """
 [[task]]
 algo = "ppo"
 environments = ["cartpole"]
-seeds = [0, 1, 2]
+seeds = [0, 1, 2, 3]
 
 [[task]]
 algo = "sac"
@@ -29,7 +29,7 @@ def test_what_is_missing_or_ended_early_has_its_hours(tmp_path):
         (folder / "manifest.json").write_text(json.dumps({"recipe": {"timesteps": 1000}, "run": run}))
     section = load_script("queue_table").write_untrained(tmp_path / "queue.toml", tmp_path)
     assert section.splitlines()[-3:] == [
-        "| `ppo-cartpole-seed1` | 250 of 1,000 | 1.0 | its own pace on some GPU |",
-        "| `ppo-cartpole-seed2` | 0 of 1,000 | 0.2 | recorded |",
-        "| `sac-hopperv4-i6c2o8h16-lqcc-seed0` |  |  | no recipe |",
+        "| `ppo-cartpole` | 1 | 250 of 1,000 | 1.0 | its own pace on some GPU |",
+        "| `ppo-cartpole` | 2, 3 | 0 of 1,000 | 0.2 | recorded |",
+        "| `sac-hopperv4-i6c2o8h16-lqcc` | 0 |  |  | no recipe |",
     ]
