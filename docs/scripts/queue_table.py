@@ -53,6 +53,6 @@ HEAD = """
 ## What is missing
 
 These policies stand in `baselines/queue.toml`, and were not trained, or not to the end. Hours are those of a policy's
-whole training, or of all seeds of `lqcc`, which are trained together. Of a policy that was stopped, they follow from its
-own pace. Of others they are what `quarl plan` estimates, on one core. `quarl grid baselines/queue.toml` trains them.
+whole training, or of all seeds of `lqcc`, which are trained together. Of a policy that was stopped, they follow from
+its own pace. Others are estimated as by `quarl plan`, on one core. `quarl grid baselines/queue.toml` trains them.
 """
