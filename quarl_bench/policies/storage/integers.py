@@ -1,7 +1,8 @@
 """An integer policy on disk: `integers.safetensors` for the numbers, `manifest.json` for formats and both ends.
 
-The canonical form of what every backend exports: int8 weights, int32 biases, float32 scales. Folders appear whole or
-not at all; the manifest names the file's sha256.
+The canonical form of what every backend exports: int8 weights, int32 biases, float32 scales. On disk, weights of fewer
+than 8 bits are packed; files from before they were are read too. Folders appear whole or not at all; the manifest names
+the file's sha256.
 """
 
 import hashlib
@@ -30,6 +31,7 @@ from quarl_bench.policies.storage.fp32 import (
     read_policy,
     write_policy,
 )
+from quarl_bench.policies.storage.packing import pack_integers, unpack_integers
 from quarl_bench.quantization.activations import Activation, is_tabled
 from quarl_bench.quantization.affine import SMALLEST_SCALE, IntegerFormat
 from quarl_bench.quantization.branches import find_stem, list_places
@@ -60,8 +62,17 @@ class StoredIntegers:
 def save_integers(policy: IntegerPolicy, folder: Path, metadata: dict[str, Any]) -> StoredIntegers:
     """Write `policy` to `folder`, replacing a policy there; `metadata` joins the manifest."""
     described = {"form": FORM, "architecture": describe_integers(policy)}
-    manifest = write_policy(folder, INTEGERS, integer_tensors(policy), described | metadata)
-    return StoredIntegers(policy, _hash(manifest), metadata)
+    write_policy(folder, INTEGERS, _pack_weights(policy), described | metadata)
+    return StoredIntegers(policy, hash_integers(policy), metadata)
+
+
+def _pack_weights(policy: IntegerPolicy) -> Tensors:
+    """`integer_tensors` as they stand in a file."""
+    tensors = integer_tensors(policy)
+    for index, layer in enumerate(policy.net.layers):
+        if layer.weight_format.bit_width < max(BIT_WIDTHS):
+            tensors[f"layers.{index}.weight"] = pack_integers(layer.weight, layer.weight_format)
+    return tensors
 
 
 def integer_tensors(policy: IntegerPolicy) -> Tensors:
@@ -91,7 +102,7 @@ def describe_integers(policy: IntegerPolicy) -> dict[str, Any]:
 def load_integers(folder: Path) -> StoredIntegers:
     """Read a folder of `save_integers`; PolicyError, naming the file and the remedy, for anything else."""
     policy, manifest = read_policy(folder, INTEGERS, _build_checked)
-    return StoredIntegers(policy, _hash(manifest), list_metadata(manifest))
+    return StoredIntegers(policy, hash_integers(policy), list_metadata(manifest))
 
 
 def _build_checked(architecture: dict[str, Any], tensors: Tensors) -> IntegerPolicy:
@@ -176,16 +187,9 @@ def _check_wide(layer: QuantizedLayer, source: ActivationFormat, index: int, *, 
 
 
 def hash_integers(policy: IntegerPolicy) -> str:
-    """The content hash of an integer policy, the same as that of a folder of it."""
+    """The content hash of an integer policy: of everything that decides its actions, numbers and architecture."""
     numbers = hashlib.sha256(save(integer_tensors(policy))).hexdigest()
-    return _hash({"sha256": numbers, "architecture": describe_integers(policy)})
-
-
-def _hash(manifest: dict[str, Any]) -> str:
-    """Of everything that decides the policy's actions: its numbers and its architecture."""
-    return hashlib.sha256(
-        json.dumps([manifest["sha256"], manifest["architecture"]], sort_keys=True).encode()
-    ).hexdigest()
+    return hashlib.sha256(json.dumps([numbers, describe_integers(policy)], sort_keys=True).encode()).hexdigest()
 
 
 def _describe_layer(layer: QuantizedLayer) -> dict[str, Any]:
@@ -202,7 +206,9 @@ def _describe_layer(layer: QuantizedLayer) -> dict[str, Any]:
 
 def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> QuantizedLayer:
     weight, bias = tensors[f"layers.{index}.weight"], tensors[f"layers.{index}.bias"]
-    scale = tensors[f"layers.{index}.weight_scale"]
+    scale, integers = tensors[f"layers.{index}.weight_scale"], _build_integers(entry["weight"])
+    if weight.dtype == np.uint8:
+        weight = unpack_integers(weight, entry["shape"], integers)
     types = [str(array.dtype) for array in (weight, bias, scale)]
     if types != ["int8", "int32", "float32"] or list(weight.shape) != entry["shape"] or len(bias) != len(weight):
         raise ValueError(f"layer {index}: its tensors are not those of the manifest")
@@ -212,7 +218,7 @@ def _build_layer(index: int, entry: dict[str, Any], tensors: Tensors) -> Quantiz
         stride=int(entry["stride"]),
         weight=weight,
         weight_scale=scale,
-        weight_format=_build_integers(entry["weight"]),
+        weight_format=integers,
         bias=bias,
         output=_build_format(entry["output"], (*BIT_WIDTHS, STATE_FORMAT.bit_width, SUM_BITS)),
         tabled=None if entry["tanh"] is None else _build_format(entry["tanh"]),

@@ -53,7 +53,7 @@ NUMBERS: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "infinite": (lambda t: t[SCALE].fill(np.inf), "layer 0: weight scales are positive and finite"),
     "none": (lambda t: t.update({SCALE: np.zeros(0, np.float32)}), "layer 0: .*one for all outputs or one for each"),
     "three": (lambda t: t.update({SCALE: np.ones(3, np.float32)}), "layer 0: .*one for all outputs or one for each"),
-    "large": (lambda t: t[WEIGHT].fill(100), "layer 0: weights of 4 bits outside their range"),
+    "large": (lambda t: t[WEIGHT].fill(255), "layer 0: weights of 4 bits outside their range"),
     "rank": (lambda t: t.update({BIAS: np.zeros((len(t[BIAS]), 2), np.int32)}), "layer 0 .*do not belong together"),
 }
 LAYERS: dict[str, tuple[Callable[[Layers], object], str]] = {
@@ -83,3 +83,17 @@ def test_layers(folder: Path, name: str) -> None:
 def test_what_was_not_changed_loads(folder: Path) -> None:
     change_tensors(folder, lambda _: None)
     assert load_integers(folder).policy.act(STATES).shape == (50, 2)
+
+
+def test_weights_that_are_not_packed_load(folder: Path) -> None:
+    """Files from before weights were packed."""
+    stored = load_integers(folder)
+    first = stored.policy.net.layers[0]
+    change_tensors(folder, lambda tensors: tensors.update({WEIGHT: first.weight}))
+    assert load_integers(folder).sha256 == stored.sha256
+
+
+def test_weights_of_another_number_of_bytes(folder: Path) -> None:
+    change_tensors(folder, lambda tensors: tensors.update({WEIGHT: tensors[WEIGHT][:-1]}))
+    with pytest.raises(PolicyError, match=r"ill-formed .*\d+ bytes for \d+ integers of 4 bits.*; restore it"):
+        load_integers(folder)
