@@ -18,6 +18,7 @@ from quarl_bench.environments.atari.games import FRAME_LIMIT, NOOPS, SKIP, GameS
 from quarl_bench.environments.bullet import FastBullet
 from quarl_bench.environments.encoding import encode
 from quarl_bench.environments.flights import Flight
+from quarl_bench.environments.locomotion import Walker, find_walker
 from quarl_bench.environments.wrappers import (
     LONGEST,
     STDERR,
@@ -76,9 +77,14 @@ class Environment:
         return NOOPS if self.atari else None
 
     @property
+    def walker(self) -> Walker | None:
+        """Whose bodies take turns in one simulator; None where every episode has one of its own."""
+        return None if self.time_feature else find_walker(self.id)
+
+    @property
     def side_by_side(self) -> int | None:
-        """How many episodes are played at once, where that is limited."""
-        return SIDE_BY_SIDE.get(self.extra)
+        """How many episodes are played at once, where their simulators limit that."""
+        return None if self.walker is not None else SIDE_BY_SIDE.get(self.extra)
 
 
 def find_environment(slug: str) -> Environment:

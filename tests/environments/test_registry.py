@@ -193,6 +193,13 @@ def test_memory_bounds_what_is_played_side_by_side() -> None:
     assert find_environment("cartpole").side_by_side is None
 
 
+def test_bodies_that_take_turns_in_one_simulator_are_played_all_at_once() -> None:
+    hopper = find_environment("hopperv4")
+    assert hopper.side_by_side is None
+    apart = find_environment("humanoidv4"), replace(hopper, time_feature=True)
+    assert all(environment.side_by_side == 32 for environment in apart)
+
+
 @pytest.mark.needs("sb3_contrib")
 @pytest.mark.parametrize("slug", ["pendulum", "cartpole", "hopperv4", "halfcheetahbullet", "cheetahrundmc"])
 def test_the_time_feature_is_that_of_sb3_contrib(slug: str, find_made) -> None:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from quarl_bench.environments.atari.games import count_noops
 from quarl_bench.environments.classic_control import DYNAMICS, Bools, Rewards, State
-from quarl_bench.environments.locomotion import find_walker
 from quarl_bench.environments.registry import (
     DMC,
     ENVIRONMENTS,
@@ -136,9 +135,8 @@ def start_episodes(environment: Environment, seeds: Sequence[int], *, masked: bo
         return GameEpisodes(environment, seeds)
     if environment.id in DYNAMICS and not environment.time_feature:
         return VectorEpisodes(environment, seeds)
-    walker = None if environment.time_feature else find_walker(environment.id)
-    if walker is not None:
-        return WalkEpisodes(environment, seeds, walker)
+    if environment.walker is not None:
+        return WalkEpisodes(environment, seeds, environment.walker)
     return SteppedEpisodes(environment, seeds, masked=masked)
 
 
