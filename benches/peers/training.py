@@ -8,7 +8,7 @@ steps per second of CPU time, which other load disturbs less than wall clock. Im
 are not timed, nothing is evaluated. DQN's buffer is small, and it learns from early on.
 
 On Pong `floor` is none of them: the frames that emulators draw, and what our network's layers compute forwards and
-backwards on as many images, in the same precision, and nothing else. No training with these layers takes less.
+backwards, in the same precision, and nothing else. No training that shows them as many images takes less.
 """
 
 import argparse
