@@ -70,7 +70,7 @@ def compile_library(files: Mapping[str, bytes], flags: tuple[str, ...], folder: 
 def load_library(files: Mapping[str, bytes], flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """The library of `files`, from the cache or compiled into it, once per compiler, processor and source.
 
-    StoreError where the cache cannot be written; DeploymentError as `compile_library`.
+    StoreError where the cache cannot be written, or holds another thing; DeploymentError as `compile_library`.
     """
     return _load_library(tuple(sorted(files.items())), flags)
 
@@ -101,4 +101,9 @@ def _load_library(files: tuple[tuple[str, bytes], ...], flags: tuple[str, ...]) 
                 write_file(path, compile_library(dict(files), flags, Path(folder)).read_bytes())
     finally:
         lock.release()
-    return ctypes.CDLL(str(path))
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be loaded ({error}); delete it, or choose another cache with QUARL_CACHE_DIR"
+        ) from error

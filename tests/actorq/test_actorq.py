@@ -602,6 +602,10 @@ def test_a_stopped_run_goes_on_and_another_network_is_refused(tmp_path):
     wider = choose_settings("dqn", "cartpole", widths=(32, 16), **small)
     with pytest.raises(StoreError, match=r"another network: its widths is \[16, 16\], not \[32, 16\]"):
         Learner(wider, open_task(wider), tmp_path, print).resume()
+    kept = (tmp_path / "curve").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="000: this policy of the run is gone; restore it"):
+        Learner(chosen, open_task(chosen), tmp_path, print).resume()
+    kept.rename(tmp_path / "curve")
     resumed, actors, _, _ = run_threads(chosen, tmp_path, resume=True)
     before = report["steps"], report["updates"]
     assert resumed.steps >= before[0]

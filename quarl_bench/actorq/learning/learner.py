@@ -20,6 +20,7 @@ from quarl_bench.actorq.learning.ledger import Ledger
 from quarl_bench.actorq.learning.limiter import Limiter, Ratio
 from quarl_bench.actorq.learning.replay import Replay, Transitions
 from quarl_bench.actorq.settings import RunSettings
+from quarl_bench.errors import StoreError
 from quarl_bench.policies.policy import PolicyNet
 from quarl_bench.policies.storage.fp32 import save_policy
 from quarl_bench.quantization.net import Floats
@@ -74,9 +75,12 @@ class Learner:
         self._own = time.process_time()
 
     def resume(self) -> None:
-        """Go on from the checkpoint in the folder; StoreError when it is another network's."""
+        """Go on from the checkpoint in the folder; StoreError when it is another network's, or policies are gone."""
         facts = load_checkpoint(self.folder, self.settings, self.agent, self.replay)
         self.steps, self.elapsed, self.curve = facts["steps"], facts["elapsed"], facts["curve"]
+        for point in self.curve:
+            if not (kept := self.folder / CURVE / point["name"]).exists():
+                raise StoreError(f"{kept}: this policy of the run is gone; restore it, or start over in another folder")
         self._inherited = facts["cpu"]
         self._resumed = self.steps, self.agent.updates, self.elapsed
         self.limiter.ratio.inserts, self.limiter.ratio.samples = facts["inserts"], facts["samples"]

@@ -79,8 +79,9 @@ class MultiSeedRun:
         try:
             state: dict[str, Any] = torch.load(path, weights_only=True)
             state["facts"] = json.loads(state["facts"])
+            identity = state["facts"]["identity"]
         except Exception as error:
-            raise StoreError(f"{path} cannot be read ({error}); delete its folder to start over") from error
-        if state["facts"]["identity"] != self.identity:
+            raise StoreError(f"{path} cannot be read ({error!r}); delete its folder to start over") from error
+        if identity != self.identity:
             raise StoreError(f"{path} was made by another run (recipe, environment or seeds); delete its folder")
         return state

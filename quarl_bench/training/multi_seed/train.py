@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from quarl_bench.environments.registry import Environment, make_environment
-from quarl_bench.errors import SpecError
+from quarl_bench.errors import SpecError, StoreError
 from quarl_bench.evaluation.episode_bars import show_episodes, show_states
 from quarl_bench.evaluation.protocol import CALIBRATION_SEEDS, list_validation_seeds
 from quarl_bench.evaluation.rollouts import roll_out
@@ -133,7 +133,11 @@ class TrainingLoop:
         self._observations: NDArray[Any] | None = None
         self._ages = np.zeros(len(seeds), dtype=np.int64)  # steps into the episodes
         if state is not None:
-            self._restore(state)
+            try:
+                self._restore(state)
+            except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                where = run.checkpoint / STATE
+                raise StoreError(f"{where} has another form ({error!r}); delete its folder to start over") from error
 
     def learn(self) -> None:
         """Go on to the end, evaluating `CURVE_POINTS` times, and saving then and every `SAVE_SECONDS`."""

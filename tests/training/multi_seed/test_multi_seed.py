@@ -255,6 +255,13 @@ def test_a_checkpoint_brings_everything_back(tmp_path, few_episodes, monkeypatch
         start(tmp_path, recipe, resume=True)
     lost.write_bytes(contents[lost])
     stopped = seen[-1]
+    held = stopped.run.checkpoint / train.STATE
+    whole = torch.load(held, weights_only=True)
+    for part in whole:
+        torch.save({name: value for name, value in whole.items() if name != part}, held)
+        with pytest.raises(StoreError, match=f"{train.STATE} .*'{part}'.*; delete its folder to start over"):
+            start(tmp_path, recipe, resume=True)
+    torch.save(whole, held)
     resumed = train.TrainingLoop(stopped.run, stopped.run.read_checkpoint())
     assert (resumed.steps, resumed.replay.count, resumed.curves) == (70, 70, stopped.curves)
     for (name, ours), (_, theirs) in zip(
