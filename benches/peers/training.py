@@ -27,7 +27,7 @@ from quarl_bench.system.processor import lacks_bf16
 SEED = 0
 TARGETS = {"ppo": 3.0, "a2c": 2.5, "dqn": 2.5}  # how many times as fast we mean to be on Pong
 ON_POLICY = ("ppo", "a2c")  # what LunarLander is compared by
-SHORT = {"buffer_size": 4_096, "learning_starts": 512}  # of what has a buffer
+SHORTENED = {"dqn": {"buffer_size": 4_096, "learning_starts": 512}}
 STEPS = {"pong": 4096, "lunarlander": 200_000}  # LunarLander's landers take a while to stay alive
 QUICK = 64
 QUARL, SB3, FLOOR = "quarl", "sb3", "floor"
@@ -57,7 +57,7 @@ def find_shortened_recipe(algo: str, task: str) -> Any:
     from quarl_bench.training.recipes import find_recipe
 
     recipe = find_recipe(algo, task)
-    return replace(recipe, hyperparameters=recipe.hyperparameters | SHORT) if algo == "dqn" else recipe
+    return replace(recipe, hyperparameters=recipe.hyperparameters | SHORTENED.get(algo, {}))
 
 
 def build_quarl(algo: str, task: str) -> Any:
@@ -92,9 +92,9 @@ def build_sb3(algo: str, task: str) -> Any:
     return make_model(recipe, vector, SEED, stock=True)
 
 
-def prepare_learning(algo: str, model: Any) -> Callable[[int], int]:
-    """Trains for at least so many steps and says how many it were, behind a first update."""
-    model.learn(Round.of(model).steps * model.n_envs + (SHORT["learning_starts"] if algo == "dqn" else 0))
+def prepare_learning(model: Any) -> Callable[[int], int]:
+    """What trains for at least so many steps, and says how many they were; a first update is behind it."""
+    model.learn(Round.of(model).steps * model.n_envs + getattr(model, "learning_starts", 0))
 
     def learn(steps: int) -> int:
         before = model.num_timesteps
@@ -104,7 +104,7 @@ def prepare_learning(algo: str, model: Any) -> Callable[[int], int]:
     return learn
 
 
-def prepare_floor(algo: str, model: Any) -> Callable[[int], int]:
+def prepare_floor(model: Any) -> Callable[[int], int]:
     """The same frames and passes of Pong, and nothing else."""
     import torch
 
@@ -112,7 +112,7 @@ def prepare_floor(algo: str, model: Any) -> Callable[[int], int]:
     from quarl_bench.environments.registry import find_environment
 
     emulators, round_ = [load_emulator(find_environment("pong").id) for _ in range(model.n_envs)], Round.of(model)
-    extract = (model.q_net if algo == "dqn" else model.policy).features_extractor
+    extract = getattr(model, "q_net", model.policy).features_extractor
     seen = torch.from_numpy(model.env.reset())
     learned = seen.repeat(round_.batch // len(seen) + 1, 1, 1, 1)[: round_.batch]
 
@@ -147,7 +147,7 @@ def measure(name: str, options: Any) -> tuple[float]:
 
     torch.set_num_threads(1)
     model = (build_sb3 if name == SB3 else build_quarl)(options.algo, options.task)
-    learn = (prepare_floor if name == FLOOR else prepare_learning)(options.algo, model)
+    learn = (prepare_floor if name == FLOOR else prepare_learning)(model)
     begin = time.process_time()
     steps = learn(options.steps)
     return (steps / (time.process_time() - begin),)

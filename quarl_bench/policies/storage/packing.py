@@ -20,12 +20,10 @@ def pack_integers(integers: NDArray[np.int8], format: IntegerFormat) -> NDArray[
 
 def unpack_integers(packed: NDArray[np.uint8], shape: Sequence[int], format: IntegerFormat) -> NDArray[np.int8]:
     """Inverse of `pack_integers`; ValueError for another number of bytes than `shape` takes."""
-    count = math.prod(shape)
-    if packed.shape != (math.ceil(count * format.bit_width / 8),):
-        raise ValueError(f"{packed.size} bytes for {count} integers of {format.bit_width} bits")
+    count, width = math.prod(shape), format.bit_width
+    if packed.shape != (math.ceil(count * width / 8),):
+        raise ValueError(f"{packed.size} bytes for {count} integers of {width} bits")
     bits = np.zeros((count, 8), dtype=np.uint8)
-    bits[:, -format.bit_width :] = np.unpackbits(packed, count=count * format.bit_width).reshape(
-        count, format.bit_width
-    )
+    bits[:, -width:] = np.unpackbits(packed, count=count * width).reshape(count, width)
     distances = np.packbits(bits, axis=1).reshape(shape)
     return (distances.astype(np.int16) + format.minimum).astype(np.int8)
