@@ -9,6 +9,8 @@ python docs/scripts/generate.py FILE [FILE ...]  the same, with the rows of resu
                                                  first: of a whole one, a part of one, or timings measured on an idle
                                                  machine; void timings (a busy machine's) replace no stored row, and are
                                                  named, as are rows of no claim
+python docs/scripts/generate.py --cached FILE    the same of runs that found their episodes in the cache: how long a row
+                                                 took stays as it is stored
 
 docs/results/nightly.json.xz is the stored nightly: the last row of every case that was run, with every return, and in
 which run it was. The lander is no part of it:
@@ -73,20 +75,21 @@ NIGHTLY, PLANNED = DOCS / "nightly.md", "ppo-acrobot-qat4"  # a case that is und
 HOUSE, PROJECT = DOCS / "house.svg", DOCS.parent / "pyproject.toml"
 README, PICTURES = DOCS.parent / "README.md", DOCS / "pictures"
 CITING = (FINDINGS, REPAIR)  # pages whose sentences have numbers of rows and manifests
+CACHED = "--cached"
 BEGIN, END = "<!-- {}: made by generate.py -->", "<!-- end of {} -->"
 
 
 def main(arguments: list[str]) -> None:
     """Write what is named in the module's docstring."""
-    claims = read_catalog()
-    for path in map(Path, arguments):
+    claims, cached = read_catalog(), CACHED in arguments
+    for path in (Path(argument) for argument in arguments if argument != CACHED):
         date = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
         results, stored = read_results(path).data, read_document(STORED).data
         for line in find_unknown(results, list_ids(claims)):
             sys.stderr.write(f"{path}: {line}\n")
         for (claim, id_), needed in find_void(stored, results).items():
             sys.stderr.write(f"{path}: the stored {id_} of {claim} stays, because the new one is {needed}\n")
-        write_file(STORED, pack_stored(merge_stored(stored, results, date, list_ids(claims))))
+        write_file(STORED, pack_stored(merge_stored(stored, results, date, list_ids(claims), cached=cached)))
     verdicts = read_document(STORED).data
     write_file(PAGE, write_page(claims, verdicts))
     printed = tomllib.loads(PRINTED.read_text(encoding="utf-8"))["table2"]

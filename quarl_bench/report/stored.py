@@ -22,17 +22,21 @@ Ids = Mapping[str, set[str]]  # by claim, of its cases or items
 Outcomes = dict[str, dict[str, list[Any]]]  # by claim and id: the verdict in words, and its run
 
 
-def merge_stored(stored: dict[str, Any], results: dict[str, Any], date: str, ids: Ids) -> dict[str, Any]:
+def merge_stored(
+    stored: dict[str, Any], results: dict[str, Any], date: str, ids: Ids, *, cached: bool = False
+) -> dict[str, Any]:
     """`stored` with the rows of a results file of that day in their place; what has no id any more is dropped.
 
-    A row that `find_void` names takes no place.
+    A row that `find_void` names takes no place. Where episodes were `cached`, the stored seconds stay.
     """
     runs = [*stored["runs"], {"date": date, **{name: results[name] for name in ("commit", "settings", "machine")}}]
     rows = {(row["claim"], row["id"]): row for row in stored.get("rows", ())}
     void = find_void(stored, results)
     for row in results["rows"]:
         if (row["claim"], row["id"]) not in void:
-            rows[row["claim"], row["id"]] = reduce_row(row) | {"run": len(runs) - 1}
+            before = rows.get((row["claim"], row["id"]), {}) if cached else {}
+            seconds = {"seconds": before["seconds"]} if "seconds" in before else {}
+            rows[row["claim"], row["id"]] = reduce_row(row) | seconds | {"run": len(runs) - 1}
     rows = {key: row for key, row in sorted(rows.items()) if key[1] in ids.get(key[0], ())}
     used = sorted({row["run"] for row in rows.values()})
     return {

@@ -37,6 +37,19 @@ def test_a_part_of_a_nightly_replaces_what_it_ran():
     assert (empty["runs"], empty["rows"]) == ([], [])
 
 
+def test_what_was_cached_took_as_long_as_before():
+    def run(commit, verdict, seconds):
+        results = make_results(commit, a=verdict, b=verdict)
+        return results | {"rows": [row | {"seconds": seconds} for row in results["rows"]]}
+
+    slow = run("1", "supported", 60.0)
+    stored = merge_stored(NOTHING, slow | {"rows": slow["rows"][:1]}, "2026-01-01", IDS)
+    for cached, seconds in ((True, [60.0, 0.5]), (False, [0.5, 0.5])):
+        rows = merge_stored(stored, run("2", "refuted", 0.5), "2026-01-02", IDS, cached=cached)["rows"]
+        assert [row["seconds"] for row in rows] == seconds
+        assert [row["verdict"] for row in rows] == ["refuted", "refuted"]
+
+
 @pytest.mark.parametrize("kind", ["timing", "claim"])
 def test_a_void_timing_or_sentence_over_some_replaces_nothing_and_is_named(kind):
     timing = {"kind": kind, "claim": "table4-speed", "id": "ppo-quadx2-int8-local"}
