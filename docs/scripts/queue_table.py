@@ -55,6 +55,6 @@ HEAD = """
 These policies stand in `baselines/queue.toml`, and were not trained, or not to the end. Hours are those of a policy's
 whole training, or of all seeds of `lqcc`, which are trained together. Of a policy that was stopped, they follow from
 its own pace. Others are estimated as by `quarl plan`, on one core. `quarl grid baselines/queue.toml` trains them.
-A2C's first 232,320 steps of Pong took 335 s of a core (AMD EPYC with AVX-512, 2026-11-28). At that pace the half of the
-steps that all its schemes share takes an hour, and each scheme another.
+The half of the steps that all schemes of A2C's Pong share took 4,072 s of a core beside another training (AMD EPYC with
+AVX-512, 2026-11-28). Each scheme has as many steps of its own.
 """

@@ -34,9 +34,11 @@ def merge_stored(
     void = find_void(stored, results)
     for row in results["rows"]:
         if (row["claim"], row["id"]) not in void:
-            before = rows.get((row["claim"], row["id"]), {}) if cached else {}
-            seconds = {"seconds": before["seconds"]} if "seconds" in before else {}
-            rows[row["claim"], row["id"]] = reduce_row(row) | seconds | {"run": len(runs) - 1}
+            reduced = reduce_row(row) | {"run": len(runs) - 1}
+            before = rows.get((row["claim"], row["id"]), {})
+            if cached and "seconds" in before:
+                reduced["seconds"] = before["seconds"]
+            rows[row["claim"], row["id"]] = reduced
     rows = {key: row for key, row in sorted(rows.items()) if key[1] in ids.get(key[0], ())}
     used = sorted({row["run"] for row in rows.values()})
     return {
