@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.distributed.grid import list_policies, read_tasks
-from quarl_bench.experiments.durations import HOUR, estimate_cost, read_trainings
+from quarl_bench.experiments.durations import HOUR, ended_early, estimate_cost, read_trainings
 from quarl_bench.report.tables.markdown import write_table
 from quarl_bench.spec import PolicySpec
 
@@ -44,9 +44,8 @@ def _find_untrained(queue: Path, folder: Path) -> Iterator[tuple[PolicySpec, dic
             yield spec, None
             continue
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        run, planned = manifest.get("run", {}), manifest["recipe"]["timesteps"]
-        if run.get("timesteps", planned) < planned:  # older manifests do not say
-            yield spec, run | {"planned": planned}
+        if ended_early(manifest):
+            yield spec, manifest["run"] | {"planned": manifest["recipe"]["timesteps"]}
 
 
 HEAD = """

@@ -1,9 +1,10 @@
 """Which policies are kept, and how long training takes: recorded in manifests, or estimated from like trainings."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from quarl_bench.environments.registry import find_environment
 from quarl_bench.errors import SpecError, StoreError
@@ -46,13 +47,18 @@ def read_trainings(folder: Path) -> tuple[Training, ...]:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             steps, run = int(manifest["recipe"]["timesteps"]), manifest.get("run") or {}
             spec = read_name(path.parent.name)
-            seconds = None if run.get("seconds") is None else float(run["seconds"])
-            if run.get("timesteps", steps) < steps:  # finished early: not what the recipe takes
-                seconds = None
+            unknown = run.get("seconds") is None or ended_early(manifest)  # then it is not what the recipe takes
+            seconds = None if unknown else float(run["seconds"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{path}: no manifest of a trained policy ({error}); restore it") from error
         found.append(Training(spec, steps, seconds))
     return tuple(found)
+
+
+def ended_early(manifest: Mapping[str, Any]) -> bool:
+    """Whether a policy was kept before its training had made all steps of its recipe; older manifests do not say."""
+    steps = int(manifest["recipe"]["timesteps"])
+    return int((manifest.get("run") or {}).get("timesteps", steps)) < steps
 
 
 def read_name(name: str) -> PolicySpec:
