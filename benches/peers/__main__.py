@@ -75,7 +75,6 @@ ENTRIES = {
     "parts": Entry("parts", 2, (*SB3, "ale_py", "cv2", "mujoco", "pybullet_envs_gymnasium")),
     "fpga": Entry("fpga", 3, ("verilator",), named=True),
     "repair": Entry("repair", 5, (*SB3, "onnxruntime", "ai_edge_litert", "Box2D"), named=True),
-    "hopper-hundred": Entry("hopper", 110, (*SB3, "mujoco"), ("--hundred", "--rounds", "10"), named=True),
 }
 
 

@@ -6,9 +6,7 @@ the file that they become, and are gone when it is written.
 
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from quarl_bench.report.peers import UNFINISHED, PeerRun
-from quarl_bench.system.atomic import open_folder, write_file
+from quarl_bench.system.atomic import write_file
 from quarl_bench.system.load import LoadMeter
 
-STATE = ".state"  # behind the name of a file: what a script needs to go on that no number tells
 OWN = ("date", "load", "seconds", "others", "contests")  # of a process; the rest tells runs apart
 
 
@@ -50,23 +47,14 @@ class Journal:
         total = self._seconds + seconds
         return total, (self._used + seconds * self._meter.read()) / total
 
-    def make_folder(self) -> Path:
-        """A folder that lasts until the run ends; without an `output`, a temporary one."""
-        return open_folder(self._state) if self._state else Path(tempfile.mkdtemp())
-
     def finish(self) -> None:
         """Remove what is kept: the run is stored."""
-        if self._path and self._state:
+        if self._path:
             self._path.unlink(missing_ok=True)
-            shutil.rmtree(self._state, ignore_errors=True)
 
     @property
     def _path(self) -> Path | None:
         return self._output and self._output.with_name(self._output.name + UNFINISHED)
-
-    @property
-    def _state(self) -> Path | None:
-        return self._output and self._output.with_name(self._output.name + STATE)
 
     def _go_on(self, path: Path) -> None:
         """Read what an earlier process of this run has left; the line that it was killed in does not count."""
@@ -81,8 +69,6 @@ class Journal:
         elif path.exists():
             sys.stderr.write(f"{path}: of another command, commit or machine; measured anew\n")
             lines = []
-            if self._state:
-                shutil.rmtree(self._state, ignore_errors=True)
         write_file(path, "".join(f"{json.dumps(line)}\n" for line in (self.run.as_dict(), *lines)))
 
     def _append(self, line: str) -> None:
