@@ -16,6 +16,7 @@ DECIDED = {"inconclusive": "not decided", "undecidable": "not decided"}
 RECORDS = "records.json"  # of repairs whose integers are not kept
 KEPT = re.compile(r"(?P<cell>.+)-seed(?P<seed>[0-9]+)-int(?P<bits>[2-7])")  # a form of fewer than 8 bits
 FEW = 6, 4, 3, 2
+COMPARED = range(3)  # training seeds of what is compared in few bits: every cell has them
 
 
 def list_repairs(folder: Path) -> list[str]:
@@ -27,11 +28,12 @@ def list_repairs(folder: Path) -> list[str]:
 def list_few_bits(folder: Path, policies: Path) -> list[str]:
     """Lines of Markdown: by cell the mean return in fp32, and in few bits plain, repaired, and trained with them.
 
-    What was trained stands below `policies`, what was repaired below `folder`; means are over seeds that are in both.
+    What was trained stands below `policies`, what was repaired below `folder`; means are over those of
+    `COMPARED` that are in both.
     """
     cells: dict[str, dict[int, list[tuple[float, Mapping[str, Any]]]]] = {}
     for name, record in read_records(folder).items():
-        if kept := KEPT.fullmatch(name):
+        if (kept := KEPT.fullmatch(name)) and int(kept["seed"]) in COMPARED:
             trained = policies / f"{kept['cell']}-qat{kept['bits']}-seed{kept['seed']}"
             if trained.is_dir():
                 pair = _read_return(trained), record
