@@ -18,12 +18,12 @@ SEEDS = 4
 STEPS, BEGIN, QUICK = 600, 200, 8
 
 
-def start_quarl(recipe: Any) -> Callable[[int], None]:
-    """What goes on by so many steps of each seed: training of all seeds on Hopper."""
+def start_quarl(recipe: Any, folder: Path) -> Callable[[int], None]:
+    """What goes on by so many steps of each seed: training of all seeds on Hopper, whose files lie in `folder`."""
     from quarl_bench.training.multi_seed.run import MultiSeedRun
     from quarl_bench.training.multi_seed.train import TrainingLoop
 
-    run = MultiSeedRun.plan(recipe, "hopperv4", range(SEEDS), Path(tempfile.mkdtemp()), None)
+    run = MultiSeedRun.plan(recipe, "hopperv4", range(SEEDS), folder, None)
     loop = TrainingLoop(run, None)
 
     def advance(steps: int) -> None:
@@ -58,11 +58,12 @@ def time_steps(name: str, steps: int) -> float:
     torch.set_num_threads(1)
     ours = name == CONTENDERS[0]
     recipe = find_recipe("sac").override(learning_starts=BEGIN // 2)
-    advance = start_quarl(recipe) if ours else start_sb3(BEGIN // 2)
-    advance(BEGIN)
-    begin = time.process_time()
-    advance(steps)
-    return (SEEDS if ours else 1) * steps / (time.process_time() - begin)
+    with tempfile.TemporaryDirectory() as folder:
+        advance = start_quarl(recipe, Path(folder)) if ours else start_sb3(BEGIN // 2)
+        advance(BEGIN)
+        begin = time.process_time()
+        advance(steps)
+        return (SEEDS if ours else 1) * steps / (time.process_time() - begin)
 
 
 def measure(name: str, options: Any) -> tuple[float]:
