@@ -36,7 +36,7 @@ HALF = "-half"  # so end the claims about fp16
 def list_cells(rows: Sequence[Row], cells: Iterable[tuple[str, str, str]] = CELLS) -> list[str]:
     """A table of cells: mean returns in fp32 and in 8 bits, with the least and the greatest policy's, and verdicts."""
     found = Rows(rows)
-    table = [["cell", "policies", "fp32", *(f"`{scheme}`" for scheme in SCHEMES)]]
+    table = [["algorithm and environment", "policies", "fp32", *(f"`{scheme}`" for scheme in SCHEMES)]]
     for claim, algorithm, environment in cells:
         row = {scheme: found.find(claim, algo=algorithm, env=environment, scheme=scheme) for scheme in SCHEMES}
         if first := next(filter(None, row.values()), None):

@@ -38,7 +38,8 @@ def list_few_bits(folder: Path, policies: Path) -> list[str]:
             if trained.is_dir():
                 pair = _read_return(trained), record
                 cells.setdefault(kept["cell"], {}).setdefault(int(kept["bits"]), []).append(pair)
-    rows = [["cell", "fp32", *(f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained"))]]
+    ways = [f"{bits} bits: {way}" for bits in FEW for way in ("plain", "repaired", "trained")]
+    rows = [["algorithm and environment", "fp32", *ways]]
     for cell, found_bits in sorted(cells.items()):
         columns = [_write_mean([record["reference_return"] for _, record in next(iter(found_bits.values()))])]
         for bits in FEW:

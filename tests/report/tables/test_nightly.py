@@ -15,7 +15,7 @@ def test_a_cell_tells_returns_shares_and_verdicts():
     rows = [Row(id="int8", scheme="int8", measured=measured, **CELL, **JUDGED)]
     cells = [("table2-cell", "dqn", "cartpole"), ("zoo-cell", "dqn", "cartpole")]
     assert list_cells(rows, cells) == [
-        "| cell | policies | fp32 | `w8` | `int8` | `w8floor` |",
+        "| algorithm and environment | policies | fp32 | `w8` | `int8` | `w8floor` |",
         "|---|---:|---:|---:|---:|---:|",
         "| DQN cartpole | 2 | 500 |  | 250 (100 to 400); 0.50 [0.40, 0.61], refuted |  |",
     ]

@@ -34,7 +34,9 @@ def test_few_bits_stand_beside_training(tmp_path):
         trained.mkdir(parents=True)
         (trained / "manifest.json").write_text(json.dumps({"return": {"mean": mean}}))
     lines = list_few_bits(tmp_path, tmp_path / "policies")
-    assert lines[0].startswith("| cell | fp32 | 6 bits: plain | 6 bits: repaired | 6 bits: trained | 4 bits: plain")
+    assert lines[0].startswith(
+        "| algorithm and environment | fp32 | 6 bits: plain | 6 bits: repaired | 6 bits: trained |"
+    )
     assert lines[2:] == ["| ppo-pong | 100.5 |  |  |  | 10 | 90 | 30 |  |  |  |  |  |  |"]
     assert "ppo-pong" not in "".join(list_repairs(tmp_path))
 
