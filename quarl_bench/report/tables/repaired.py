@@ -16,7 +16,7 @@ DECIDED = {"inconclusive": "not decided", "undecidable": "not decided"}
 RECORDS = "records.json"  # of repairs whose integers are not kept
 KEPT = re.compile(r"(?P<cell>.+)-seed(?P<seed>[0-9]+)-int(?P<bits>[2-7])")  # a form of fewer than 8 bits
 FEW = 6, 4, 3, 2
-COMPARED = range(3)  # training seeds of what is compared in few bits: every cell has them
+COMPARED = range(3)  # training seeds of the means in few bits, so that those of one row have the same
 
 
 def list_repairs(folder: Path) -> list[str]:
