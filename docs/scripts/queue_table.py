@@ -54,5 +54,4 @@ HEAD = """
 These policies stand in `baselines/queue.toml`, and were not trained, or not to the end. Hours are those of a policy's
 whole training, or of all seeds of `lqcc`, which are trained together. Of a policy that was stopped, they follow from
 its own pace. Others are estimated as by `quarl plan`, on one core. `quarl grid baselines/queue.toml` trains them.
-All `a2c-pong-qat*` share half of their steps, so that a width takes half of its hours once that half is trained.
 """
