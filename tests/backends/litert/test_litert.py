@@ -54,7 +54,10 @@ BASELINES = (
     )
     or NONE
 )  # normalized layers have no integer form, and a state no port
-TRAINED = pick_policies([folder.parent.name for folder in POLICIES.glob("*-qat8-*/integers.safetensors")]) or NONE
+TRAINED = (
+    pick_policies([path.parent.name for path in POLICIES.glob("*-qat8-*/integers.safetensors")], per_environment=True)
+    or NONE
+)
 STATES = choose(500, 100_000)  # observations that a policy is compared on
 IMAGES = choose(20, 500)  # the same for images
 FLOWN = choose(40, 100_000)  # the same for flights, whose steps take milliseconds
