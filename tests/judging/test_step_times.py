@@ -172,7 +172,7 @@ class FixedMeter:
         self.read = lambda: cores
 
 
-@pytest.mark.parametrize(("others", "blocks"), [(0.15, 2), (1.0, 1)])
+@pytest.mark.parametrize(("others", "blocks"), [(0.0, 2), (0.15, 2), (1.0, 1)])
 def test_a_glance_times_every_contender_as_long_as_times_may_count(others, blocks, monkeypatch):
     monkeypatch.setattr("quarl_bench.training.sb3.step_times.LoadMeter", lambda: FixedMeter(others))
     said = []
